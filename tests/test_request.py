@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from evenstep.errors import InputError
 from evenstep.request import COLUMNS, PrefixBlocks, Request, Trace, offsets_of
 
 
@@ -28,6 +31,26 @@ def test_a_row_of_a_trace_is_a_request():
     assert trace()[-1].request_id == 3
     with pytest.raises(IndexError):
         trace()[4]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"output_tokens": np.array([1, 2, 3])},
+            r"made: output_tokens is \(3,\); expected shape \(4,\), one value a request.",
+        ),
+        ({"think_s": np.zeros(5)}, r"made: think_s is \(5,\); expected shape \(4,\)"),
+        ({"session": np.zeros((4, 1), np.int64)}, r"made: session is \(4, 1\); expected shape \(4,\)"),
+        (
+            {"prefix_blocks": PrefixBlocks(np.arange(2), np.array([0, 1, 2]), 16)},
+            r"made: prefix_blocks.offsets is \(3,\); .* \(5,\)",
+        ),
+    ],
+)
+def test_columns_of_different_lengths_are_named(change, said):
+    with pytest.raises(InputError, match=said):
+        replace(trace(), name="made", **change)
 
 
 def test_iterating_gives_every_row_once():

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep.errors import InputError
+
 F8: TypeAlias = NDArray[np.float64]
 I8: TypeAlias = NDArray[np.int64]
 
@@ -114,6 +116,9 @@ class Trace:
         format: name of the reader or ``synthetic``.
         synthetic: True when each replicate of an experiment draws new requests; False when it rotates these.
         notes: sentences on rows the reader dropped, sorted, spread or assumed; every host prints them.
+
+    Raises:
+        InputError: a column that has not one value for each request.
     """
 
     prompt_tokens: I8
@@ -163,6 +168,16 @@ class Trace:
 
         columns = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "arrival_s": arrival_s}
         return evenstep.trace_of_columns({**columns, **others}, unit=unit, name=name)
+
+    def __post_init__(self) -> None:
+        rows = np.size(self.prompt_tokens)
+        shapes = {name: (np.shape(getattr(self, name)), rows) for name in COLUMNS if getattr(self, name) is not None}
+        if self.prefix_blocks is not None:
+            shapes["prefix_blocks.offsets"] = np.shape(self.prefix_blocks.offsets), rows + 1
+        for name, (shape, size) in shapes.items():  # compiled loops read columns unchecked
+            if shape != (size,):
+                expected = f"shape ({size},), " + ("one value a request" if size == rows else "one more than requests")
+                raise InputError(self.name or "trace", name, shape, expected)
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.size)

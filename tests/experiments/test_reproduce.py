@@ -7,6 +7,7 @@ import pytest
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.experiments.reproduce import QUICK_SEEDS, SEEDS, Experiment, Setting, reproduce
+from evenstep.report.findings import cells
 
 
 def test_every_experiment_binds_a_title_a_source_and_a_function():
@@ -40,3 +41,13 @@ def test_a_file_of_the_users_is_an_experiment_too(tmp_path):
     mine.write_text("experiment = 3\n")
     with pytest.raises(InputError, match="experiment is '3'; expected an Experiment"):
         reproduce(str(mine))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bfio-table1", "bfio-fig4", "br-sweep"])
+def test_a_trace_without_imbalance_has_ratios_without_a_value(name, tmp_path):
+    trace = tmp_path / "alike.csv"
+    trace.write_text("prompt_tokens,output_tokens\n" + "10,1\n" * 400)
+    found = reproduce(name, Setting(quick=True, seeds=1, processes=1, traces=(str(trace),)))
+    assert not any(claim.holds for claim in found.findings.claims)
+    assert any(cell == "-" for row in cells(found.findings.rows) for cell in row)

@@ -10,11 +10,21 @@ from matplotlib.figure import Figure
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.report.figures import COLOURS
+from evenstep.report.findings import cells
 
 
 def test_ratios_are_taken_replicate_by_replicate():
     found = ex.ratio([2.0, 40.0], [1.0, 20.0])
     assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+
+
+def test_a_ratio_to_nothing_has_no_value_and_settles_no_claim():
+    found = ex.ratio([2.0, 0.0], [0.0, 0.0])
+    assert math.isnan(found.value)
+    assert cells([ex.Row("base", "gain", "", None, found)])[1][4] == "-"
+    assert ex.limited("gains", found, 1.0, +1).holds is None
+    assert ex.limited("gains", found, 1.0, -1).holds is None
+    assert ex.placed("is near", found, 0.5, 2.0).holds is None
 
 
 def test_a_row_has_no_difference_to_itself():

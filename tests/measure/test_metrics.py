@@ -102,8 +102,10 @@ def test_full_slot_rate_adds_up_groups():
 
 def test_a_law_that_is_not_linear_has_no_full_slot_rate_and_no_bound():
     bent = Conditions(2, 3, 6, (2,), (0.5,), float("nan"), "saturated", 8, 0, "fcfs")
+    parted = replace(bent, group_sizes=(1, 1))
     assert np.isnan(metrics.full_slot_tokens_per_s(bent, 6.0, np.array([0.0])))
-    assert np.isnan(metrics.policy_free_bound_s(bent, 20.0, 10, 3))
+    for conditions in (bent, parted, replace(parted, slots_total=5)):
+        assert np.isnan(metrics.policy_free_bound_s(conditions, 20.0, 10, 3))
 
 
 def test_the_bound_takes_the_longer_of_all_slots_busy_and_the_longest_request():

@@ -110,7 +110,6 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     weights = faded(moment, weights, stay, departs, view.projections[:, steps])
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
-    kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
     free = int(view.free_slots[view.free_slots > 0].sum())
     newcomer = request * (moment.count / free)
     level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
@@ -122,6 +121,8 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     pull = policy.pull * EASED if is_flood(moment) else policy.pull
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
+    moment = replace(moment, kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s))
+    kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
     return replace(
         moment,
         load=load[:, steps],
@@ -135,7 +136,6 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         speed=speed,
         target=target,
         pull=hold * pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s),
         kind=kind,
         quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),

@@ -1,9 +1,9 @@
 """Shares slots between classes by weight: tracks what each class is owed, and when the debt overrides balance.
 
-Every decision owes each waiting class its share of the slots (water filling by weight: slots a class does not need go to
-the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
-owed more is served first; a class that received more waits, unless slots would stay empty. So shares hold over time, and
-every single slot may still go to the request that fits best.
+Every decision owes each waiting class its share of the admissions (water filling by weight: slots a class does not need go
+to the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
+owed more is served first; a class that received more waits, unless slots or memory would stay empty. So shares hold over
+time, and every single slot may still go to the request that fits best.
 """
 
 from __future__ import annotations
@@ -35,13 +35,37 @@ def are_shared(weights: Sequence[float], view: RoutingView, moment: Moment) -> b
     return bool(weights) and 0 < moment.count < moment.size.size and bool((kinds != kinds[0]).any())
 
 
+def let_in(moment: Moment) -> int:
+    """How many requests of usual size the slots and the memory of the open workers take; at least 1."""
+    usual = in_order(moment.size.tolist()) / moment.size.size
+    open_ones = moment.free_slots > 0
+    fit = np.minimum(moment.free_slots[open_ones], np.floor(moment.kv_free[open_ones] / usual))
+    return int(min(max(fit.sum(), 1.0), moment.count))
+
+
+def shares_of(
+    weights: Sequence[float], view: RoutingView, moment: Moment, count: int
+) -> tuple[dict[int, int], list[int], list[float]]:
+    """Number of each class in order of its oldest request; by number, how many wait, and its share of `count` admissions."""
+    classes = view.waiting_class[: moment.size.size].tolist()
+    found = {c: number for number, c in enumerate(dict.fromkeys(classes))}
+    demand = np.bincount([found[c] for c in classes]).tolist()
+    weight = [weights[c] if 0 <= c < len(weights) else 1.0 for c in found]
+    return found, demand, filled(weight, demand, count)
+
+
+def due_to(owed: int, share: float, demand: int, slack: int) -> int:
+    """What a class is owed with its share, within its bounds."""
+    return min(max(owed + int(share * SLOT), -2 * slack), (demand + 1) * SLOT + slack)
+
+
 def quotas(weights: Sequence[float], view: RoutingView, moment: Moment, owed: I8) -> tuple[I8, I8]:
     """Kind of each request, and number of admissions of each kind: 0 = chosen freely.
 
     Args:
         weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored.
         view, moment: the decision.
-        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; updated.
+        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot.
 
     Returns:
         int64[W] and int64[kinds].
@@ -49,17 +73,12 @@ def quotas(weights: Sequence[float], view: RoutingView, moment: Moment, owed: I8
     none = np.zeros(moment.size.size, np.int64), np.array([moment.count])
     if not are_shared(weights, view, moment):
         return none
-    classes = view.waiting_class[: moment.size.size].tolist()
-    found = {c: number for number, c in enumerate(dict.fromkeys(classes))}
-    demand = np.bincount([found[c] for c in classes]).tolist()
-    shares = filled([weights[c] if 0 <= c < len(weights) else 1.0 for c in found], demand, moment.count)
-    slack, left = slack_of(view), moment.count
+    slack, left = slack_of(view), let_in(moment)
+    found, demand, shares = shares_of(weights, view, moment, left)
     kinds, quota = [0] * len(found), [0]
     ahead = 0
     for c, number in found.items():
-        at = c % COUNTERS
-        due = int(owed[at]) + int(shares[number] * SLOT)
-        owed[at] = due = min(max(due, -2 * slack), (demand[number] + 1) * SLOT + slack)
+        due = due_to(int(owed[c % COUNTERS]), shares[number], demand[number], slack)
         if due > slack:
             given = min(demand[number], (due - slack) // SLOT + 1, left)
             left -= given
@@ -73,6 +92,7 @@ def quotas(weights: Sequence[float], view: RoutingView, moment: Moment, owed: I8
     if len(quota) == 1:
         return none
     quota[0] = left
+    classes = view.waiting_class[: moment.size.size].tolist()
     return np.array([kinds[found[c]] for c in classes], np.int64), np.array(quota)
 
 
@@ -91,11 +111,14 @@ def filled(weight: Sequence[float], demand: Sequence[int], count: int) -> list[f
 
 
 def pay(weights: Sequence[float], view: RoutingView, moment: Moment, worker: I8, owed: I8) -> None:
-    """Every admission pays its class's counter; a class that does not wait any more is owed nothing."""
+    """Each class is owed its share of the admissions, and each admission pays; a class that waits no more is owed nothing."""
     if not are_shared(weights, view, moment):
         return
     classes = view.waiting_class[: moment.size.size] % COUNTERS
     is_sent = worker[: moment.size.size] != HOLD
+    found, demand, shares = shares_of(weights, view, moment, int(is_sent.sum()))
+    for c, number in found.items():
+        owed[c % COUNTERS] = due_to(int(owed[c % COUNTERS]), shares[number], demand[number], slack_of(view))
     for at in classes[is_sent].tolist():
         owed[at] -= SLOT
     gone = np.setdiff1d(classes, classes[~is_sent])

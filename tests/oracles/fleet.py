@@ -97,12 +97,22 @@ class Loads:
         return self._prompts[row] + step * rounded(drift.growth)
 
     def age(self, job: Job) -> int:
-        """Output tokens a running request has produced, as a predictor is told."""
-        return job.done * self._drift.tokens_per_step
+        """Output tokens a running request has produced, as a predictor is told; steps where it has a profile."""
+        return job.done * self.tokens_per_step
+
+    def length(self, row: int) -> int:
+        """What a request has produced at its end, counted as in `age`."""
+        profiles = self._drift.profiles
+        return self._outputs[row] if profiles is None else int(profiles.offsets[row + 1] - profiles.offsets[row])
+
+    @property
+    def has_profiles(self) -> bool:
+        return self._drift.profiles is not None
 
     @property
     def tokens_per_step(self) -> int:
-        return self._drift.tokens_per_step
+        """What a predictor counts for a step."""
+        return 1 if self.has_profiles else self._drift.tokens_per_step
 
     def tokens(self, job: Job, done: int) -> int:
         """Output tokens produced in the first `done` steps; whatever its profile, the last step yields the rest."""

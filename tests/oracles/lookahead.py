@@ -131,7 +131,7 @@ class Lookahead:
             age=_ints([self._loads.age(job) for job, _ in due]),
             prompt_tokens=_ints([r.prompt_tokens for r in requests]),
             prompt_key=_ints([r.prompt_key for r in requests]),
-            max_tokens=_ints([r.max_tokens for r in requests]),
+            max_tokens=_ints([0 if self._loads.has_profiles else r.max_tokens for r in requests]),
             true_left=_ints([made * (job.steps - job.done) for job, _ in due] if is_oracle(self._predictor) else []),
         )
         if self._curve is not None:
@@ -154,7 +154,7 @@ class Lookahead:
         return Finished(
             request_id=_ints([r.request_id for r in requests]),
             prompt_tokens=_ints([r.prompt_tokens for r in requests]),
-            output_tokens=_ints([r.output_tokens for r in requests]),
+            output_tokens=_ints([self._loads.length(row) for _, row in finished]),
             prompt_key=_ints([r.prompt_key for r in requests]),
         )
 

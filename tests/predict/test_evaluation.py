@@ -63,6 +63,16 @@ def test_memorised_is_better_where_prompts_come_back():
     assert memorised.brier < survival.brier / 4
 
 
+def test_a_prompt_asked_once_tells_memorised_no_more_than_survival_knows():
+    rng = np.random.default_rng(0)
+    output = rng.geometric(1 / 100, 600)
+    for key in (np.arange(1, 601), np.r_[np.arange(1, 301), np.repeat(np.arange(301, 401), 3)]):
+        scores = evaluate(trace(output, prompt_key=key), ["survival", "memorised"], (20, 40)).scores
+        for survival, memorised in zip(scores[:2], scores[2:], strict=True):
+            assert (memorised.auc, memorised.gate_share) == (survival.auc, survival.gate_share)
+            assert memorised.brier == pytest.approx(survival.brier, abs=1e-12)
+
+
 def test_what_a_trace_lacks_is_said_and_a_cap_below_its_output_is_none():
     caps = np.full(40, 30)
     found = evaluate(trace([50] * 40, max_tokens=caps), ["bounded"], (20,))

@@ -128,6 +128,19 @@ def test_a_key_of_which_outputs_are_known_goes_by_these():
     assert memorised.curve(active(30, 45, key=7), 25)[0].tolist() == [1.0] * 20 + [0.0] * 6
 
 
+@pytest.mark.parametrize("end", ["learn", "gone"])
+def test_a_request_that_ended_is_no_bound_for_others_of_its_key(end):
+    """One of key 7 got far and is over; outputs since then say that the prompt is short."""
+    memorised, survival = Memorised(each=2, buckets=1, running=0, drift=0.0), Survival(running=0, drift=0.0)
+    for predictor in (memorised, survival):
+        predictor.learn(finished(65, 70, 80))
+        predictor.predict(active(500, key=7), 20)
+        getattr(predictor, end)(finished(1000, first=0, key=7))
+        predictor.learn(finished(50, 50, key=7, first=2000))
+    asked = active(60, key=7, first=3000)
+    assert memorised.predict(asked, 20).leaves[0] == survival.predict(asked, 20).leaves[0] > 0.5
+
+
 @pytest.mark.parametrize("key", [0, 7])
 def test_a_request_that_went_away_is_known_no_longer(key):
     predictor = Memorised(window=40, buckets=2, drift=0.0)

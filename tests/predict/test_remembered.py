@@ -58,3 +58,10 @@ def test_how_far_a_key_has_got_is_kept_for_the_keys_met_last():
     assert reached.asked(ints(1, 1, 2, 0), ints(5, 3, 4, 9)).tolist() == [5, 5, 4, 9]
     assert reached.asked(ints(1, 3), ints(2, 8)).tolist() == [2, 8], "key 1 has made room for key 3"
     assert reached.asked(ints(2, 3), ints(1, 1)).tolist() == [4, 8]
+
+
+def test_an_end_clears_how_far_a_key_has_got_unless_another_request_got_further():
+    reached = Reached(9)
+    reached.asked(ints(1, 2, 3), ints(5, 5, 5))
+    reached.ended(ints(1, 2, 0, 4), ints(5, 4, 9, 9))
+    assert reached.asked(ints(1, 2, 3), ints(0, 0, 0)).tolist() == [0, 5, 5]

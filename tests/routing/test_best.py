@@ -136,6 +136,15 @@ def test_classes_share_the_slots_by_weight_over_time_while_more_wait_than_fit():
         assert abs(count[0] - expected[0]) <= 2 * SLACK and count.total() == 400
 
 
+def test_classes_share_by_weight_also_where_memory_takes_fewer_than_the_slots():
+    random = np.random.default_rng(0)
+    trace = Trace(random.integers(50, 150, 240), random.integers(20, 40, 240), np.zeros(240), random.choice(3, 240))
+    cluster = Cluster(2, 16, arrivals="timed", kv_tokens=600.0, kv_reserve=40.0)
+    run = simulate(trace, Best(class_weights=(1.0, 2.0, 4.0)), cluster=cluster, predictor=Memorised())
+    shares = [one["admitted_share"] for one in run.summary["by_class"]]
+    assert shares == pytest.approx([1 / 7, 2 / 7, 4 / 7], abs=0.05)
+
+
 def test_without_weights_classes_are_not_told_apart():
     load = [1000.0] * 4
     view = seen(moment(load, [1] * 4, [100.0 + i for i in range(8)], projections=flat(load), waited_s=[1.0] * 8))

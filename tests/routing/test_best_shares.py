@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.best_shares import COUNTERS, SLOT, are_shared, filled, pay, quotas, slack_of
+from tests.oracles.best_shares import COUNTERS, SLOT, are_shared, due_to, filled, pay, quotas, shares_of, slack_of
 from tests.oracles.bf_io_moment import Moment
 from tests.routing._routed import moment
 
@@ -34,12 +34,14 @@ def test_quotas_use_every_slot_and_only_touch_classes_beyond_the_slack(
         assert kind.tolist() == [0] * len(waiting)
         return
     slack = slack_of(view)
-    for c in set(waiting):
+    numbers, demand, shares = shares_of(weights, view, found, found.count)
+    for c, number in numbers.items():
+        due = due_to(int(owed[c]), shares[number], demand[number], slack)
         own = {int(k) for k, one in zip(kind, waiting, strict=True) if one == c}
         assert len(own) == 1
-        if abs(owed[c]) <= slack:
+        if abs(due) <= slack:
             assert own == {0}
-        if owed[c] < -slack:
+        if due < -slack:
             assert quota[own.pop()] == 0
 
 
@@ -57,11 +59,20 @@ def test_shares_are_by_weight_and_no_more_than_needed(weight: list[float], data:
 def test_an_admission_pays_and_a_class_that_waits_no_more_is_owed_nothing():
     view = moment([0.0], [2], [1.0] * 4, waiting_class=[1, 1, 2, 2 + COUNTERS])
     owed: I8 = np.zeros(COUNTERS, np.int64)
-    owed[1:3] = 5 * SLOT
-    pay((1.0,), view, looked_at(view), np.array([0, -1, 0, -1]), owed)
-    assert owed[1:3].tolist() == [4 * SLOT, 4 * SLOT]
-    pay((1.0,), view, looked_at(view), np.array([0, 0, -1, -1]), owed)
-    assert owed[1:3].tolist() == [0, 4 * SLOT]
+    owed[1:3] = 2 * SLOT
+    pay((1.0, 2.0), view, looked_at(view), np.array([0, -1, -1, -1]), owed)  # shares 2/4, 1/4 and 1/4 of one
+    assert owed[1:3].tolist() == [1.5 * SLOT, 2.5 * SLOT]
+    pay((1.0, 2.0), view, looked_at(view), np.array([0, 0, -1, -1]), owed)
+    assert owed[1:3].tolist() == [0, 3.5 * SLOT]
+
+
+def test_memory_that_takes_fewer_than_the_slots_divides_only_what_it_takes():
+    view = moment([0.0, 0.0], [9, 9], [10.0] * 40, waiting_class=[0, 1] * 20, kv_free=[25.0, 9.0])
+    owed: I8 = np.zeros(COUNTERS, np.int64)
+    owed[:2] = 6 * SLOT, -6 * SLOT
+    kind, quota = quotas((1.0, 1.0), view, looked_at(view), owed)
+    assert quota.tolist() == [0, 2, 0] and kind.tolist() == [1, 2] * 20
+    assert owed[:2].tolist() == [6 * SLOT, -6 * SLOT], "what is admitted counts, not what might be"
 
 
 def test_nobody_pays_where_nothing_is_shared():

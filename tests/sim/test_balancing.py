@@ -84,5 +84,7 @@ def test_a_policy_may_not_keep_a_request_and_cannot_look_ahead():
         one.choose(3, 0.0)
     with pytest.raises(InputError, match="does not look ahead"):
         balancer("br-h")
+    with pytest.raises(InputError, match="length is 'predicted'"):
+        balancer("max-min:length=predicted")
     with pytest.raises(InputError, match="vllm"):
         balancer("vlm")

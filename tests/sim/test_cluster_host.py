@@ -12,11 +12,14 @@ from evenstep.cost.linear import Linear
 from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError, PolicyError
 from evenstep.measure.records import columns
+from evenstep.predict.bounded import Bounded
 from evenstep.predict.oracle import Oracle
+from evenstep.predict.survival import Survival
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.sim.cluster import state as cluster_state
+from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.host import loop_of
 from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 
@@ -74,6 +77,25 @@ def test_conditions_say_how_a_run_was_made():
         (1.0,),
         1.0,
     )
+
+
+@pytest.mark.parametrize("per_step", [1, 3])
+def test_a_predictor_counts_the_steps_of_a_profile_and_not_the_output_tokens(per_step):
+    steps = np.random.default_rng(0).integers(1, 30, 60)
+    offsets = np.concatenate([[0], np.cumsum(steps)])
+    drift = Drift(tokens_per_step=per_step, profiles=Profiles(np.ones(offsets[-1]), offsets))
+    for predictor in (Survival, Bounded):
+        found = [
+            simulate(
+                Trace(np.ones(60, np.int64), output, max_tokens=np.ones(60, np.int64)),
+                Ahead(),
+                cluster=Cluster(2, 4, pool=9, drift=drift),
+                predictor=predictor(),
+            )
+            for output in (np.ones(60, np.int64), steps, 10 * steps)
+        ]
+        assert len({run.digest for run in found}) == 1
+        assert found[0].totals.counted["predictions_accepted"] > 0
 
 
 @pytest.mark.parametrize("records", [True, False])

@@ -12,6 +12,9 @@ from tests.sim.policies import Oldest
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
 from evenstep.request import Trace
+from evenstep.routing.policies.max_min import MaxMin
+from evenstep.routing.policies.min_min import MinMin
+from evenstep.routing.policies.olb_lbmm import OlbLbmm
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster, simulate
 
@@ -41,6 +44,13 @@ def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
     assert "short: arrivals is 'timed'; expected a trace with times" in raised(arrivals="timed")
     assert "short: sessions is 'missing'; expected a trace with sessions" in raised(arrivals="closed")
     assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
+
+
+@pytest.mark.parametrize("policy", [MinMin, MaxMin, OlbLbmm])
+def test_no_run_shows_expected_output_tokens_so_a_policy_that_needs_them_is_refused(policy):
+    said = raised(policy=policy(length="predicted"))
+    assert said.startswith(f"{policy.__name__}: length is 'predicted'; expected prompt, since no simulation shows")
+    assert simulate(TRACE, policy(), cluster=Cluster(), step_time=ONE).totals.requests == 2
 
 
 @pytest.mark.parametrize(

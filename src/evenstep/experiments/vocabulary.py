@@ -56,18 +56,20 @@ def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> 
 
 
 def ratio(above: Sequence[float], under: Sequence[float]) -> Interval:
-    """The mean of ``above[i] / under[i]`` over replicates, with its 95 % interval; pairing cancels common luck."""
+    """The mean of ``above[i] / under[i]`` over replicates, with its 95 % interval; pairing cancels common luck.
+
+    It has no value, and settles no claim, if one of them is a division by 0 (`quotients`).
+    """
     return mean_interval(quotients(above, under))
 
 
 def quotients(above: Sequence[float], under: Sequence[float]) -> list[float]:
-    """``above[i] / under[i]`` for each replicate i.
+    """``above[i] / under[i]`` for each replicate i; nan where ``under[i]`` is 0, for instance without any imbalance.
 
     Raises:
         ValueError: the lists differ in length.
-        ZeroDivisionError: a value in `under` is 0.
     """
-    return [a / b for a, b in zip(above, under, strict=True)]
+    return [a / b if b else float("nan") for a, b in zip(above, under, strict=True)]
 
 
 def rows_of(

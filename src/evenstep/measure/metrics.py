@@ -240,10 +240,10 @@ def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps:
     work_s = conditions.seconds_per_token * load_steps / conditions.workers
     if len(overheads) == 1:
         return overheads[0] * max(-(-active_steps // conditions.slots_total), longest) + work_s
-    steps_s = min(overheads) * active_steps / conditions.slots_total
+    alone_s, steps_s = min(overheads) * longest, min(overheads) * active_steps / conditions.slots_total
     if conditions.slots_total == conditions.slots * conditions.workers:
-        return max(min(overheads) * longest, steps_s + work_s)
-    return max(min(overheads) * longest, steps_s, work_s)
+        return float(np.maximum(alone_s, steps_s + work_s))  # unlike max, nan if one is
+    return float(np.maximum(max(alone_s, steps_s), work_s))
 
 
 def group_overheads(conditions: Conditions) -> tuple[float, ...]:

@@ -32,7 +32,8 @@ class Bounded:
 
     With m tokens left to the cap, ``P(r > h)`` is 0 from h = m on and the other predictor's before; a request at its cap
     leaves in the coming step. A request without a cap is answered by the other predictor alone. How often and past
-    which gate it is asked are the other predictor's options.
+    which gate it is asked are the other predictor's options. So with ``of=oracle`` it is asked every 16 tokens, where a
+    simulator reads the true lengths of `oracle` itself at every decision.
 
     Args:
         of: the other predictor, with its options after a colon and slashes between them: ``survival:window=5000/drift=0``.

@@ -81,7 +81,8 @@ def evaluate(
 ) -> Evaluation:
     """Let predictors learn from the first part of a trace and judge them on the rest, where they learn no more.
 
-    Every judged request is asked about at age 0 and each `refresh_every` tokens until it ends.
+    Every judged request is asked about at age 0 and each `refresh_every` tokens until it ends, as if all of them ran side
+    by side.
 
     Args:
         trace: requests in order of time.
@@ -122,7 +123,9 @@ def evaluate(
         if thinned > 1:
             notes.append(f"{text}: one in {thinned} requests of the second part is judged.")
         inside = _coverage(predictor, trace, cut)
-        scores += [_score(predictor, text, horizon, trace, rows, inside) for horizon in horizons]
+        left = trace.output_tokens[rows[0]] - rows[1]
+        answers = _answers(predictor, horizons, trace, rows)
+        scores += [_score(predictor, text, horizons[i], left, answers[i], inside) for i in range(len(horizons))]
         if counted_of(predictor).get("fits") == 0:
             notes.append(f"{text}: {cut} requests are too few for a first fit; survival answered in its place.")
     return Evaluation(trace.name, cut, count - cut, tuple(scores), tuple(dict.fromkeys(notes)))
@@ -195,32 +198,48 @@ def _caps(trace: Trace) -> I8:
     return np.where(cap >= trace.output_tokens, cap, 0)
 
 
-def _score(predictor: Any, text: str, horizon: int, trace: Trace, judged: tuple[I8, I8], inside: F8) -> Score:
+def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tuple[I8, I8]) -> list[tuple[F8, F8, int]]:
+    """For each horizon, `steps_left` and `leaves` of every prediction, and how many had too little history.
+
+    All requests are asked about at one age before any at the next, as if they ran side by side. So no question tells the
+    predictor that a request reaches an age beyond the one it is asked about.
+    """
     row, age = judged
-    predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows the horizon
+    for horizon in horizons:
+        predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows the horizon
     fit_now(predictor)
-    before = counted_of(predictor).get("too_short", 0)
-    steps, leaves = np.empty(row.size), np.empty(row.size)
-    for first in range(0, row.size, _AT_ONCE):
-        part = slice(first, first + _AT_ONCE)
-        answer = predictor.predict(_active(trace, row[part], age[part]), horizon)
-        steps[part], leaves[part] = answer.steps_left, answer.leaves
-    left = trace.output_tokens[row] - age
+    steps, leaves = np.empty((len(horizons), row.size)), np.empty((len(horizons), row.size))
+    too_short = [0] * len(horizons)
+    order = np.argsort(age, kind="stable")
+    for alike in np.split(order, np.flatnonzero(np.diff(age[order])) + 1):
+        for first in range(0, alike.size, _AT_ONCE):
+            part = alike[first : first + _AT_ONCE]
+            active = _active(trace, row[part], age[part])
+            for number, horizon in enumerate(horizons):
+                before = counted_of(predictor).get("too_short", 0)
+                answer = predictor.predict(active, horizon)
+                steps[number, part], leaves[number, part] = answer.steps_left, answer.leaves
+                too_short[number] += counted_of(predictor).get("too_short", 0) - before
+    return list(zip(steps, leaves, too_short, strict=True))
+
+
+def _score(predictor: Any, text: str, horizon: int, left: I8, answers: tuple[F8, F8, int], inside: F8) -> Score:
+    steps, leaves, too_short = answers
     happened = (left <= horizon).astype(np.float64)
     some = leaves > 0
-    expected = np.full(row.size, float(horizon))
+    expected = np.full(left.size, float(horizon))
     expected[some] = np.clip((steps[some] - (1.0 - leaves[some]) * horizon) / leaves[some], 1.0, horizon)
     error = np.abs(expected - left)[happened > 0]
     return Score(
         predictor=text,
         horizon=horizon,
-        predictions=row.size,
+        predictions=left.size,
         leaves_share=float(happened.mean()),
         auc=area_under_curve(leaves, happened),
         brier=float(np.mean((leaves - happened) ** 2)),
         mae=float(error.mean()) if error.size else None,
         gate_share=float(np.mean(leaves >= getattr(predictor, "gate", 0.5))),
-        too_short=counted_of(predictor).get("too_short", 0) - before,
+        too_short=too_short,
         reliability=reliability(leaves, happened),
         coverage=float(inside.mean()) if inside.size else None,
     )
@@ -230,7 +249,7 @@ def _coverage(predictor: Any, trace: Trace, cut: int) -> F8:
     """For requests of the second part with an interval, whether their output lies in it: 1 or 0."""
     request = np.arange(cut, len(trace))
     request = request[:: max(1, request.size // _MOST_INTERVALS)]
-    interval(predictor, _active(trace, NOTHING, NOTHING))  # as in `_score`
+    interval(predictor, _active(trace, NOTHING, NOTHING))  # as in `_answers`
     fit_now(predictor)
     low, high = interval(predictor, _active(trace, request, np.zeros_like(request)))
     known = high > 0

@@ -23,8 +23,8 @@ class Memorised:
     """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
 
     A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
-    lies in the same quantile bucket. Where these say too little it is answered as survival would. But if another request
-    of the same key is known to have produced more tokens, it is taken to produce as many too.
+    lies in the same quantile bucket. Where these say too little it is answered as survival would. But if another running
+    request of the same key is known to have produced more tokens, it is taken to produce as many too.
 
     Args:
         minimum: outputs of a prompt or bucket that it takes to go by them, at least one of them above the age.
@@ -127,6 +127,7 @@ class Memorised:
     def _learn_prompts(self, finished: Finished, learn: Callable[[I8, I8, I8], None]) -> None:
         """Enter the completions by prompt; `learn` enters those of prompts without a key by size."""
         self._prompts.learn(finished)
+        self._reached.ended(finished.prompt_key, finished.output_tokens)
         if self.buckets > 1:
             unkeyed = (finished.prompt_key == 0).nonzero()[0]
             if unkeyed.size:
@@ -135,6 +136,7 @@ class Memorised:
     def gone(self, unfinished: Finished) -> None:
         request, produced = unfinished.request_id, unfinished.output_tokens
         self._all.gone(request, produced)
+        self._reached.ended(unfinished.prompt_key, produced)
         unkeyed = (unfinished.prompt_key == 0).nonzero()[0]
         if self.buckets > 1 and unkeyed.size:
             self._sizes.gone(request[unkeyed], unfinished.prompt_tokens[unkeyed], produced[unkeyed])

@@ -95,7 +95,7 @@ class Prompts:
 
 @dataclass(slots=True, eq=False)
 class Reached:
-    """The largest age that requests of each key have reached; the key met first is dropped to make room.
+    """The largest age that running requests of each key have reached; the key met first is dropped to make room.
 
     Args:
         keys: most keys that are kept.
@@ -123,6 +123,16 @@ class Reached:
                     del reached[next(iter(reached))]
                 reached[key] = produced
         return np.array([reached.get(key, own) if key else own for key, own in zip(keys, ages, strict=True)], np.int64)
+
+    def ended(self, prompt_key: I8, produced: I8) -> None:
+        """Forget the age of each key of which a request ended with as many tokens; int64[N] each.
+
+        A request that still runs and got further tells its age again when it is next asked about.
+        """
+        reached = self._age
+        for key, tokens in zip(prompt_key.tolist(), produced.tolist(), strict=True):
+            if reached.get(key, tokens + 1) <= tokens:
+                del reached[key]
 
 
 @dataclass(slots=True, eq=False)

@@ -41,6 +41,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 #: Answer for a request that stays in the pool.
@@ -79,7 +80,8 @@ class RoutingView:
         waited_s: float64[W], seconds since the request became visible.
         waiting_class: int64[W], class or tenant.
         waiting_key: int64[W], session, else prompt key, else request id.
-        waiting_steps: float64[W], expected output tokens; nan where unknown, which is the normal case.
+        waiting_steps: float64[W], expected output tokens, as clients of a live dispatcher name them; nan where unknown,
+            which is the normal case, and always so in a simulation.
         projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`. Expected loads are
             exact at the steps `EXPECTED_AT` and at H; at the others they lie on the line between. May have shape [G, 0]
             for a policy without horizon.
@@ -131,7 +133,7 @@ class RoutingDecision:
 class RoutingPolicy(Protocol):
     """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
 
-    The attributes `horizon`, `expects_loads`, `memory_size` and `reads_cached` are optional.
+    The attributes `horizon`, `expects_loads`, `memory_size`, `reads_cached` and `needs_steps` are optional.
     """
 
     def route(self, view: RoutingView) -> RoutingDecision:
@@ -167,6 +169,22 @@ def reads_cached(policy: object) -> bool:
     A host that tracks caches fills these only then; other policies may see shape [0, 0].
     """
     return bool(getattr(policy, "reads_cached", False))
+
+
+def needs_steps(policy: object) -> bool:
+    """A policy's `needs_steps`, False if it has none: whether it goes by `waiting_steps`, which no simulation shows."""
+    return bool(getattr(policy, "needs_steps", False))
+
+
+def check_simulated(policy: object, where: str) -> None:
+    """Check that a simulation shows all that a policy goes by; `where` is what the error calls the policy.
+
+    Raises:
+        InputError: the policy needs the expected output tokens of waiting requests.
+    """
+    if needs_steps(policy):
+        expected = "prompt, since no simulation shows the expected output tokens of waiting requests"
+        raise InputError(where, "length", "predicted", expected, "Only clients of a live dispatcher can name them.")
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:

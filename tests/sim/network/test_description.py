@@ -82,6 +82,7 @@ def test_a_good_file_is_read(tmp_path):
         ('"kv-tokens=4096"}', '"kv-tokens=4096", priority: [agent.plann]}', "engines.one.priority[0] is 'agent.plann'"),
         ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 0}', "engines.one.count is 0; expected an integer >= 1"),
         ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 2, routing: br-h}', "a routing policy that does not look ahead"),
+        ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 2, routing: "min-min:length=predicted"}', "length is 'predicted'"),
         ("until_s: 10", "until: 10", "until is 10; expected a known key"),
         (
             '"kv-tokens=4096"}',

@@ -1,14 +1,16 @@
 """Shares slots between classes by weight: tracks what each class is owed, and when the debt overrides balance.
 
-Every decision owes each waiting class its share of the slots (water filling by weight: slots a class does not need go to
-the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
-owed more is served first; a class that received more waits, unless slots would stay empty. So shares hold over time, and
-every single slot may still go to the request that fits best.
+Every decision owes each waiting class its share of the admissions (water filling by weight: slots a class does not need go
+to the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
+owed more is served first; a class that received more waits, unless slots or memory would stay empty. So shares hold over
+time, and every single slot may still go to the request that fits best.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
 from evenstep.routing.best.kept import COUNTERS
@@ -95,6 +97,39 @@ def fill_up(slots: int, classes: int, shares: Shares) -> None:
 
 
 @part
+def let_in(moment: Moment, plan: Plan) -> int:
+    """How many requests of usual size the slots and the memory of the open workers take: from 1 to `moment.slots`."""
+    fit = 0.0
+    for o in range(plan.place.size):
+        fit += min(float(plan.free[o]), np.floor(plan.kv[o] / moment.usual))
+    return int(max(1.0, min(fit, float(moment.slots))))
+
+
+@part
+def share_out(slots: int, weights: Floats, moment: Moment, view: RuleView, plan: Plan, shares: Shares) -> int:
+    """Number the classes (`number_classes`), and divide so many slots among them by weight (`fill_up`)."""
+    classes = number_classes(moment.waiting, view, plan, shares)
+    for c in range(classes):
+        is_weighed = 0 <= shares.found[c] < weights.size
+        shares.weight[c] = weights[shares.found[c]] if is_weighed else 1.0
+    fill_up(slots, classes, shares)
+    return classes
+
+
+@part
+def due_to(c: int, slack: int, owed: Ints, shares: Shares) -> int:
+    """What class number c is owed with its share of this decision, in 1/`SLOT` of a slot, within its bounds."""
+    due = int(owed[shares.found[c] % COUNTERS]) + int(shares.ideal[c] * SLOT)
+    return min(max(due, -2 * slack), (int(shares.demand[c]) + 1) * SLOT + slack)
+
+
+@part
+def slack_of(moment: Moment) -> int:
+    """How much a class may be ahead or behind, in 1/`SLOT` of a slot."""
+    return (SLACK + moment.running // RUNNING_EACH) * SLOT
+
+
+@part
 def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares) -> int:
     """Set the kind of each request (`plan.kind`) and the quota of each kind in slots (`plan.quota`); returns their number.
 
@@ -103,26 +138,18 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 
     Args:
         weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored: one kind.
-        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; this decision's shares are added.
+        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot.
     """
     plan.quota[0] = moment.slots
     if not are_shared(weights, moment, view):
         return 1
-    classes = number_classes(moment.waiting, view, plan, shares)
+    left, kinds, ahead, slack = let_in(moment, plan), 1, 0, slack_of(moment)
+    classes = share_out(left, weights, moment, view, plan, shares)
     for c in range(classes):
-        is_weighed = 0 <= shares.found[c] < weights.size
-        shares.weight[c] = weights[shares.found[c]] if is_weighed else 1.0
-    fill_up(moment.slots, classes, shares)
-    slack = (SLACK + moment.running // RUNNING_EACH) * SLOT
-    left, kinds, ahead = moment.slots, 1, 0
-    for c in range(classes):
-        at, demand = shares.found[c] % COUNTERS, int(shares.demand[c])
-        due = int(owed[at]) + int(shares.ideal[c] * SLOT)
-        due = min(max(due, -2 * slack), (demand + 1) * SLOT + slack)
-        owed[at] = due
+        due = due_to(c, slack, owed, shares)
         shares.found[c] = 0  # from here on the kind of the class
         if due > slack:
-            given = min(demand, (due - slack) // SLOT + 1, left)
+            given = min(int(shares.demand[c]), (due - slack) // SLOT + 1, left)
             left -= given
             shares.found[c], plan.quota[kinds] = kinds, given
             kinds += 1
@@ -131,20 +158,27 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
                 ahead, plan.quota[kinds] = kinds, 0
                 kinds += 1
             shares.found[c] = ahead
-    plan.quota[0] = left
+    if kinds > 1:
+        plan.quota[0] = left
     for r in range(moment.waiting):
         plan.kind[r] = shares.found[plan.kind[r]]
     return kinds
 
 
 @part
-def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints) -> None:
-    """Take one slot off a class's debt in `owed` for each admission; a class left without waiting requests is owed nothing.
+def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints, plan: Plan, shares: Shares) -> None:
+    """Owe each waiting class its share of the admissions of this decision, and take one slot off for each of its own.
 
-    `worker` is the decision's answer. Call it once, after the decision.
+    A class left without waiting requests is owed nothing. `worker` is the decision's answer; `plan.kind` is overwritten.
     """
     if not are_shared(weights, moment, view):
         return
+    admitted, slack = 0, slack_of(moment)
+    for i in range(moment.waiting):
+        admitted += worker[i] >= 0
+    classes = share_out(admitted, weights, moment, view, plan, shares)
+    for c in range(classes):
+        owed[shares.found[c] % COUNTERS] = due_to(c, slack, owed, shares)
     for i in range(moment.waiting):
         if worker[i] >= 0:
             owed[view.waiting_class[i] % COUNTERS] -= SLOT

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Ints, ReadTable, part
+from evenstep.compiled import Ints, ReadTable, borrowing, part
 from evenstep.routing.bf_io.fill import ARRIVAL, fill, refill
 from evenstep.routing.bf_io.level import fit_best_level
 from evenstep.routing.bf_io.pair import best_pair
@@ -45,7 +45,7 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
     return value
 
 
-@part
+@borrowing  # compiled once for both policies: it is most of what either compiles
 def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
     """Search from each starting order, then from shifted levels; write the best plan to `worker` (see `plan.answer`).
 

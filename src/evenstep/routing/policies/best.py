@@ -187,7 +187,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     tries_all = set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
     effort = Effort(starts, tries(options.moves, slots), ROUNDS, oldest)
     solve(effort, forced, kinds, tries_all, plan, view.cached_tokens, work.worker)
-    pay(options.class_weights, moment, view, work.worker, memory[OWED:])
+    pay(options.class_weights, moment, view, work.worker, memory[OWED:], plan, work.shares)
 
 
 @part

@@ -116,7 +116,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     set_workers(work.group, work.speed, view.projections, options.tie_weight, view, plan)
     ends_known = set_requests(plan.weight.size, view, plan)
     effort = Effort(options.starts, options.moves, ROUNDS, 1)
-    solve(effort, forced, 1, ends_known, plan, view.cached_tokens, work.worker)
+    solve(effort, forced, plan.quota.size, ends_known, plan, view.cached_tokens, work.worker)
 
 
 policy = BFIO

@@ -18,7 +18,8 @@ class MaxMin(Ruled):
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
-            prompt and expected output (the prompt alone where nothing is expected).
+            prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
+            outputs, those that clients name, so simulations refuse ``predicted``.
         age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest first, in
             at most a quarter of the free slots, for short requests would starve otherwise; 0 = off (paper mode).
 
@@ -33,6 +34,11 @@ class MaxMin(Ruled):
 
     def __post_init__(self) -> None:
         check_age_limit("max-min", self.age_limit)
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
+        return self.length == "predicted"
 
 
 Work = CompletionWork

@@ -17,7 +17,8 @@ class MinMin(MaxMin):
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
-            prompt and expected output (the prompt alone where nothing is expected).
+            prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
+            outputs, those that clients name, so simulations refuse ``predicted``.
         age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest first, in
             at most a quarter of the free slots, for long requests would starve otherwise; 0 = off (paper mode).
 

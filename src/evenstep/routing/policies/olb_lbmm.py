@@ -37,7 +37,8 @@ class OlbLbmm(Ruled):
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
-            prompt and expected output (the prompt alone where nothing is expected).
+            prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
+            outputs, those that clients name, so simulations refuse ``predicted``.
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests, for at most a
             quarter of the free slots, are placed first, since the longest may find KV memory full time and again.
 
@@ -53,6 +54,11 @@ class OlbLbmm(Ruled):
 
     def __post_init__(self) -> None:
         check_age_limit("olb-lbmm", self.age_limit)
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
+        return self.length == "predicted"
 
 
 class Work(NamedTuple):

@@ -48,7 +48,8 @@ class Drift:
         sequence: delta_1, delta_2, ... common to all requests in place of `growth`; the last value repeats. May fall
             as well as rise; a load below zero counts as zero.
         profiles: the loads themselves, request by request, in place of both (BF-IO sec. 7.2: adaptive mesh
-            refinement, tiled linear algebra); a request then takes as many steps as its profile has.
+            refinement, tiled linear algebra); a request then takes as many steps as its profile has. Predictors are told
+            steps in place of tokens, and no `max_tokens`.
 
     Raises:
         InputError: a value out of range.
@@ -78,11 +79,17 @@ class Drift:
         """Whether every load grows by `growth` a step: neither `sequence` nor `profiles` is given."""
         return not self.sequence and self.profiles is None
 
+    @property
+    def predicted_per_step(self) -> int:
+        """Tokens that a predictor counts for a decode step; 1 with `profiles`: it counts steps, whatever they produce."""
+        return self.tokens_per_step if self.profiles is None else 1
+
     def steps(self, trace: Trace) -> I8:
         """int64[N], decode steps that each request takes in all.
 
         Raises:
-            InputError: the number of profiles is not the trace's, a profile is empty, or a load is negative or not finite.
+            InputError: the number of profiles is not the trace's, their offsets do not end where the loads do, a profile is
+                empty, or a load is negative or not finite.
         """
         if self.profiles is None:
             made = self.tokens_per_step
@@ -90,6 +97,10 @@ class Drift:
         steps = np.diff(self.profiles.offsets)
         if steps.size != len(trace):
             raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")
+        first, last, loads = int(self.profiles.offsets[0]), int(self.profiles.offsets[-1]), self.profiles.values.size
+        if (first, last) != (0, loads):  # compiled loops read profiles unchecked
+            expected = f"offsets from 0 to {loads}, the number of loads"
+            raise InputError("drift", "profiles", f"offsets from {first} to {last}", expected)
         if steps.size and steps.min() < 1:
             raise InputError(
                 "drift", "profiles", f"an empty profile (request {int(steps.argmin())})", "one load or more a request"

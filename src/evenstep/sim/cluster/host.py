@@ -44,6 +44,7 @@ from evenstep.request import I8, Trace
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim.cluster import model
 from evenstep.sim.cluster import short_state as short_loop
+from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.input import check_input
 from evenstep.sim.cluster.model import ShortRun
 from evenstep.sim.cluster.plain_door import PlainDoor
@@ -68,12 +69,14 @@ def run(
     kernel = _kernel(policy, door, name)
     check_input(trace, policy, cluster, predictor, name)
     prediction = _prediction(policy, predictor)
-    options = replace(options, prediction=prediction, refresh_every=int(getattr(predictor, "refresh_every", 16)))
+    drift, every = cluster.drift, int(getattr(predictor, "refresh_every", 16))
+    every *= drift.tokens_per_step // drift.predicted_per_step  # the loop counts produced tokens
+    options = replace(options, prediction=prediction, refresh_every=every)
     state = prepared(trace, policy, cluster, step_time, options)
     _open_closed_loop(state, cluster)
     conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
     gathered = _Gathered(conditions, options, options.slo)
-    asked = _Predictions(predictor, trace, state.run.fixed) if prediction >= model.DEPARTURES else None
+    asked = _Predictions(predictor, horizon_of(policy), trace, drift, prediction) if prediction >= model.DEPARTURES else None
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, name, caches)
     _carry(_Course(state, kernel, plain, gathered, asked, name))
@@ -288,12 +291,18 @@ def _decision_rows(run: model.Run) -> DecisionTable:
 
 
 class _Predictions:
-    """Asks a predictor about the running requests that are due, and lets it learn from those that end."""
+    """Asks a predictor about the running requests that are due, and lets it learn from those that end.
 
-    def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
-        self.trace = trace
-        self.gate = Gate(predictor, int(fixed.horizon))
-        self.expects, self.fits = fixed.prediction == model.EXPECTED, isinstance(predictor, Fits)
+    It counts output tokens, or decode steps where loads have profiles (`Drift.predicted_per_step`).
+    """
+
+    def __init__(self, predictor: Any, horizon: int, trace: Trace, drift: Drift, prediction: int) -> None:
+        self.gate, self.fits = Gate(predictor, horizon), isinstance(predictor, Fits)
+        self.expects = prediction == model.EXPECTED
+        self.made, columns = drift.predicted_per_step, ("prompt_tokens", "prompt_key", "output_tokens", "max_tokens")
+        self.prompts, self.keys, self.lengths, self.caps = (np.asarray(trace.column(c), np.int64) for c in columns)
+        if drift.profiles is not None:
+            self.lengths, self.caps = drift.steps(trace), np.zeros(len(trace), np.int64)
         self.seen = 0  # completions in the record buffer the predictor has learned from
 
     def see(self, run: Any) -> None:
@@ -310,25 +319,23 @@ class _Predictions:
         worker, row = slots // run.fixed.slots_max, column(run.slots.rows, "row")[slots]
         slots = slots[np.argsort(worker * run.fixed.requests + row)]
         fill(due, slot=slots)
-        active, made = self._active(run, slots), int(run.fixed.tokens_per_step)
+        active, made = self._active(run, slots), self.made
         if self.expects:
             run.ahead.curves[slots] = self.gate.curves(active, run.ahead.curves.shape[1] - 1, made)
         else:
             fill(due, steps_left=self.gate.steps_left(active, made))
 
     def _active(self, run: Any, slots: I8) -> Active:
-        trace, worker = self.trace, slots // run.fixed.slots_max
+        worker = slots // run.fixed.slots_max
         row, done, admit, finish = (column(run.slots.rows, name)[slots] for name in ("row", "done", "admit", "finish"))
         step = column(run.fleet.groups, "step")[run.fleet.group[worker]]
-        key = NOTHING if trace.prompt_key is None else trace.prompt_key[row]
-        cap = NOTHING if trace.max_tokens is None else trace.max_tokens[row]
         return Active(
             request_id=row,
-            age=(done + step - admit) * run.fixed.tokens_per_step,
-            prompt_tokens=trace.prompt_tokens[row],
-            prompt_key=key if key.size else np.zeros(row.size, np.int64),
-            max_tokens=cap if cap.size else np.zeros(row.size, np.int64),
-            true_left=(finish + 1 - step) * run.fixed.tokens_per_step if is_oracle(self.gate.predictor) else NOTHING,
+            age=(done + step - admit) * self.made,
+            prompt_tokens=self.prompts[row],
+            prompt_key=self.keys[row],
+            max_tokens=self.caps[row],
+            true_left=(finish + 1 - step) * self.made if is_oracle(self.gate.predictor) else NOTHING,
         )
 
     def _learn(self, run: Any) -> None:
@@ -338,8 +345,7 @@ class _Predictions:
         row = run.records.ended[self.seen : end]
         place = row if run.fixed.keep else np.arange(self.seen, end)
         row = row[np.lexsort((row, column(run.records.done, "finished_s")[place]))]
-        key = np.zeros(row.size, np.int64) if self.trace.prompt_key is None else self.trace.prompt_key[row]
-        self.gate.predictor.learn(Finished(row, run.requests.prompt[row], run.requests.output[row], key))
+        self.gate.predictor.learn(Finished(row, self.prompts[row], self.lengths[row], self.keys[row]))
         self.seen = end
 
 

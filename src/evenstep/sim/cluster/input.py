@@ -9,7 +9,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.predict.view import Predictor
 from evenstep.request import Trace
-from evenstep.routing.view import horizon_of
+from evenstep.routing.view import check_simulated, horizon_of
 from evenstep.sim.cluster.drift import rounded
 
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
@@ -20,13 +20,15 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     """Check that a trace can run on a cluster under a policy, whose name is `name` in errors.
 
     Raises:
-        InputError: the first thing that does not fit: an empty trace, a length below 1, a missing predictor or column,
-            unsorted times, a prompt larger than a worker's KV memory, or a horizon or output beyond the simulator's limits.
+        InputError: the first thing that does not fit: an empty trace, a length below 1, a missing predictor or column, a
+            policy that goes by expected outputs, unsorted times, a prompt larger than a worker's KV memory, or a horizon or
+            output beyond the simulator's limits.
     """
     if len(trace) == 0:
         raise InputError(trace.name or "trace", "requests", 0, "one request or more")
     if not callable(getattr(policy, "route", None)):
         raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
+    check_simulated(policy, name)
     if horizon_of(policy) > 0 and predictor is None:
         raise InputError(
             name,
@@ -48,14 +50,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
         raise InputError(trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
     if cluster.arrivals == "timed":
-        if trace.arrival_s is None:
-            raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
-        strange = ~np.isfinite(trace.arrival_s)
-        if strange.any():
-            row = int(np.argmax(strange))
-            raise InputError(f"{trace.name or 'trace'}: request {row}", "arrival_s", trace.arrival_s[row], "a finite time")
-        if np.any(np.diff(trace.arrival_s) < 0):
-            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "times in ascending order")
+        _check_times(trace)
     if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
         raise InputError(
             trace.name or "trace",
@@ -75,3 +70,14 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
             f"at most kv_tokens, {cluster.kv_tokens:g}",
             "It would fit no worker.",
         )
+
+
+def _check_times(trace: Trace) -> None:
+    if trace.arrival_s is None:
+        raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
+    strange = ~np.isfinite(trace.arrival_s)
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise InputError(f"{trace.name or 'trace'}: request {row}", "arrival_s", trace.arrival_s[row], "a finite time")
+    if np.any(np.diff(trace.arrival_s) < 0):
+        raise InputError(trace.name or "trace", "arrival_s", "unsorted", "times in ascending order")

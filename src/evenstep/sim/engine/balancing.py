@@ -12,7 +12,7 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import RoutingView, horizon_of, memory_size_of
+from evenstep.routing.view import RoutingView, check_simulated, horizon_of, memory_size_of
 
 #: Slots of a rank that takes every request and lets it wait itself.
 _ANY = 1 << 40
@@ -57,7 +57,8 @@ class Balancer:
         news_s: seconds between broadcasts, at least; 0 = each report is broadcast.
 
     Raises:
-        InputError: an unknown policy, or one with a horizon, since ranks have no projections.
+        InputError: an unknown policy, one with a horizon, since ranks have no projections, or one that goes by expected
+            outputs.
 
     Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
     """
@@ -71,6 +72,7 @@ class Balancer:
             raise InputError("engine", "balancer", spec, "a routing policy", error.hint) from None
         if horizon_of(self.policy):
             raise InputError("engine", "balancer", spec, "a routing policy that does not look ahead")
+        check_simulated(self.policy, spec)
         self.spec, self.ranks, self.capacity = spec, ranks, capacity
         self.seed, self.news_s = seed, news_s
         self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)

@@ -26,6 +26,7 @@ from evenstep import config, names
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError, check_known, check_range, check_range_if_given
 from evenstep.request import Trace
+from evenstep.routing.view import check_simulated
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
 from evenstep.sim.network.joins import uneven
@@ -88,10 +89,15 @@ class EngineSection:
 
     @property
     def balancer(self) -> Any:
-        """A new routing policy, as `routing` names it; one that looks ahead is an `InputError`."""
+        """A new routing policy, as `routing` names it.
+
+        Raises:
+            InputError: the policy looks ahead, or goes by expected outputs.
+        """
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
+        check_simulated(policy, "engine")
         return policy
 
 

@@ -83,8 +83,8 @@ def _paper(g: int) -> dict[str, tuple[float, float, float]]:
 
 def _flatness(runs: ex.Runs, cross: Sequence[tuple[int, float]]) -> ex.Interval:
     """Largest spread of the cross over its least, replicate by replicate."""
-    spreads = [ex.values(runs[_name(*point)], br.SPREAD) for point in cross]
-    return ex.mean_interval([max(own) / min(own) for own in zip(*spreads, strict=True)])
+    spreads = list(zip(*(ex.values(runs[_name(*point)], br.SPREAD) for point in cross), strict=True))
+    return ex.ratio([max(own) for own in spreads], [min(own) for own in spreads])
 
 
 def _paper_flatness(g: int) -> float | None:

@@ -67,7 +67,7 @@ def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
 def _remark(runs: ex.Runs, windows: Sequence[int]) -> str:
     last = windows[-1]
     plain, tapered = (
-        ex.mean(runs[_name(last, d)], _FIELD).value / ex.mean(runs[_name(_best(runs, windows, d), d)], _FIELD).value
+        ex.quotients(*([ex.mean(runs[_name(h, d)], _FIELD).value] for h in (last, _best(runs, windows, d))))[0]
         for d in DISCOUNTS
     )
     return (

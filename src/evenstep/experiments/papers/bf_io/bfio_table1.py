@@ -7,6 +7,7 @@ from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.report.numbers import relative
 
 IMBALANCE = {bf.FCFS: 27.9, bf.JSQ: 28.2, bf.BF0: 2.92, bf.BF20: 1.65}
 THROUGHPUT = {bf.FCFS: 8.00, bf.JSQ: 7.99, bf.BF0: 9.03, bf.BF20: 9.13}
@@ -84,7 +85,7 @@ def _claims(runs: ex.Runs, saved: Mapping[str, ex.Interval]) -> list[ex.Claim]:
         ex.Claim(
             "looking ahead 20 steps cuts BF-IO(0)'s imbalance (paper: by 44 %)",
             ex.clearly(ahead, -1),
-            f"{100 * ahead.value / ex.mean_interval(bf0).value:+.0f} %",
+            relative(ex.Interval(ahead.value, None, None), ex.mean_interval(bf0).value, 0),
         ),
         ex.compared("JSQ is worse than FCFS (paper: 28.2 against 27.9)", jsq, fcfs, +1, "difference {} tokens"),
         ex.limited(
