@@ -37,7 +37,8 @@ HEAD = """# Commands
 
 `evenstep` alone lists the commands, `evenstep COMMAND --help` explains one. Every command takes `--debug`, which
 shows the traceback of an error. Exit codes: 0 fine, 1 a check failed, 2 bad input (one line on stderr says where and
-what to do), 70 a bug of evenstep, 130 interrupted. This page is written by `make reference`.
+what to do), 70 a bug of evenstep, 130 interrupted. A command that would write a file that it also reads is refused. This
+page is written by `make reference`.
 """
 
 

@@ -61,3 +61,10 @@ def test_a_file_in_place_of_the_verb_and_a_page_in_place_of_a_log_are_told_apart
     assert f"expected step-time first. Write evenstep fit step-time {page}" in capsys.readouterr().err
     assert main(["fit", "step-time", str(page)]) == 2
     assert "file is 'a page'; expected a CSV log of iterations" in capsys.readouterr().err
+
+
+def test_a_picture_does_not_replace_the_log(capsys, tmp_path):
+    path = write(tmp_path / "log.svg")
+    assert main(["fit", "step-time", path, "--plot", path]) == 2
+    assert "--plot: file is " in capsys.readouterr().err
+    assert (tmp_path / "log.svg").read_text().startswith("kv,seconds\n")

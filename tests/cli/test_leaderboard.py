@@ -97,3 +97,19 @@ def test_bad_input_is_one_line_and_exit_2(folder, capsys, words, said):
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (folder / "b.md").exists()
+
+
+def test_a_board_does_not_write_over_the_trace_that_it_reads(folder, capsys):
+    assert main(["trace", "convert", "sample:azure-conv", "b.parquet", "--limit", "60"]) == 0
+    before = (folder / "b.parquet").read_bytes()
+    (folder / "b.yaml").write_text(BOARD.replace("sample:azure-conv", "b.parquet"))
+    assert main(["leaderboard", "b.yaml", "--policy", "jsq"]) == 2
+    assert "--out: file is 'b.parquet'; expected a file that the command does not read." in capsys.readouterr().err
+    assert (folder / "b.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["--out", "b.yaml"], ["--picture", "b.yaml"]])
+def test_page_and_picture_have_the_endings_of_their_formats(folder, capsys, words):
+    assert main(["leaderboard", "b.yaml", *FEW, *words]) == 2
+    assert f"{words[0]}: file is 'b.yaml'; expected a name that ends in ." in capsys.readouterr().err
+    assert (folder / "b.yaml").read_text() == BOARD

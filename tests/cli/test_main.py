@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -271,3 +273,33 @@ def test_a_table_nobody_reads_to_its_end_is_no_error():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert (process.wait(), process.stderr.read()) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_help_that_cannot_be_written_is_an_error():
+    code = "import sys; from evenstep.cli.main import main; sys.exit(main(['compare', '--help']))"
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "evenstep: output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+)
+def test_a_terminal_without_our_letters_gets_question_marks(changes):
+    code = (
+        "import sys\n"
+        "from evenstep.cli import main as cli\n"
+        "cli._run = lambda words: print('+1.2 \\u00b10.3') or 0\n"
+        "sys.exit(cli.main())"
+    )
+    ended = run_python(code, env={**os.environ, **changes})
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "+1.2 ?0.3\n", "")
+
+
+def test_every_command_helps_without_docstrings():
+    code = "import sys; from evenstep.cli.main import main; sys.exit(max(main([name, '--help']) for name in sys.argv[1:]))"
+    command = [sys.executable, "-OO", "-c", code, *names.members("cli")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

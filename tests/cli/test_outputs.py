@@ -71,3 +71,16 @@ def test_an_old_file_in_a_folder_that_may_not_be_written_to_is_refused_before_a_
 
 def test_versions_say_what_runs_the_kernels():
     assert set(outputs.versions()) == {"evenstep", "python", "numpy", "kernels"}
+
+
+def test_records_of_an_earlier_command_in_the_same_folder_are_named(tmp_path):
+    for place in ("0-jsq/replicate-0", "0-jsq/replicate-1", "1-br-0/replicate-0", "notes"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "1-file").write_text("")
+    head = f"records: {tmp_path}/"
+    runs = [tmp_path / "0-jsq" / "replicate-0", tmp_path / "1-best" / "replicate-0"]
+    said = "of an earlier command, and left as they were: "
+    assert outputs.records_lines(tmp_path, runs) == [head, said + "0-jsq/replicate-1, 1-br-0"]
+    assert outputs.records_lines(tmp_path, [tmp_path / "0-jsq", tmp_path / "1-br-0"])[:1] == [head]
+    kept = [tmp_path / place for place in ("0-jsq/replicate-0", "0-jsq/replicate-1", "1-br-0/replicate-0")]
+    assert outputs.records_lines(tmp_path, kept) == [head]

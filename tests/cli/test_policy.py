@@ -176,6 +176,11 @@ def test_check_brings_a_predictor_to_a_policy_that_looks_ahead(capsys):
     assert main(["policy", "check", "br-h:horizon=3"]) == 0
 
 
+def test_check_makes_no_run_of_a_policy_that_no_simulation_takes(capsys):
+    assert main(["policy", "check", "min-min:length=predicted", "--format", "json"]) == 0
+    assert "same digest" not in {c["name"] for c in json.loads(capsys.readouterr().out)["checks"]}
+
+
 def test_check_of_a_bad_policy_exits_1_and_names_the_promise(capsys):
     assert main(["policy", "check", str(BAD / "over_capacity.py")]) == 1
     assert "BROKEN  capacity: view 0: over capacity" in capsys.readouterr().out

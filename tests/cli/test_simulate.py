@@ -158,3 +158,28 @@ def test_two_policies_or_one_of_another_kind_are_refused(capsys, words, said):
     assert main([*SMALL, *words]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "run.parquet"])
+def test_a_chrome_trace_has_the_name_of_a_json_file(capsys, tmp_path, name):
+    """It replaced any file, that of the workload too."""
+    (tmp_path / name).write_text("prompt,output\n100,5\n")
+    assert main(["simulate", str(tmp_path / name), "--chrome-trace", str(tmp_path / name)]) == 2
+    assert "expected a name that ends in .json" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "prompt,output\n100,5\n"
+
+
+def test_a_run_does_not_write_over_its_workload(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "convert", "sample:azure-conv", "requests.parquet", "--limit", "60"]) == 0
+    log = Path("run.json")
+    log.write_text("".join(f'{{"input_toks": 100, "output_toks": 5, "arrival_time": {n}}}\n' for n in range(20)))
+    before = log.read_bytes(), Path("requests.parquet").read_bytes()
+    for source, words, said in (
+        ("run.json", ["--chrome-trace", "run.json"], "--chrome-trace: file is 'run.json'"),
+        ("requests.parquet", ["--records", "."], "output: file is 'requests.parquet'"),
+    ):
+        capsys.readouterr()
+        assert main(["simulate", source, "--workers", "2", "--slots", "2", *words]) == 2
+        assert f"{said}; expected a file that the command does not read." in capsys.readouterr().err
+    assert (log.read_bytes(), Path("requests.parquet").read_bytes()) == before

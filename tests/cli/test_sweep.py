@@ -224,3 +224,16 @@ def test_goodput_without_an_objective_is_refused_and_one_that_is_swept_is_not_gi
     file.write_text(text + "over: {slo: [ttft=1, ttft=2]}\nmetrics: [slo_share]\n")
     assert main(["sweep", str(file), "--slo", "ttft=1"]) == 2
     assert "expected no value when the sweep varies over.slo" in capsys.readouterr().err
+
+
+def test_a_sweep_does_not_write_over_the_trace_that_it_reads(folder, capsys):
+    """The name of its data follows from that of its file, and so may be the name of the trace."""
+    assert main(["trace", "convert", "sample:azure-conv", "s.parquet", "--limit", "60"]) == 0
+    before = (folder / "s.parquet").read_bytes()
+    (folder / "s.yaml").write_text(FILE.replace("sample:azure-conv", "s.parquet"))
+    for words in (["s.yaml"], ["s.yaml", "--out", "./s.parquet"], ["s.yaml", "--dry-run"]):
+        capsys.readouterr()
+        assert main(["sweep", *words]) == 2
+        assert "--out: file is 's.parquet'; expected a file that the command does not read." in capsys.readouterr().err
+    assert (folder / "s.parquet").read_bytes() == before
+    assert main(["sweep", "s.yaml", "--out", "other.parquet"]) == 0

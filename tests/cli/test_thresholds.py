@@ -114,3 +114,12 @@ def test_arrivals_drawn_at_a_rate_have_that_rate(tmp_path, capsys):
     path.write_text(f"version: 1\nsynthetic: {{requests: 2000, {lengths}}}\n")
     assert main(["thresholds", str(path), "--rate", "4", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["requests_per_s"] == pytest.approx(4.0, abs=1e-9)
+
+
+def test_columns_of_any_csv_are_named_as_the_error_says(capsys, tmp_path):
+    """The error told its reader to name columns by a flag that the command did not have."""
+    path = tmp_path / "u.csv"
+    path.write_text("ts,in,out\n" + "".join(f"{n},50,8\n" for n in range(20)))
+    assert main(["thresholds", str(path)]) == 2
+    assert "--columns prompt=...,output=...,time=...,unit=ms." in capsys.readouterr().err
+    assert main(["thresholds", str(path), "--columns", "prompt=in,output=out,time=ts"]) == 0

@@ -135,3 +135,15 @@ def test_a_load_that_needs_a_fleet_is_named_and_not_applied(capsys, tmp_path):
     path.write_text(SCALED % "load: 0.9")
     assert main(["trace", "inspect", str(path)]) == 0
     assert "load of 0.9: that needs a fleet" in capsys.readouterr().out
+
+
+def test_neither_verb_writes_over_the_file_that_it_reads(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "convert", "sample:azure-conv", "x.parquet"]) == 0
+    trace = Path("x.parquet").read_bytes()
+    Path("x.svg").write_bytes(trace)
+    capsys.readouterr()
+    for words in (["convert", "x.parquet", "x.parquet", "--limit", "5"], ["inspect", "x.svg", "--plot", "x.svg"]):
+        assert main(["trace", *words]) == 2
+        assert "expected a file that the command does not read" in capsys.readouterr().err
+    assert Path("x.parquet").read_bytes() == Path("x.svg").read_bytes() == trace

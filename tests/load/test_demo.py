@@ -86,6 +86,9 @@ def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
     assert (first.at_s, last.at_s) == (1.0, 4.0)
     with pytest.raises(InputError, match=r"--requests"):
         window(RUN[:1], 8.0)
+    assert row(RUN).is_full
+    assert not row(RUN[:3]).is_full  # a single reading with full slots is no window
+    assert not row([RUN[2], RUN[4]]).is_full
 
 
 def test_the_config_of_the_gateway_is_one_it_takes():

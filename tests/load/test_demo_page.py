@@ -58,3 +58,20 @@ def test_the_figures_as_json_have_none_for_what_was_not_told():
     )
     assert found["client"]["completed"] == 3
     json.dumps(found, allow_nan=False)
+
+
+def test_rows_whose_slots_were_not_full_say_so_and_are_not_compared_with_others():
+    """The foot said full slots of every row."""
+    full, short = row(RUN), replace(row(RUN, "best"), tokens_per_s=500.0, is_full=False)
+    assert any("is of the time with full slots. Engine" in text for text in foot(SETTINGS, [full, full]))
+    assert any("Under best they were hardly ever full" in text for text in foot(SETTINGS, [full, short]))
+    assert any(text.startswith("Slots were hardly ever full: all but") for text in foot(SETTINGS, [short]))
+    assert cells(short, full)[1] == "-"
+    assert cells(replace(short, tokens_per_s=550.0), short)[1] == "+10.0"
+    assert "No policy here made more" in page(SETTINGS, [full, short], {}, "evenstep demo")
+    assert [values(one)["is_full"] for one in (full, short)] == [True, False]
+
+
+def test_the_requests_counted_are_those_that_were_sent():
+    """A short trace has fewer than were asked for."""
+    assert any(text.startswith("4 requests of sample:azure-conv") for text in foot(SETTINGS, [row(RUN)]))

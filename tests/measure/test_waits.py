@@ -51,3 +51,12 @@ def test_fifths_cover_every_request_once_in_order_of_size(rows, cut):
     ends = [e for f in fifths for e in (f["prompt_tokens_from"], f["prompt_tokens_to"])]
     assert ends == sorted(ends)
     assert (ends[0], ends[-1]) == (size.min(), size.max())
+
+
+def test_prompts_of_any_size_are_counted():
+    """From 2^40 tokens on there was no bin for them."""
+    waits, sizes = WaitsBySize(), np.array([7, 2**40, 2**62 + 1, 2**63 - 1])
+    waits.add(sizes, np.arange(4.0))
+    rows = waits.fifths()
+    assert sum(row["requests"] for row in rows) == 4
+    assert rows[0]["prompt_tokens_from"] == 7 and rows[-1]["prompt_tokens_to"] == 2**63 - 1

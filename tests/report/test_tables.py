@@ -143,6 +143,24 @@ def test_a_difference_shows_half_its_interval():
     assert tables._difference(None, 1.0, 2) == "-"
 
 
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (Interval(0.03, 0.028, 0.032), "+0.030 ±0.002"),
+        (Interval(-0.03, -0.07, 0.01), "-0.03 ±0.04"),
+        (Interval(-0.004, -0.004, -0.004), "-0.004 ±0.000"),
+        (Interval(0.02, None, None), "+0.02"),
+        (Interval(12.34, 11.14, 13.54), "+12.3 ±1.2"),
+        (Interval(0.0, 0.0, 0.0), "+0.0 ±0.0"),
+        (Interval(3e-14, 2e-14, 4e-14), "+0.0 ±0.0"),
+        (Interval(float("inf"), None, None), "+inf"),
+    ],
+)
+def test_a_small_difference_has_the_decimals_that_show_it(found, shown):
+    """A change that was certain read ``+0.0 ±0.0``."""
+    assert tables._difference(found, 1.0, 1) == shown
+
+
 def test_differences_fit_the_terminal_and_what_does_not_fit_follows_below():
     own = replicates("bf-io:horizon=20,discount=0.9,predictor=oracle", even=True)
     found = compare_runs([replicates("fcfs"), own])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -72,3 +73,20 @@ def test_binary_text_names_its_line(write):
         files.decoded(path, files.content(path))
     with pytest.raises(InputError, match="bytes"):
         files.decoded(path, b"a\0b")
+
+
+def test_a_pipe_is_refused_in_words(tmp_path):
+    """It said only that it expected a readable file, and None."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="file is 'a pipe'; expected a file. Traces are read more than once: write it"):
+        files.content(tmp_path / "pipe")
+
+
+def test_an_error_without_words_of_the_system_still_says_why(write, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise io.UnsupportedOperation("underlying stream is not seekable")
+
+    path = write("a.txt", "x")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match="a readable file. underlying stream is not seekable."):
+        files.content(path)

@@ -38,17 +38,16 @@ class FitLaws:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli.parts import outputs
         from evenstep.cost.fitting import LEAST, checked, fit_laws, read_log
-        from evenstep.errors import InputError
+        from evenstep.measure.output_file import replacing
         from evenstep.report.fit_plots import residual_plot
 
         plot = None if args.plot is None else Path(args.plot)
-        if plot is not None and plot.suffix not in (".svg", ".png"):
-            raise InputError("--plot", "file", args.plot, "a name that ends in .svg or .png")
-        outputs.check_writable("--plot", args.plot)
+        outputs.check_report(args.plot, "--plot", ".svg", ".png")
         fitted = fit_laws(read_log(Path(args.file)))
         best = checked(args.file, fitted, args.law)
         if plot is not None:
-            plot.write_bytes(residual_plot(fitted, best, plot.suffix[1:]))
+            with replacing(plot) as file:
+                file.write(residual_plot(fitted, best, plot.suffix[1:].lower()))
         if args.format == "json":
             outputs.print_json(
                 {

@@ -78,9 +78,9 @@ def _leaderboard(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
     stored = read_table(Path(args.check)) if args.check is not None else None
     if stored is None:
-        outputs.check_writable("--out", str(out))
+        outputs.check_report(str(out), "--out", ".md")
         outputs.check_writable("--out", str(out.with_suffix(".parquet")))
-        outputs.check_writable("--picture", args.picture)
+        outputs.check_report(args.picture, "--picture", ".svg")
     outputs.check_folder(args.cache)
     board = Board(
         args.source, workloads=args.workload, policies=args.policy, cache=args.cache, progress=Bar(lines=sys.stdout)

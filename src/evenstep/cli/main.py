@@ -12,10 +12,11 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Protocol
 
-from evenstep import __version__, kernel_cache, names
+from evenstep import __version__, in_use, kernel_cache, names
 from evenstep.cli.parts.parsing import ArgumentParser
 from evenstep.errors import EvenstepError, InputError, PolicyError, nearest
 
@@ -70,14 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
     if argv is None:  # this process is the command
         kernel_cache.announce.say = _tell
+        _show_unknown_letters()
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        code = _run(words)
+        with in_use.one_command():
+            code = _run(words)
         sys.stdout.flush()
         return code
-    except SystemExit as stop:  # argparse after --help and --version
-        return stop.code if isinstance(stop.code, int) else FINE
     except KeyboardInterrupt:
         print("evenstep: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -150,7 +151,10 @@ def _run(words: list[str]) -> int:
     if words[0] not in names.members("cli"):
         hint = nearest(words[0], names.members("cli"))
         raise InputError("evenstep", "command", words[0], "a known command", hint)
-    args = parser_of(words[0]).parse_args(words[1:])
+    try:
+        args = parser_of(words[0]).parse_args(words[1:])
+    except SystemExit:  # argparse after --help
+        return FINE
     args.command_line = shlex.join(["evenstep", *words])  # as it was typed, so that it can be typed again
     try:
         return int(args.run(args))
@@ -159,6 +163,13 @@ def _run(words: list[str]) -> int:
             raise stop.__context__ from None
         # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
+
+
+def _show_unknown_letters() -> None:
+    """Show a question mark for each letter that the encoding of stdout or stderr lacks, instead of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="replace")
 
 
 def _tell(line: str) -> None:

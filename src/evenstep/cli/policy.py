@@ -207,8 +207,9 @@ def _findings(kind: str, policy: Any) -> list[Any]:
 
         return scheduling.check(policy, _short_engine_runs)  # type: ignore[return-value]
     from evenstep.routing.checks import check
+    from evenstep.routing.view import needs_steps
 
-    return check(policy, _short_run)  # type: ignore[return-value]
+    return check(policy, None if needs_steps(policy) else _short_run)  # type: ignore[return-value]
 
 
 def _short_engine_runs(policy: Any, door: str) -> str:

@@ -102,7 +102,7 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
     from evenstep.cli.parts import outputs
 
     need_source("evenstep simulate", settings.source)
-    outputs.check_writable("--chrome-trace", args.chrome_trace)
+    outputs.check_report(args.chrome_trace, "--chrome-trace", ".json")
     outputs.check_folder(args.records)
     again = _prepared(args, found, settings)
     run = again(settings.samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from evenstep.cli.parts.flags import add_format, add_values
+from evenstep.cli.parts.flags import add_columns_flag, add_format, add_values, format_of
 
 
 class Thresholds:
@@ -39,6 +39,7 @@ class Thresholds:
                 "--format-name NAME": "format of TRACE where it is not recognised",
             },
         )
+        add_columns_flag(parser)
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ class Thresholds:
                 batch_time=args.batch_time,
                 rate=args.rate,
                 limit=args.limit,
-                format_name=args.format_name,
+                format_name=format_of(args, args.format_name),
             ),
             "evenstep thresholds",
         )

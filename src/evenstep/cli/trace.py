@@ -55,8 +55,11 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> int:
+    from evenstep.cli.parts import outputs
     from evenstep.workload import reading, statistics
 
+    if args.plot:
+        outputs.check_report(args.plot, "--plot", ".html", ".png", ".svg")
     path = reading.file_of(args.file)
     if path.suffix not in {".yaml", ".yml"} and statistics.is_generator(path):
         found, trace = statistics.describe_clients(path), None
@@ -81,12 +84,11 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace) -> int:
-    from evenstep.errors import InputError
+    from evenstep.cli.parts import outputs
     from evenstep.workload.readers import parquet
 
+    outputs.check_report(args.out, "OUT", ".parquet")
     out = Path(args.out)
-    if out.suffix != ".parquet":
-        raise InputError("evenstep trace convert", "OUT", args.out, "a file name ending in .parquet")
     trace = _read(args)
     parquet.write(trace, out)
     for note in trace.notes:

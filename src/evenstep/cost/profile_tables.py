@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from evenstep.errors import InputError, check_range, nearest
+from evenstep.in_use import reads
 from evenstep.request import F8
 
 BUNDLED = Path(__file__).parent / "profiles"
@@ -168,6 +169,7 @@ def text_of(path: Path) -> str:
     Raises:
         InputError: it cannot be read.
     """
+    reads(path)
     try:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")

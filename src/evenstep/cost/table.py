@@ -13,6 +13,7 @@ import numpy as np
 from evenstep.cost.knots import OfLoad, Sync, as_lines, check_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
+from evenstep.in_use import reads
 
 _HEADER = ("load", "seconds")
 
@@ -60,6 +61,7 @@ def read_steps(path: Path) -> list[tuple[float, float]]:
     Raises:
         InputError: naming file, line and value.
     """
+    reads(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

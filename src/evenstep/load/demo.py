@@ -32,13 +32,14 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures of one policy. The window lasts from the first to the last reading with full slots (`window`).
+    """The figures of one policy, most of them over a window of its run (see `window`).
 
     Args:
         name: as specified by the user.
         outcome: of the client.
         summary: the client's figures, see `summary.summary`.
         window_s: length of the window in seconds.
+        is_full: whether the window is one of full slots; if not, it is that of any request running.
         tokens_per_s: output tokens of the window over the engine seconds of its steps: the throughput of engines with these
             step times, even if this machine is slow.
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
@@ -57,6 +58,7 @@ class Shown:
     outcome: Outcome
     summary: dict[str, Any]
     window_s: float
+    is_full: bool
     tokens_per_s: float
     wall_tokens_per_s: float
     idle_engines: float
@@ -153,7 +155,8 @@ def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, 
     Raises:
         InputError: as `window`.
     """
-    first, last = window(samples, FULL * settings.ranks * settings.slots)
+    full = FULL * settings.ranks * settings.slots
+    first, last = window(samples, full)
     ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
     moved = {key: last.engine[key] - first.engine[key] for key in first.engine}
     stepped_s, steps = moved["stepped_s"], moved["steps"]
@@ -165,6 +168,7 @@ def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, 
         outcome=outcome,
         summary=found,
         window_s=last.at_s - first.at_s,
+        is_full=min(first.engine["running"], last.engine["running"]) >= full,
         tokens_per_s=moved["tokens"] / stepped_s if stepped_s > 0 else math.nan,
         wall_tokens_per_s=moved["tokens"] / seconds,
         idle_engines=lost_share(work_s - moved["busy_s"], ranks * stepped_s),

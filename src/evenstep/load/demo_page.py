@@ -39,9 +39,11 @@ _FALLEN_BACK = 0.02
 def cells(row: Shown, first: Shown) -> list[str]:
     """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`.
 
-    The change is in per cent, ``first`` for that row itself. Unknown figures are `MISSING`.
+    The change is in per cent, ``first`` for that row itself. Unknown figures are `MISSING`, and so is the change between a
+    row with full slots and one without.
     """
-    change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
+    is_alike = row.is_full == first.is_full and first.tokens_per_s > 0
+    change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if is_alike else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",
         "first" if row is first else MISSING if math.isnan(change) else f"{change:+.1f}",
@@ -77,9 +79,9 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
-        f"{settings.requests:,} requests of {settings.source}, at {settings.load:g} times what even loads could take.",
-        "All but TPOT, waits and failures is of the time with full slots. Engine time is that of the emulated steps; where "
-        "this machine is late, wall time is more.",
+        f"{rows[0].summary['num_prompts']:,} requests of {settings.source}, at {settings.load:g} times what even loads "
+        "could take.",
+        f"{_window(rows)} Engine time is that of the emulated steps; where this machine is late, wall time is more.",
         "Barrier: share of device time spent waiting there, as the engines know it and as the gateway works it out.",
     ]
     for row in rows:
@@ -97,6 +99,20 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
                 "apart; its share of barrier time is of these."
             )
     return said + strained(rows)
+
+
+def _window(rows: Sequence[Shown]) -> str:
+    """Sentences on the part of each run that its figures are of."""
+    short = [row.name for row in rows if not row.is_full]
+    if not short:
+        return "All but TPOT, waits and failures is of the time with full slots."
+    said = "all but TPOT, waits and failures is of the time with any request running"
+    if len(short) == len(rows):
+        return f"Slots were hardly ever full: {said}. More --requests or a higher --load fill them."
+    return (
+        f"All but TPOT, waits and failures is of the time with full slots. Under {', '.join(short)} they were hardly ever "
+        f"full: there {said}, which does not compare with the other rows."
+    )
 
 
 def strained(rows: Sequence[Shown]) -> list[str]:
@@ -121,7 +137,7 @@ def values(row: Shown) -> dict[str, Any]:
 
     CPU shares are ``cpu_engines``, ``cpu_gateway`` and ``cpu_client``; ``client`` is the client's whole summary.
     """
-    told = {one.name: getattr(row, one.name) for one in fields(row) if one.type == "float"}
+    told = {one.name: getattr(row, one.name) for one in fields(row) if one.type in ("float", "bool")}
     told |= {f"cpu_{name}": share for name, share in row.cpu.items()}
     return {"policy": row.name, **{name: known(value) for name, value in told.items()}, "client": row.summary}
 
@@ -146,7 +162,8 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 
 
 def _lead(rows: Sequence[Shown]) -> str:
-    first, best = rows[0], max(rows, key=lambda row: row.tokens_per_s)
+    first = rows[0]
+    best = max((row for row in rows if row.is_full == first.is_full), key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:
         return f"<p class='lead'>No policy here made more tokens a second than <b>{escape(first.name)}</b>.</p>"
     gain = 100 * (best.tokens_per_s / first.tokens_per_s - 1)

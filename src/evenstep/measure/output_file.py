@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from evenstep.errors import InputError
+from evenstep.in_use import writes
 
 
 @contextmanager
@@ -20,8 +21,10 @@ def replacing(path: Path) -> Generator[BinaryIO]:
     the old file stays, and the new one is deleted. A device or a pipe is written in place; a link is followed.
 
     Raises:
-        InputError: the folder is missing, the path is not writable, or the disk is full; also for an OSError in the block.
+        InputError: the folder is missing, the path is not writable, the disk is full, or the command has read the file; also
+            for an OSError in the block.
     """
+    writes(path)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as out:

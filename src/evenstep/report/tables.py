@@ -73,8 +73,8 @@ def full_names(cut: Mapping[str, str]) -> list[str]:
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
-    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends, `MISSING` for None."""
-    if found is None:
+    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends, `MISSING` for no value."""
+    if found is None or math.isnan(found.value):
         return MISSING
     text = short(found.value * factor)
     if found.low is None or found.high is None:
@@ -275,13 +275,20 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     return ["", heading, *fitted([*zip(*columns, strict=True)], width)]
 
 
+#: A smaller difference than this many decimals show is rounding.
+_MOST_DECIMALS = 6
+
+
 def _difference(found: Interval | None, factor: float, decimals: int) -> str:
+    """A difference with half its interval, both times `factor`; more decimals where these show neither as more than 0."""
     if found is None:
         return "-"
-    text = f"{found.value * factor:+.{decimals}f}"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ±{(found.high - found.low) / 2 * factor:.{decimals}f}"
+    half = None if found.low is None or found.high is None else (found.high - found.low) / 2 * factor
+    size = half or abs(found.value * factor)
+    needed = -math.floor(math.log10(size)) if 0 < size < math.inf else 0
+    if needed <= _MOST_DECIMALS:
+        decimals = max(decimals, needed)
+    return f"{found.value * factor:+.{decimals}f}" + ("" if half is None else f" ±{half:.{decimals}f}")
 
 
 #: Names of the metrics in the sentence on the simulator's error.

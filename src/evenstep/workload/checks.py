@@ -9,7 +9,8 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import COLUMNS, Trace
 
-_LOWEST = {
+#: The lowest value of each column.
+LOWEST = {
     "prompt_tokens": 1,
     "output_tokens": 1,
     "request_class": 0,
@@ -58,12 +59,12 @@ def check_trace(trace: Trace, where: str) -> Trace:
 
 def _check_column(column: Any, name: str, rows: int, where: str) -> None:
     kind = np.float64 if name.endswith("_s") else np.int64
-    if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != (rows,):
+    if not isinstance(column, np.ndarray) or column.dtype != kind:
         shown = f"{getattr(column, 'dtype', type(column).__name__)}{list(getattr(column, 'shape', []))}"
         raise InputError(where, name, shown, f"{np.dtype(kind).name}[{rows}]")
     if kind is np.float64:
         _reject(where, name, ~np.isfinite(column), column, "a finite number")
-    _reject(where, name, column < _LOWEST[name], column, f"a number >= {_LOWEST[name]}")
+    _reject(where, name, column < LOWEST[name], column, f"a number >= {LOWEST[name]}")
 
 
 def _check_blocks(trace: Trace, where: str) -> None:
@@ -71,7 +72,7 @@ def _check_blocks(trace: Trace, where: str) -> None:
     if blocks is None:
         return
     offsets = blocks.offsets
-    fits = offsets.shape == (len(trace) + 1,) and offsets[0] == 0 and offsets[-1] == blocks.ids.size
+    fits = offsets[0] == 0 and offsets[-1] == blocks.ids.size
     if not fits or bool((np.diff(offsets) < 0).any()):
         raise InputError(
             where,

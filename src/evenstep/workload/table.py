@@ -79,7 +79,7 @@ class Table:
         """A sentence if the first wrong value of a column is above the largest that is read; else empty."""
         rows = np.flatnonzero(wrong & ~self.bad)
         value = self.column(field)[rows[0]] if rows.size else None
-        number = _as_number(value.item() if isinstance(value, np.generic) else value)
+        number = as_number(value.item() if isinstance(value, np.generic) else value)
         return "It is too large." if number is not None and number >= _LARGEST_FLOAT else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
@@ -89,7 +89,7 @@ class Table:
             field, low, absent: as in `whole`.
             expected: what the error of a bad value says; a number of at least `low` where it is empty.
         """
-        values, wrong = self._converted(field, _as_number, np.float64, absent)
+        values, wrong = self._converted(field, as_number, np.float64, absent)
         wrong |= ~np.isfinite(values) | (values < low)
         expected = expected or ("a finite number" if low == -math.inf else f"a finite number >= {low:g}")
         self.reject(field, wrong & ~self._is_absent(field, absent), expected)
@@ -207,14 +207,14 @@ def _as_whole(value: Any) -> int | None:
         with suppress(ValueError):  # two signs, a control character next to them, thousands of digits
             value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        number = _as_number(value)
+        number = as_number(value)
         if number is None or not number.is_integer() or abs(number) >= _LARGEST_FLOAT:
             return None
         value = int(number)
     return value if abs(value) < _LARGEST else None
 
 
-def _as_number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """A finite number from text or JSON, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None

@@ -27,7 +27,7 @@ def test_any_names_in_any_unit_are_read_in_order_of_time(write):
     assert trace.request_class.tolist() == [1, 0]
     assert trace.notes == (
         "Request classes: 0 = a, 1 = b.",
-        "2 rows were not in order of time and were sorted.",
+        "1 rows were not in order of time and were sorted.",
     )
 
 
@@ -171,3 +171,67 @@ def test_columns_without_lengths_are_refused():
     for given in ({"prompt_tokens": [1], "output_tokens": None}, {"prompt_tokens": None, "output_tokens": [1]}):
         with pytest.raises(InputError, match=r"Trace\.from_columns: (prompt|output)_tokens is 'missing'"):
             Trace.from_columns(**given)
+
+
+DATES = "prompt,output,arrival_s\n50,8,{}\n30,9,2026-03-01 10:00:01\n40,9,2026-03-01 10:00:02.5\n"
+
+
+@pytest.mark.parametrize("cell", ["soon", "", "2026-13-01 10:00:00"])
+def test_a_bad_time_in_the_first_row_costs_that_row_alone(write, cell):
+    """All the other rows were skipped with it, as dates in a column of numbers."""
+    path = write("x.csv", DATES.format(cell))
+    trace = read_trace(path, skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+    assert trace.notes == ("1 bad rows were skipped (arrival_s 1; the first in line 2).",)
+    with pytest.raises(InputError, match=r"x\.csv:2: arrival_s is '.*'; expected a finite number >= 0, or a time such as"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"what, and why",in,out,ts\nx,50,8,2026-03-01 10:00:01\ny,30,9,2026-03-01 10:00:02.5\n',
+        'what,in,out,ts\n"two\nlines",50,8,2026-03-01 10:00:01\ny,30,9,2026-03-01 10:00:02.5\n',
+        '"two\nlines",in,out,ts\nx,50,8,2026-03-01 10:00:01\ny,30,9,2026-03-01 10:00:02.5\n',
+    ],
+)
+def test_a_comma_or_a_newline_inside_quotes_does_not_hide_the_dates(write, text):
+    trace = read_trace(write("x.csv", text), "columns:prompt=in,output=out,time=ts")
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+    assert trace.notes == ()
+
+
+def test_a_cell_may_hold_the_text_of_a_long_prompt(write):
+    """Python's reader of CSV files stops at 131,072 characters by default."""
+    text = f'text,in,out,ts\n"{"word " * 40_000}",50,8,0\nshort,30,9,1\nshort,-1,9,2\n'
+    trace = read_trace(write("x.csv", text), "columns:prompt=in,output=out,time=ts", skip_bad_rows=True)
+    assert trace.prompt_tokens.tolist() == [50, 30]
+
+
+EPOCH = 1_772_359_201_000_000_000
+
+
+@pytest.mark.parametrize("last", ["", "60,9,soon\n"])
+def test_nanoseconds_since_1970_keep_all_their_digits(write, last):
+    text = f"in,out,ts\n50,8,{EPOCH + 1}\n30,9,{EPOCH + 8}\n40,9,{EPOCH + 100}\n{last}"
+    trace = read_trace(write("x.csv", text), "columns:prompt=in,output=out,time=ts,unit=ns", skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 7e-9, 99e-9]
+
+
+@pytest.mark.parametrize("kind", [list, np.int64, np.uint64])
+def test_nanoseconds_in_memory_keep_all_their_digits(kind):
+    times = [EPOCH + 1, EPOCH + 8, EPOCH + 100]
+    given = times if kind is list else np.array(times, kind)
+    trace = Trace.from_columns(prompt_tokens=[1, 2, 3], output_tokens=[1, 2, 3], arrival_s=given, unit="ns")
+    assert trace.arrival_s.tolist() == [0.0, 7e-9, 99e-9]
+
+
+def test_rows_that_stand_below_a_later_one_are_counted_and_no_others(write):
+    text = "prompt,output,arrival_s\n1,1,9\n" + "".join(f"1,1,{n}\n" for n in (10, 1, 11, 12, 13))
+    assert read_trace(write("x.csv", text)).notes == ("1 rows were not in order of time and were sorted.",)
+
+
+@pytest.mark.parametrize(("column", "shown"), [([1, [2]], r"\[2\]"), ([[1], [2, 3]], r"\[1\]")])
+def test_a_list_inside_a_column_in_memory_is_named(column, shown):
+    with pytest.raises(InputError, match=rf"prompt_tokens is {shown}; expected a whole number >= 1"):
+        Trace.from_columns(prompt_tokens=column, output_tokens=[1, 2])

@@ -32,3 +32,9 @@ def test_a_bad_length_is_named(write):
         lengths.read(write("x.csv", "7,3\n9,0\n"))
     with pytest.raises(InputError, match="a prompt and an output column"):
         lengths.read(write("y.csv", "a,b\n1,2\n"))
+
+
+def test_two_bare_columns_may_begin_with_a_byte_order_mark(write):
+    for skip, text in ((False, "\ufeff5,6\n7,8\n"), (True, "\ufeff5,6\nx,2\n7,8\n")):
+        trace = lengths.read(write("x.csv", text), skip_bad_rows=skip)
+        assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([5, 7], [6, 8])

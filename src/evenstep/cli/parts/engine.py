@@ -34,11 +34,16 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("one engine", about)
     group.add_argument(
-        "--engine", nargs="?", const="", default=argparse.SUPPRESS, metavar="KEY=VALUE,...", help=said["engine"].rstrip(".")
+        "--engine",
+        nargs="?",
+        const="",
+        default=argparse.SUPPRESS,
+        metavar="KEY=VALUE,...",
+        help=said.get("engine", "").rstrip("."),
     )
     for name, shape in (("batch_time", "NAME[:KEY=VALUE,...]"), ("bounds", "NAME[:...]"), ("until_s", "X")):
         flag = "--" + name.replace("_", "-")
-        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=said[name].rstrip("."))
+        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=said.get(name, "").rstrip("."))
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -115,12 +120,14 @@ def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: En
     told: list[str] = []
     first: dict[str, Any] = {r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)}
     if args.records is not None:
-        from evenstep.cli.parts.outputs import file_name
+        from evenstep.cli.parts.outputs import file_name, records_lines
         from evenstep.measure.parquet import write_engine_run
 
-        for index, (name, run) in enumerate(first.items()):
-            write_engine_run(run, Path(args.records) / f"{index}-{file_name(name)}")
-        told.append(f"records: {args.records}/")
+        folder = Path(args.records)
+        written = [folder / f"{index}-{file_name(name)}" for index, name in enumerate(first)]
+        for place, run in zip(written, first.values(), strict=True):
+            write_engine_run(run, place)
+        told += records_lines(folder, written)
     if args.report is not None:
         from evenstep.cli.parts.outputs import write_report
         from evenstep.report.engine_page import page

@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         if field.name in leave_out:
             continue
         flag = "--" + field.name.replace("_", "-")
-        text = said[field.name].rstrip(".").replace("``", "").replace("%", "%%")
+        text = said.get(field.name, "").rstrip(".").replace("``", "").replace("%", "%%")
         if hints[field.name] is bool:
             parser.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=text)
             continue

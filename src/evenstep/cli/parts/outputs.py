@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from evenstep.errors import InputError
+from evenstep.in_use import writes
 from evenstep.measure.output_file import write_text
 
 if TYPE_CHECKING:
@@ -176,10 +177,26 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
     """
     from evenstep.measure.parquet import write_run
 
+    written: list[Path] = []
     for index, (name, runs) in enumerate(zip(names, outcome.runs, strict=True)):
         for replicate, run in enumerate(runs):
-            write_run(run, folder / f"{index}-{file_name(name)}" / f"replicate-{replicate}")
-    return [f"records: {folder}/"]
+            written.append(folder / f"{index}-{file_name(name)}" / f"replicate-{replicate}")
+            write_run(run, written[-1])
+    return records_lines(folder, written)
+
+
+def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
+    """Lines for the user: where record tables are, and which folders next to them are of an earlier command.
+
+    Args:
+        folder: as the user named it.
+        written: the folders of the runs, in it.
+    """
+    ours = {place for run in written for place in (run, *run.parents)}
+    there = [*folder.glob("[0-9]*-*/"), *folder.glob("[0-9]*-*/replicate-*/")]
+    older = sorted(str(place.relative_to(folder)) for place in there if place not in ours and place.parent in ours)
+    left = [f"of an earlier command, and left as they were: {', '.join(older)}"] if older else []
+    return [f"records: {folder}/", *left]
 
 
 def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str]) -> int:
@@ -211,7 +228,8 @@ def check_writable(flag: str, file: str | None) -> None:
     """Check before a long run that the file a flag names can be written; None needs no check.
 
     Raises:
-        InputError: it is a folder, or its folder is missing or may not be written to. A device needs no folder.
+        InputError: it is a folder or a file that the command has read, or its folder is missing or may not be written to. A
+            device needs no folder. The command cannot read the file from then on (`in_use`).
     """
     if file is None:
         return
@@ -221,24 +239,26 @@ def check_writable(flag: str, file: str | None) -> None:
     folder = path.resolve().parent  # where the new file is written, before it replaces an old one
     if (path.is_file() or not path.exists()) and not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(flag, "folder", str(path.parent), "a folder that exists and can be written to")
+    writes(path, flag)
 
 
-def check_report(file: str | None, flag: str = "--report", suffix: str = ".html") -> None:
-    """Check before a long run that a file is writable and has the suffix of its format; None needs no check.
+def check_report(file: str | None, flag: str = "--report", *suffixes: str) -> None:
+    """Check before a long run that a file is writable and has a suffix of its formats; None needs no check.
 
-    A device such as ``/dev/stdout`` may have any name.
+    A device such as ``/dev/stdout`` may have any name where there is one format.
 
     Args:
         flag: the flag that names the file, for errors.
-        suffix: with its dot; case does not count.
+        suffixes: with their dots, ``.html`` alone when left out; case does not count.
 
     Raises:
         InputError: another suffix, or as `check_writable`.
     """
-    is_device = file is not None and Path(file).exists() and not Path(file).is_file()
-    if file is not None and not is_device and Path(file).suffix.lower() != suffix:
-        hint = "Print the page to get a PDF." if Path(file).suffix.lower() == ".pdf" else ""
-        raise InputError(flag, "file", file, f"a name that ends in {suffix}", hint)
+    is_device = file is not None and len(suffixes) < 2 and Path(file).exists() and not Path(file).is_file()
+    known = suffixes or (".html",)
+    if file is not None and not is_device and Path(file).suffix.lower() not in known:
+        hint = "Print the page to get a PDF." if Path(file).suffix.lower() == ".pdf" and ".html" in known else ""
+        raise InputError(flag, "file", file, f"a name that ends in {' or '.join(known)}", hint)
     check_writable(flag, file)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -42,6 +43,10 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise _reworded(self.prog, message)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:  # argparse would ignore a full disk
+            (file or sys.stderr).write(message)
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:

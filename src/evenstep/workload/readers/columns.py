@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -18,7 +17,7 @@ from evenstep.workload.checks import check_trace
 from evenstep.workload.readers import csv_table, links
 from evenstep.workload.readers.azure import nanoseconds
 from evenstep.workload.readers.lengths import OUTPUT, PROMPT, first_of
-from evenstep.workload.table import Table, codes, session_numbers
+from evenstep.workload.table import Bool, Table, as_number, codes, session_numbers
 
 Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
 #: Units in one second.
@@ -27,6 +26,8 @@ _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _NAMED = ("request_class", "session")
 #: Columns a file may have under our own names besides lengths and times.
 _OPTIONAL = tuple(name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED))
+#: Whole numbers from here on do not all fit into a float.
+_EXACT = 2**53
 _TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
 
 
@@ -66,7 +67,8 @@ def read(
     Raises:
         InputError: no such column, a unit without a column of numbers, or a bad row (file, line, field, value).
     """
-    first = csv_table.header(files.head(path))
+    head = files.head(path)
+    first = csv_table.header(head)
     asked = {
         "prompt_tokens": prompt,
         "output_tokens": output,
@@ -78,11 +80,12 @@ def read(
     places = _places(path.name, first, asked)
     if unit != "s" and "arrival_s" not in places:
         raise InputError(path.name, "unit", unit, "no unit without a column of times", "Name the column with time=COLUMN.")
-    dated = _has_dates(path, places.get("arrival_s", ""))
+    clock = _kind_in_file(head, first.index(places["arrival_s"])) if "arrival_s" in places else float
+    dated = clock is str
     if unit != "s" and dated:
         raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")
     kinds: dict[str, type] = {name: float if name.endswith("_s") else int for name in places}
-    kinds |= {name: str for name in places if name in _NAMED or (dated and name == "arrival_s")}
+    kinds |= {name: clock if name == "arrival_s" else str for name in places if name in (*_NAMED, "arrival_s")}
     types = {places[name]: kind for name, kind in kinds.items()}
     note = ""
     if time and unit == "s" and not dated:
@@ -148,14 +151,24 @@ def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str,
     return places
 
 
-def _has_dates(path: Path, column: str) -> bool:
-    """Whether the first row's time is a date and not a number."""
-    lines = files.head(path).split(b"\n", 2)
-    if not column or len(lines) < 2:
-        return False
-    cells = next(csv.reader([lines[1].decode("utf-8", "replace")]), [])
-    place = csv_table.header(lines[0]).index(column)
-    return place < len(cells) and nanoseconds(cells[place]) is not None
+def _kind_in_file(head: bytes, place: int) -> type:
+    """As `_kind_of`, of the column at this place in the first bytes of a file."""
+    rows = csv_table.rows(head)
+    next(rows, None)
+    return _kind_of(row[place] for row in rows if place < len(row))
+
+
+def _kind_of(times: Iterable[Any]) -> type:
+    """What a column of times holds, by its first cell that is a time: `str` dates, `float` numbers.
+
+    It is `int` for whole numbers that are too large for a float.
+    """
+    for cell in times:
+        if nanoseconds(cell) is not None:
+            return str
+        if (number := as_number(cell)) is not None:
+            return int if number >= _EXACT and number.is_integer() else float
+    return float
 
 
 def _trace(table: Table, places: Mapping[str, str], per_second: float) -> Trace:
@@ -195,14 +208,31 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float) -> Trace:
 def _seconds(table: Table, column: str, per_second: float) -> F8:
     """float64[N], seconds, from numbers in any unit or dates."""
     raw = table.column(column)
-    if not isinstance(raw, np.ndarray) and raw and nanoseconds(raw[0]) is not None:
+    if not isinstance(raw, np.ndarray) and _kind_of(raw) is str:
         stamps = [nanoseconds(value) for value in raw]
         table.reject(column, np.fromiter((s is None for s in stamps), np.bool_, len(stamps)), _TIME_TEXT)
-        known = [s for s in stamps if s is not None]
-        first = min(known)  # whole numbers until the first is taken off: a float has not the digits
-        return np.array([0 if s is None else s - first for s in stamps], np.float64) / 1e9
+        return _from_first(np.array([s or 0 for s in stamps], np.int64), table.bad) / 1e9
     is_text = not isinstance(raw, np.ndarray) and bool(raw) and isinstance(raw[0], str)
-    return table.number(column, low=0.0, expected=_TIME_TEXT if is_text else "") / per_second
+    times = table.number(column, low=0.0, expected=_TIME_TEXT if is_text else "")
+    whole = _whole(raw, table.bad) if times.max(initial=0.0) >= _EXACT else None
+    return (times if whole is None else _from_first(whole, table.bad)) / per_second
+
+
+def _from_first(times: I8, bad: Bool) -> F8:
+    """float64[N], times since the first good one; whole numbers until then, since a float has too few digits."""
+    return (times - times[~bad].min(initial=np.iinfo(np.int64).max)).astype(np.float64)
+
+
+def _whole(raw: Any, bad: Bool) -> I8 | None:
+    """int64[N], a column as whole numbers, 0 in bad rows; None if a good row has another number."""
+    good = ~bad
+    if isinstance(raw, np.ndarray):
+        fits = raw.dtype.kind == "i" or (raw.dtype.kind == "u" and raw.max(initial=0) < 2**63)
+        return np.where(good, raw, 0).astype(np.int64) if fits else None
+    texts = [str(value).strip() if ok else "0" for value, ok in zip(raw, good.tolist(), strict=True)]
+    if not all(text.isascii() and text.isdigit() and int(text) < 2**63 for text in texts):
+        return None
+    return np.array([int(text) for text in texts], np.int64)
 
 
 def _optional(table: Table, field: str, column: str) -> Any:
@@ -240,12 +270,12 @@ def _is_number(text: str) -> bool:
 
 def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
     """A copy with its rows in order of time, the first at 0, and what to say of it."""
-    order = np.argsort(trace.column("arrival_s"), kind="stable").astype(np.int64)
+    times = trace.column("arrival_s")
+    order, late = np.argsort(times, kind="stable").astype(np.int64), links.late(times)
     trace = trace.take(order)
     if trace.arrival_s is None:
         return trace, []
-    moved = int((order != np.arange(order.size)).sum())
-    said = [f"{moved:,} rows were not in order of time and were sorted."] if moved else []
+    said = [f"{late:,} rows were not in order of time and were sorted."] if late else []
     return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0]), said
 
 
@@ -265,7 +295,10 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     """
     if np.ma.is_masked(values):
         values = values.astype(object).filled(None)
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError:  # lists inside, of different lengths
+        found = np.asarray(values, object)
     if found.dtype.kind == "U" and not isinstance(values, np.ndarray):
         found = np.asarray(values, object)  # else nan among texts is the text "nan"
     if found.ndim != 1:

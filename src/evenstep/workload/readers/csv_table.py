@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,23 @@ from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.table import Doubt, Table
 
+csv.field_size_limit(2**31 - 1)  # of this process; its default, 128 KiB, is less than the text of a long prompt
+
+
+def rows(head: bytes) -> Iterator[list[str]]:
+    """The rows in a file's first bytes, up to any that is not UTF-8; the first has the column names, the last may be cut."""
+    lines = (line.decode("utf-8" if number else "utf-8-sig") for number, line in enumerate(io.BytesIO(head)))
+    with suppress(UnicodeDecodeError, csv.Error):
+        yield from csv.reader(lines)
+
 
 def header(head: bytes) -> list[str]:
-    """The column names in a file's first line, without spaces and quotes around them; empty if it is not UTF-8."""
-    try:
-        line = head.split(b"\n", 1)[0].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return []
-    return [name.strip().strip('"') for name in line.split(",")]
+    """The column names in a file's first row, without spaces and quotes around them; empty if it is not UTF-8."""
+    return _names(next(rows(head), []))
+
+
+def _names(row: list[str]) -> list[str]:
+    return [name.strip().strip('"') for name in row]
 
 
 def hint(field: str, first: list[str]) -> str:
@@ -122,7 +132,7 @@ def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
     widths: list[str] = []
     lines: list[int] = []
     try:
-        first = names or [name.strip() for name in next(reader)]
+        first = names or _names(next(reader))
         _require(path, fields, first)
         places = {field: first.index(field) for field in fields}
         for row in reader:

@@ -34,7 +34,7 @@ OUTPUT = (
     "osl",
 )
 _TIMES = {"arrived_at", "arrival_s", "arrival_time", "timestamp", "time", "t"}
-_BARE = re.compile(rb"\s*-?\d+(\.\d+)?\s*,\s*-?\d+(\.\d+)?\s*(\r?\n|$)")
+_BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*-?\d+(\.\d+)?\s*,\s*-?\d+(\.\d+)?\s*(\r?\n|$)")
 
 
 def recognises(head: bytes, name: str) -> bool:

@@ -37,8 +37,13 @@ def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
             none.
     """
     rows = table.good
-    late = int((times[rows] < np.maximum.accumulate(times[rows])).sum())
-    return rows[np.argsort(times[rows], kind="stable")], [moved.format(late)] if late else []
+    count = late(times[rows])
+    return rows[np.argsort(times[rows], kind="stable")], [moved.format(count)] if count else []
+
+
+def late(times: F8) -> int:
+    """How many rows stand below one of a later time."""
+    return int((times < np.maximum.accumulate(times)).sum())
 
 
 def classes(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import InputError
+from evenstep.in_use import writes
 from evenstep.request import ABSENT, COLUMNS, PrefixBlocks, Trace, offsets_of
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
@@ -79,7 +80,7 @@ def write(trace: Trace, path: Path) -> None:
     """Write every column of a trace, its blocks, and its metadata; an existing file is replaced as a whole.
 
     Raises:
-        InputError: the file cannot be written; an existing file is left as it was.
+        InputError: the file cannot be written, or the command has read it; an existing file is left as it was.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -99,6 +100,7 @@ def write(trace: Trace, path: Path) -> None:
     table = pa.table(columns).replace_schema_metadata({_KEY: json.dumps(about).encode()})
     packed = io.BytesIO()
     pq.write_table(table, packed, compression="zstd")
+    writes(path)
     in_place = path.exists() and not path.is_file()  # a device or a pipe
     part = path if in_place else path.with_name(f".{path.name}.part")
     try:
