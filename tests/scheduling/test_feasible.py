@@ -1,7 +1,7 @@
 """Looking ahead by eq. 3, against counting iteration by iteration."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.strategies import engine_views
 
@@ -52,6 +52,7 @@ def test_a_set_fits_if_memory_suffices_in_every_iteration_to_come(cases, capacit
 
 
 @given(CASES, st.integers(1, 200))
+@example([(1, 0), (2, 1), (2, 1)], 3)
 def test_those_that_may_grow_leave_everybody_an_end(cases, capacity):
     numbers = growing(cases, capacity)
     if not can_end_one_by_one(cases, capacity):

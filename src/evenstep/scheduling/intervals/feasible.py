@@ -125,10 +125,13 @@ def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
     held = 0
     for i in range(count):
         held += ahead.base[i]
-    limit = 1 << 60
+    limit, growing = 1 << 60, count
     for i in range(count):
-        limit = min(limit, capacity - held - ahead.more[i] + 1 + i)
+        left = capacity - held - ahead.more[i]
+        if left < 0:
+            return 0
+        limit = min(limit, left + 1 + i)
         if limit < i + 1:
-            return i
+            growing = min(growing, i)
         held -= ahead.base[i]
-    return count
+    return growing
