@@ -7,7 +7,7 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.experiments import frontier
-from evenstep.experiments.frontier import Bisection, Bracket, Case, Rates, Rows, alike, largest_rates, work_through
+from evenstep.experiments.frontier import Bisection, Bracket, Case, Rates, Rows, alike, largest_rates, unit_of, work_through
 from evenstep.measure.comparison import Interval
 from evenstep.sim.engine.simulation import Engine
 
@@ -64,9 +64,17 @@ def test_rates_are_of_the_sample_where_lengths_differ():
     assert found.served == pytest.approx(0.5, rel=0.015)
 
 
+def test_an_overload_is_not_hidden_by_tokens_that_evictions_for_a_seat_had_computed_again():
+    """Two seats serve at most 2 requests in 6 iterations of a second. The rest was run in vain, and counted as done."""
+    one = case("least-attained:makes_room=true", Engine(token_budget=64, batch_limit=2, first_token="decode"))
+    run = one.run(0.6, 1_000, 0, 0)
+    assert run.totals.evictions > 0 and unit_of(run) == "requests"
+    assert one.verdict(0.6, 1_000, 0, 0).verdict == "unstable"
+
+
 def test_with_memory_requests_are_counted_and_the_limit_is_lower():
     tight = Engine(token_budget=4, batch_limit=0, kv_tokens=16, first_token="decode")
-    assert (case(engine=tight).unit, case(engine=tight).size) == ("requests", 1.0)
+    assert unit_of(case(engine=tight).run(0.5, 1_000, 0, 0)) == "requests"
     found = Bisection(case(engine=tight), 0.5, 4_000, 0.02, 0, 0).carry_out()
     assert 0.2 < found.low < found.high < 0.45
 

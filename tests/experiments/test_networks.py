@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.sim.network.networks import EXAMPLES, call, example
 
 from evenstep.errors import InputError
 from evenstep.experiments.networks import check, compare, flows, grown, judge, tokens_per_s
+from evenstep.report.network_page import judged_lines
+from evenstep.report.numbers import MISSING
 from evenstep.request import Trace
 from evenstep.sim.network.description import CallSection, EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
@@ -239,11 +242,37 @@ def test_tasks_that_all_come_at_once_have_no_rate_and_no_verdict():
         assert run.summary["verdict"] is None and run.summary["engines"]["one"]["verdict"] is None
 
 
+def test_drawn_tasks_that_all_come_at_once_have_no_load_and_leave_the_verdict_open():
+    """Their load was 0, and the nightly batch was called stable without its limits and chains."""
+    night = example("nightly-batch")
+    judged = judge(night)
+    assert math.isnan(judged.engines[0].load) and judged.verdict == "unknown"
+    assert judged.why == "summary.answer has no load: its tasks all arrive at once, so they have no rate"
+    assert judged_lines(judged)[1].split()[1:] == [MISSING, MISSING]
+    busy = replace(night.tasks["summary"], arrivals=Poisson(1000.0))
+    assert judge(replace(night, tasks={**night.tasks, "day": busy})).verdict == "unstable"
+
+
+def test_an_engine_whose_full_batches_run_fewer_tokens_a_second_is_judged_by_its_busiest(tmp_path):
+    """The rate of full batches said unstable at 17 tasks a second, and runs kept up with 31."""
+    path = tmp_path / "times.csv"
+    path.write_text("tokens,seconds\n1,0.01\n64,0.01\n512,0.5\n")
+    limits = "token-budget=512,batch-limit=0,resident-limit=0,first-token=decode"
+    section = EngineSection(engine=limits, policy="sarathi", batch_time=f"batch-table:path={path}")
+    assert tokens_per_s(section) == pytest.approx(6400)
+    task = TaskSection({"answer": call("one", 10, 50)}, Poisson(25.0), count=10)
+    judged = judge(Network({"one": section}, {"chat": task}))
+    assert judged.engines[0].load == pytest.approx(25 * 60 / 6400) and judged.verdict == "unknown"
+    assert "full batches of one run fewer tokens a second than smaller ones" in judged.why
+
+
 def test_a_load_of_exactly_1_is_decided_by_no_theorem():
     section = EngineSection(engine="token-budget=512,batch-limit=0,first-token=decode", batch_time="unit")
     task = TaskSection({"answer": CallSection("one", laws.Constant(511), laws.Constant(1))}, Poisson(1.0), count=10)
     judged = judge(Network({"one": section}, {"chat": task}))
     assert judged.engines[0].load == 1 and judged.verdict == "unknown" and "the load of one is 1" in judged.why
+    assert judged_lines(judged)[1].split() == ["one", "1.000", "exactly", "1"]
+    assert "below 1" in judged_lines(judge(Network({"one": section}, {"chat": replace(task, arrivals=Poisson(0.9))})))[1]
 
 
 def test_a_recorded_task_next_to_one_that_has_a_priority_is_judged():

@@ -11,10 +11,10 @@ from evenstep.scheduling.adaptive import iteration_time as pace
 def after(batches, flat=2**-6, slope=2**-13):
     memory, now = np.zeros(pace.MEMORY, np.int64), 0.0
     for tokens in batches:
-        pace.learned(memory, now)
+        pace.learned(memory, now, 1)
         pace.note(memory, now, tokens)
         now += flat + slope * tokens
-    pace.learned(memory, now)
+    pace.learned(memory, now, 1)
     return memory
 
 
@@ -37,3 +37,10 @@ def test_decodes_always_run_and_nothing_is_guessed():
     assert pace.budget(after([100, 200] * 10), 0.0, 40, 2048) == 40 + pace.LEAST
     assert pace.budget(np.zeros(pace.MEMORY, np.int64), 0.05, 40, 2048) == 2048
     assert pace.budget(after([100] * 40), 0.05, 40, 2048) == 2048
+
+
+def test_time_in_which_the_engine_may_have_been_idle_is_not_learned():
+    memory = after([100, 200] * 10)
+    before = memory.copy()
+    pace.learned(memory, 1e6, 0)
+    assert memory.tolist() == before.tolist()

@@ -114,9 +114,12 @@ def test_lengths_that_cannot_be_served_are_named(requests, engine, said):
     [
         ({"arrival_s": [0.0, math.nan]}, "arrival_s of request 1 is nan"),
         ({"arrival_s": [-1.0, 0.0]}, r"arrival_s of request 0 is -1\.0"),
-        ({"arrival_s": [0.0]}, "arrival_s is '1 numbers'"),
-        ({"output_tokens": [3]}, "output_tokens is '1 numbers'"),
         ({"prompt_tokens": [4, 1.5]}, r"prompt_tokens of request 1 is 1\.5"),
+        (
+            {"request_class": [0, -(10**8)]},
+            r"request_class of request 1 is -100000000; expected an integer from 0 to 1000000\.",
+        ),
+        ({"request_class": [10**12, 0]}, "request_class of request 0 is 1000000000000"),
     ],
 )
 @pytest.mark.parametrize("ranks", [1, 2])

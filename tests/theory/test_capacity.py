@@ -1,11 +1,13 @@
 """Largest stable rates by hand-worked numbers."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.cost.batch import layout
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.scheduling.policies.best import Best
 from evenstep.scheduling.policies.class_first import ClassFirst
@@ -16,10 +18,24 @@ from evenstep.scheduling.policies.srpt import Srpt
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
-from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart
+from evenstep.theory.capacity import NO_BUDGET, Served, busiest, capped, closed_form, groups, phases_apart
 
 #: 10 ms up to 100 tokens, then 0.1 ms a token.
 LAW = TokenBudget(c_s=0.01, a_s=1e-4, b0=100.0)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A batch time of straight lines through (tokens, seconds)."""
+
+    tokens: tuple[float, ...]
+    seconds_at: tuple[float, ...]
+
+    def seconds(self, batch):
+        return float(np.interp(batch.tokens, self.tokens, self.seconds_at))
+
+    def table(self):
+        return layout(tokens=np.array([self.tokens, self.seconds_at]))
 
 
 def served(prefill, decode, law=LAW, **limits):
@@ -47,6 +63,78 @@ def test_a_group_takes_its_prefills_and_decodes_to_its_longest_output():
     assert groups(served([50, 50], [1, 3], token_budget=100), 2) == pytest.approx(2 / 0.04)
     assert groups(served([80, 80], [1, 3], token_budget=500, seats=2), 0) == pytest.approx(2 / 0.046)
     assert closed_form(FasterTransformer(group=1), served([80], [4], seats=5)).requests_per_s == pytest.approx(1 / 0.05)
+
+
+def test_a_group_beyond_the_budget_decodes_as_many_as_fit_it():
+    """3 requests of 2 tokens in budgets of 2: three prefills. Two decode at a time: outputs 2 and 1, then 3 after the 1: until
+    2 both, until 4 one. 10 ms each."""
+    flat = TokenBudget(c_s=0.01, a_s=0.0, b0=0.0)
+    one = served([2, 2, 2], [2, 1, 3], flat, token_budget=2)
+    assert groups(one, 3) == pytest.approx(3 / 0.07)
+    steep = TokenBudget(c_s=0.0, a_s=0.01, b0=0.0)  # prefills of 20 ms; two decodes at a time take 20 ms, one takes 10
+    assert groups(served([2, 2, 2], [2, 1, 3], steep, token_budget=2), 3) == pytest.approx(3 / (0.06 + 2 * 0.02 + 2 * 0.01))
+    assert closed_form(FasterTransformer(group=3), one).requests_per_s == groups(one, 3)
+
+
+def test_groups_of_all_that_wait_grow_until_they_fill_the_batches():
+    found = closed_form(FasterTransformer(), served([10, 20], [20, 30], token_budget=500))
+    assert found.requests_per_s == found.at_most == pytest.approx(250.0)
+    assert closed_form(FasterTransformer(), served([10, 20], [20, 30], token_budget=500, seats=8)).requests_per_s < 250
+
+
+#: Up to 64 tokens in 10 ms, 512 in half a second: full batches run fewer tokens a second.
+SUPERLINEAR = Lines((0.0, 64.0, 512.0), (0.01, 0.01, 0.5))
+
+
+def test_the_busiest_batch_stands_at_a_knot_or_at_the_budget():
+    assert busiest(SUPERLINEAR, 512) == (64, 6400.0)
+    assert busiest(SUPERLINEAR, 40) == (40, 4000.0)
+    assert busiest(Lines((0.0, 2.5, 10.0), (1.0, 1.0, 9.0)), 10) == (2, 2.0)
+    assert busiest(TokenBudget(c_s=0.0, a_s=0.001, b0=0.0), NO_BUDGET)[0] == NO_BUDGET  # all are alike
+    assert busiest(SUPERLINEAR, 512, overhead_s=10.0)[0] == 512
+
+
+@pytest.mark.parametrize("policy", [Sarathi(), VanillaVllm(), FasterTransformer(), WorkConserving(decode_cap=500), Best()])
+def test_full_batches_that_run_fewer_tokens_a_second_bound_nothing(policy):
+    """The rate of full batches stood above what runs of 16 seats served, as a bound for all policies."""
+    found = closed_form(policy, served([10], [50], SUPERLINEAR, token_budget=512))
+    assert found.requests_per_s is None and found.at_most == pytest.approx(6400 / 60)
+    few = closed_form(Sarathi(), served([10], [50], SUPERLINEAR, token_budget=512, seats=16))
+    assert few.requests_per_s == pytest.approx(31.4, rel=0.005)  # as the simulator found
+
+
+def test_batches_without_a_time_have_no_closed_form():
+    found = closed_form(Sarathi(), served([10], [50], TokenBudget(c_s=0.0, b0=64.0), token_budget=512))
+    assert (found.requests_per_s, found.at_most) == (None, None)
+    assert found.says == "some batches take no time"
+
+
+def test_a_prompt_above_the_budget_keeps_its_seat_for_several_iterations():
+    """25 tokens take 3 iterations of at most 10, then 4 decodes."""
+    flat = TokenBudget(c_s=0.01, a_s=0.0, b0=0.0)
+    one = served([25], [4], flat, token_budget=10, seats=1)
+    assert closed_form(Vllm(), one).requests_per_s == pytest.approx(1 / 0.07)
+    # as the simulator found, for constant and for geometric lengths (evenstep stability)
+    long = closed_form(Vllm(), served([2000], [199], TokenBudget(), token_budget=256, seats=16)).requests_per_s
+    assert 1.97 < long < 2.02
+    many = served([2000], [199], TokenBudget(), token_budget=256, seats=57)
+    assert closed_form(Vllm(), many).requests_per_s == closed_form(Vllm(), many).at_most
+
+
+def test_prompts_that_keep_memory_for_several_iterations_have_no_formula():
+    """14 requests fit, and each prompt takes 9 iterations; runs served 34 % less than the formula."""
+    found = closed_form(Vllm(), served([2000], [199], TokenBudget(), token_budget=256, kv_tokens=30_000))
+    assert found.requests_per_s is None and found.says == "no formula for prompts that keep memory for several iterations"
+    assert (
+        closed_form(Vllm(), served([200], [199], TokenBudget(), token_budget=256, kv_tokens=5_000)).requests_per_s
+        is not None
+    )
+
+
+def test_prompts_that_wait_for_the_budget_keep_their_seats():
+    """Two prompts of 200 do not fit an iteration of 256; the simulator found 20.4 to 21.5, and the formula had 23.5."""
+    found = closed_form(Vllm(), served([200], [19], TokenBudget(), token_budget=256, seats=16)).requests_per_s
+    assert found == pytest.approx(20.65, abs=0.01)
 
 
 def test_a_cap_on_decodes_takes_poisson_prompts():

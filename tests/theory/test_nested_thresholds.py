@@ -154,3 +154,20 @@ def test_a_refusal_names_the_load():
 def test_equal_outputs_are_not_two_types():
     with pytest.raises(InputError, match="ascending"):
         solve(Types((1.0, 1.0), (10, 10), (20, 20), 0.01, 0.0))
+
+
+def test_types_of_which_none_come_need_no_more_than_the_others():
+    """All 7.5 requests a second end with the first output, as if the others did not exist: each further segment takes one."""
+    types = Types((7.5, 0.0, 0.0), (20, 20, 20), (10, 30, 40), 1.0, 0.0)
+    assert go_on(types.arrivals_per_s).tolist() == [0.0, 0.0]
+    found = solve(types)
+    assert found.thresholds.tolist() == [8, 1, 1] and found.enough_kv_tokens == found.kv_tokens + 30 * 1 + 50 * 1
+    assert not doubts(types, found.thresholds, found.kv_tokens)
+
+
+@pytest.mark.parametrize(
+    "ask", [solve, lambda types: with_slack(types, 0.0, iterations=1.0, delta=0.1), lambda types: doubts(types, [2, 1], 9e9)]
+)
+def test_types_without_any_arrivals_are_refused(ask):
+    with pytest.raises(InputError, match=r"arrivals_per_s is \[0, 0\.0\]; expected at least one number > 0"):
+        ask(Types([0, 0.0], (20, 20), (10, 30), 1.0, 0.0))

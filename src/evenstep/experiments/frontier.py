@@ -102,19 +102,14 @@ class Case:
     lengths: Lengths
 
     @property
-    def unit(self) -> Unit:
-        """The unit that is counted: tokens, or requests where memory is limited and tokens may be computed in vain."""
-        return "requests" if self.engine.kv_tokens else "tokens"
-
-    @property
     def sample(self) -> Trace:
         """`SAMPLE` requests without times, the same at each call, of which `size` and `closed` are computed."""
         return self.lengths.draw(SAMPLE, 0, 0)
 
     @property
     def size(self) -> float:
-        """Mean tokens that the engine runs for a request of the sample; 1.0 where the unit is requests."""
-        return float(tokens_of(self.sample, self.engine.first_token).mean()) if self.unit == "tokens" else 1.0
+        """Mean tokens that the engine runs for a request of the sample if it evicts none."""
+        return float(tokens_of(self.sample, self.engine.first_token).mean())
 
     @property
     def closed(self) -> Closed:
@@ -160,13 +155,12 @@ class Case:
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
         """Simulate this many Poisson arrivals at a rate, requests a second; stop at the last arrival.
 
-        Times are stretched so that this sample brings exactly the tokens a second that the rate means, `size` a request (or
-        the requests a second, where these are the unit). A few long requests would otherwise move the load by per cents.
-        `seed` and `replicate` are keys of lengths and times.
+        Times are stretched so that this sample brings exactly the tokens a second that the rate means, `size` a request. A
+        few long requests would otherwise move the load by per cents. `seed` and `replicate` are keys of lengths and times.
         """
         times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
         assert times is not None
-        work = float(tokens_of(drawn, self.engine.first_token).sum()) if self.unit == "tokens" else float(requests)
+        work = float(tokens_of(drawn, self.engine.first_token).sum())
         times = times * (work / (self.size * rate * float(times[-1])))
         return simulate_engine(
             replace(drawn, arrival_s=times),
@@ -182,16 +176,21 @@ class Case:
         """The verdict at a rate, requests a second, from a run of `requests` arrivals.
 
         While it is undecided, a new run has twice, then four times as many; the last verdict may be ``undecided`` too. Drift
-        and rates in it are in the case's `unit` a second.
+        and rates in it are a second, in the unit of the last run (`unit_of`).
         """
         found: Stability | None = None
         for longer in (1, 2, 4):
             run = self.run(rate, longer * requests, seed, replicate)
-            found = stability(run, unit=self.unit, tolerance=TOLERANCE)
+            found = stability(run, unit=unit_of(run), tolerance=TOLERANCE)
             if found.verdict != "undecided":
                 break
         assert found is not None
         return found
+
+
+def unit_of(run: EngineRun) -> Unit:
+    """The unit in which a run is judged: tokens, or requests if evictions made it compute tokens in vain."""
+    return "requests" if run.totals.wasted_tokens else "tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +272,12 @@ class Bisection:
         """
         rate, step, conserves = high, FINE, self.case.fills_batches
         while True:
-            found = stability(self.case.run(rate, 4 * self.requests, self.seed, self.replicate), unit=self.case.unit)
+            run = self.case.run(rate, 4 * self.requests, self.seed, self.replicate)
+            found = stability(run, unit=unit_of(run))
             if not conserves or found.verdict == "unstable" or rate > (1 + CHANCE) * high:
                 break
             rate, step = (1 + step) * rate, 2 * step
-        served = found.served_per_s / self.case.size
+        served = found.served_per_s / (self.case.size if unit_of(run) == "tokens" else 1.0)
         if conserves:
             counts = found.verdict == "unstable" and self._left_below(served) <= BELOW
         else:

@@ -11,7 +11,6 @@ from typing import get_args
 import numpy as np
 
 from evenstep.config import MOST, in_file, integers
-from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, check_known
 from evenstep.experiments.compare.engine_compare import belief_note
 from evenstep.measure.comparison import check_replicates, paired
@@ -27,31 +26,27 @@ from evenstep.sim.network.description import END, EngineSection, Network, Order,
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
-from evenstep.theory.capacity import conserves
+from evenstep.theory.capacity import NO_BUDGET, busiest, by_tokens, conserves
 from evenstep.theory.stations import Checked, Flow, Judged, Station, engine_loads, virtual_stations
 from evenstep.workload.synthetic.arrivals import mean_rate
 
 #: Routing policies of Proposition 1, which keep equal engines equally busy.
 EVEN = frozenset({"random", "round-robin", "jsq", "least-load"})
-#: Tokens of an iteration that no budget limits.
-_NO_BUDGET = 1 << 24
-
-
 #: Figures in which orders are compared.
 FIGURES = ("task_mean_s", "task_p95_s", "call_mean_s", "tasks_per_s", "tokens_left")
 
 
 def tokens_per_s(section: EngineSection) -> float:
-    """b / t_b, tokens a second of one engine with full batches of b tokens; a group of engines has as much each.
+    """The most tokens a second of one engine, with batches of any size up to b; a group of engines has as much each.
 
-    nan where the batch time depends on more than tokens, inf where a batch takes no time. Without a budget, b is 2^24.
+    It is b / t_b where full batches run the most. It is nan where the batch time depends on more than tokens, inf where some
+    batch takes no time. Without a budget, b is 2^24.
     """
-    law, server = section.law, section.server
-    if any(law.table()[k] != 0 for k in (PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID)):
-        return math.nan
-    budget = server.token_budget or _NO_BUDGET
-    seconds = law.seconds(Batch(tokens=budget)) + server.overhead_s
-    return budget / seconds if seconds else math.inf
+    return _busiest(section)[1] if by_tokens(section.law) else math.nan
+
+
+def _busiest(section: EngineSection) -> tuple[int, float]:
+    return busiest(section.law, section.server.token_budget or NO_BUDGET, section.server.overhead_s)
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
@@ -63,8 +58,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
 
     Returns:
         A flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it cannot
-        keep up. A load is nan where `tokens_per_s` is nan, or where a trace has no mean rate. All calls have one rank where
-        the scheduling policy does not serve by priority.
+        keep up. A load is nan where `tokens_per_s` is nan, or where tasks have no mean rate, as all arrive at once. All
+        calls have one rank where the scheduling policy does not serve by priority.
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -72,7 +67,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
             found.append(_recorded_flow(network, name, (traces or {})[name]))
             continue
         assert task.arrivals is not None
-        rate, runs, tokens, earlier = mean_rate(task.arrivals), visits(task), mean_tokens(task), ancestors(task)
+        rate = mean_rate(task.arrivals) or math.nan
+        runs, tokens, earlier = visits(task), mean_tokens(task), ancestors(task)
         for call, section in task.calls.items():
             engine = network.engines[section.engine]
             work = _work(engine, tokens[call])
@@ -110,7 +106,8 @@ def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged
     """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason.
 
     A load above 1, of an engine, a virtual station or a hashed key, is unstable. Loads below 1 are stable only where a
-    theorem says so: work-conserving policies without limits, even routing, and no call that follows another.
+    theorem says so: work-conserving policies without limits, full batches that run the most tokens a second, even routing,
+    and no call that follows another. Tasks without a rate leave the verdict open, if the others do not overload an engine.
 
     Args:
         traces: the recorded traces by task; needed for every task that has one.
@@ -135,23 +132,25 @@ def _verdict(
     stations: Sequence[Station],
     in_sequence: bool,
 ) -> tuple[str, str]:
-    over = [one for one in engines if one.load > 1]
+    known = [one for one in found if not math.isnan(one.load)]
+    over = [one for one in engine_loads(known) if one.load > 1]
     if over:
         return "unstable", f"engine {over[0].engines[0]} has load {over[0].load:.3f}"
-    if stations and stations[0].load > 1:
-        names = " and ".join(stations[0].calls)
-        return "unstable", f"{names} form a virtual station of load {stations[0].load:.3f}"
-    hot = hot_keys(network, found)
+    heavy = [one for one in virtual_stations(known) if one.load > 1]
+    if heavy:
+        return "unstable", f"{' and '.join(heavy[0].calls)} form a virtual station of load {heavy[0].load:.3f}"
+    hot = hot_keys(network, known)
     if hot:
         return "unstable", hot
     full = [one.engines[0] for one in engines if one.load == 1]
     full += [" and ".join(one.calls) for one in stations if one.load == 1]
     if full:
         return "unknown", f"the load of {full[0]} is 1, at which no theorem decides"
-    unknown = [one.engines[0] for one in engines if math.isnan(one.load)]
-    if unknown:
-        hint = f"the batch time of {unknown[0]} depends on more than tokens, or its requests have no times"
-        return "unknown", f"no closed form: {hint}"
+    unknown = next((one for one in found if math.isnan(one.load)), None)
+    if unknown is not None and not by_tokens(network.engines[unknown.engine].law):
+        return "unknown", f"no closed form: the batch time of {unknown.engine} depends on more than tokens"
+    if unknown is not None:
+        return "unknown", f"{unknown.name} has no load: its tasks all arrive at once, so they have no rate"
     for name, section in network.engines.items():
         if section.priority and not _by_priority(section.scheduling):
             return "unknown", f"loads are below 1; no theorem covers priorities with {section.policy}, the policy of {name}"
@@ -162,6 +161,9 @@ def _verdict(
                 "unknown",
                 f"loads are below 1; the theorem needs work-conserving policies without limits, {one.engines[0]} differs",
             )
+        if _busiest(section)[0] < (section.server.token_budget or NO_BUDGET):
+            most = f"full batches of {one.engines[0]} run fewer tokens a second than smaller ones"
+            return "unknown", f"loads are below 1; no theorem covers this: {most}"
         if section.count > 1 and section.routing.partition(":")[0] not in EVEN:
             return "unknown", f"loads are below 1; no theorem covers {section.routing} in front of {one.engines[0]}"
     if in_sequence:

@@ -89,13 +89,19 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
     """
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
-        word = MISSING if math.isnan(one.load) else ("overloaded" if one.load > 1 else "below 1")
-        rows.append([one.engines[0], short(one.load, 4), word, *([_simulated(run, one.engines[0])] if run else [])])
+        simulated = [_simulated(run, one.engines[0])] if run else []
+        rows.append([one.engines[0], short(one.load, 4), _by_load(one.load), *simulated])
     for one in judged.stations:
-        word = "overloaded" if one.load > 1 else "below 1"
         name = f"virtual: {' + '.join(one.calls)}"
-        rows.append([name, short(one.load, 4), word, *([run.summary["verdict"] or MISSING] if run else [])])
+        rows.append([name, short(one.load, 4), _by_load(one.load), *([run.summary["verdict"] or MISSING] if run else [])])
     return [*aligned(rows), f"by loads: {judged.verdict}; {judged.why}"]
+
+
+def _by_load(load: float) -> str:
+    """What a load says, of an engine or a virtual station; 1 itself decides nothing."""
+    if math.isnan(load):
+        return MISSING
+    return "overloaded" if load > 1 else "below 1" if load < 1 else "exactly 1"
 
 
 def checked_lines(checked: Checked) -> list[str]:

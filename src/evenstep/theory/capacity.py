@@ -14,7 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch, BatchTime
+from evenstep.cost.batch import (
+    GRID,
+    HEAD,
+    PER_CROSSED,
+    PER_DECODE,
+    PER_KV,
+    PER_SQUARE,
+    REQUEST_KNOTS,
+    TOKEN_KNOTS,
+    Batch,
+    BatchTime,
+)
 from evenstep.request import F8, I8
 from evenstep.scheduling.policies.class_first import ClassFirst
 from evenstep.scheduling.policies.faster_transformer import FasterTransformer
@@ -37,7 +48,15 @@ _MEMORY_OFF = "; 10 % too low to 40 % too high, as admission leaves room"
 #: 30 to 110 % below the formula.
 FEWEST = 3
 #: The budget of an engine that has none.
-_NO_BUDGET = 1 << 20
+NO_BUDGET = 1 << 24
+#: Seats beyond which more change nothing: so many times the decodes of a full batch, and so many more.
+_ENOUGH, _SPARE = 2, 10
+#: States of the chain of `seated`, about, and of a prompt in it, at most.
+_STATES, _PARTS = 800, 32
+#: Rounding error of a number of prompts.
+_ROUNDING = 1e-9
+#: Tokens a second that differ by no more than this share are the same.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +84,7 @@ class Served:
 
     @property
     def budget(self) -> int:
-        return self.token_budget or _NO_BUDGET
+        return self.token_budget or NO_BUDGET
 
     @property
     def m_p(self) -> float:
@@ -121,55 +140,100 @@ def conserves(policy: SchedulingPolicy) -> bool:
     return isinstance(policy, _CONSERVING) and not is_capped
 
 
+def busiest(law: BatchTime, budget: int, overhead_s: float = 0.0) -> tuple[int, float]:
+    """The batch of at most `budget` tokens that runs the most tokens a second: x, and x / t(x). A full one, if others tie.
+
+    Between two knots of a law, x / t(x) only rises or only falls, so knots and ends are all that is looked at. The second
+    number is inf where a batch takes no time.
+
+    Args:
+        law: batch time by tokens alone (`by_tokens`).
+        budget: b, tokens of an iteration at most, >= 1; `NO_BUDGET` where there is no limit.
+        overhead_s: seconds of an iteration on top of its batch.
+    """
+
+    def per_s(tokens: int) -> float:
+        seconds = law.seconds(Batch(tokens=tokens)) + overhead_s
+        return tokens / seconds if seconds else math.inf
+
+    table = law.table()
+    knots = table[HEAD : HEAD + int(table[TOKEN_KNOTS])]
+    near = {min(max(1, int(tokens)), budget) for tokens in (*np.floor(knots), *np.ceil(knots))}
+    best = max(sorted(near | {1, budget}), key=per_s)
+    return (best, per_s(best)) if per_s(best) > (1 + _SAME) * per_s(budget) else (budget, per_s(budget))
+
+
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
     """The largest stable rate of a policy, requests a second, or why there is no closed form of it.
 
-    `Closed.at_most` is Theorem 1's rate over all ranks; None only if the batch time depends on more than tokens.
+    `Closed.at_most` is what the `busiest` batches of all ranks serve: Theorem 1's rate, if these are the full ones. It is
+    None only if the batch time depends on more than tokens, or a batch takes no time.
     """
     if not by_tokens(served.law):
         return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
-    most = served.ranks * conserving(served)
+    best, tokens_per_s = busiest(served.law, served.budget, served.overhead_s)
+    if math.isinf(tokens_per_s):
+        return Closed(None, "some batches take no time")
+    most = served.ranks * tokens_per_s / (served.m_p + served.m_d)
+    rate, says = _formula(policy, served, best)
+    return Closed(None if rate is None else min(most, rate), says, most)
+
+
+def _formula(policy: SchedulingPolicy, served: Served, best: int) -> tuple[float | None, str]:
+    """The closed form, requests a second, and its name; or None, and why there is none. `best` is the `busiest` batch."""
     if served.ranks > 1:
-        return Closed(None, "each iteration of ranks in lock-step lasts as long as its slowest batch", most)
+        return None, "each iteration of ranks in lock-step lasts as long as its slowest batch"
     if not served.m_d and (served.seats or served.kv_tokens or not conserves(policy)):
-        return Closed(None, "outputs of one token have no decodes, which the formula needs", most)
+        return None, "outputs of one token have no decodes, which the formula needs"
     limit = "seats" if served.in_hand == served.seats else "memory" if served.kv_tokens else ""
     if limit == "memory" and served.in_hand < FEWEST:
         says = f"memory holds {served.in_hand:.2g} requests on average, and only whole ones fit: the formula needs {FEWEST}"
-        return Closed(None, says, most)
+        return None, says
+    full = None if best == served.budget else f"batches of {best} tokens run more tokens a second than full ones"
     if isinstance(policy, FasterTransformer):
         if limit == "memory":
-            return Closed(None, "no formula for groups that memory limits", most)
-        return Closed(groups(served, policy.group), "groups of prefills, then decodes to the longest output", most)
+            return None, "no formula for groups that memory limits"
+        if not limit and not policy.group:
+            return (None, full) if full else (conserving(served), "groups of all that wait fill the batches (ours)")
+        return groups(served, policy.group), "groups of prefills, then decodes to the longest output"
     if isinstance(policy, VanillaVllm):
-        if not limit and _states(served) > _MOST_WAITING:
-            return Closed(None, f"no formula where a batch holds almost {_MOST_WAITING} prompts", most)
+        if not limit and (full or _states(served) > _MOST_WAITING):
+            return None, full or f"no formula where a batch holds almost {_MOST_WAITING} prompts"
         says = "prefills and decodes apart" + (f", {limit} full" if limit else "")
-        says += f" (ours{_MEMORY_OFF})" if limit == "memory" else ""
-        return Closed(phases_apart(served), says, most)
+        return phases_apart(served), says + (f" (ours{_MEMORY_OFF})" if limit == "memory" else "")
+    cap = policy.decode_cap if isinstance(policy, WorkConserving) else 0
     if isinstance(policy, WorkConserving) and policy.prefill_cap:
-        return Closed(None, "no formula for a cap on prefills", most)
-    if isinstance(policy, WorkConserving) and policy.decode_cap:
-        cap = min(policy.decode_cap, _decoding(served, limit))
-        return Closed(min(most, capped(served, cap)), "a cap on decodes, with Poisson prompts (ours)", most)
-    if not conserves(policy):
-        return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
-    if math.isinf(served.in_hand):
-        return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
-    if isinstance(policy, Vllm) and policy.long_prefill_token_threshold:
-        return Closed(None, f"no formula for prefills in small chunks that keep their {limit}", most)
-    off = _MEMORY_OFF if limit == "memory" else ""
-    says = f"{limit} full, Poisson prompts in every iteration (ours{off})"
-    return Closed(min(most, capped(served, _decoding(served, limit))), says, most)
+        return None, "no formula for a cap on prefills"
+    if not cap and not conserves(policy):
+        return None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it"
+    return _mixed(policy, served, cap, limit, full)
 
 
-def _decoding(served: Served, limit: str) -> float:
-    """Requests that decode at a time, a mean, where all that fit are in hand.
+def _mixed(policy: SchedulingPolicy, served: Served, cap: int, limit: str, full: str | None) -> tuple[float | None, str]:
+    """`_formula` of the policies that mix phases and fill the budget, with at most `cap` decodes (0 = no cap).
 
-    A request keeps its seat for the iteration of its prefill and those of its decodes. The formula for full memory counts
-    decodes only.
+    Args:
+        limit: what limits the requests in hand: ``seats``, ``memory`` or nothing.
+        full: why full batches are not the `busiest` ones; None if they are.
     """
-    return served.in_hand * served.m_d / (served.m_d + 1) if limit == "seats" else served.in_hand
+    filled = served.budget * served.m_d / (served.m_p + served.m_d)
+    in_hand = served.in_hand * served.m_d / (served.m_d + 1) if limit == "seats" else served.in_hand
+    decodes = min(cap or math.inf, in_hand)
+    if full and decodes >= filled:
+        return None, full
+    if math.isinf(decodes):
+        return conserving(served), "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)"
+    if isinstance(policy, Vllm) and policy.long_prefill_token_threshold:
+        return None, f"no formula for prefills in small chunks that keep their {limit}"
+    if limit == "memory" and decodes == in_hand and served.m_p > served.budget - min(decodes, filled):
+        return None, "no formula for prompts that keep memory for several iterations"
+    if limit == "seats":
+        rate, says = seated(served), "seats full, a prompt for each request that ends (ours)"
+    else:
+        rate, says = capped(served, decodes), f"memory full, Poisson prompts in every iteration (ours{_MEMORY_OFF})"
+    if cap:
+        rate, says = min(rate, capped(served, cap)), "a cap on decodes, with Poisson prompts (ours)"
+    return rate, says
 
 
 def conserving(served: Served) -> float:
@@ -189,19 +253,60 @@ def capped(served: Served, cap: float) -> float:
     return x / (served.m_d * float(chance @ np.array(seconds)))
 
 
+def seated(served: Served) -> float:
+    """Requests a second of one rank with all seats taken: a request that ends makes way for a prompt, which takes its seat.
+
+    The prompt tokens that are left are a Markov chain. Prompts are of mean length and run in turn, in the budget that
+    decodes leave. Of those that decode or end their prefill, each ends with chance 1 / (m_d + 1). With seats far beyond the
+    decodes of a full batch it is `conserving`.
+    """
+    filled = served.budget * served.m_d / (served.m_p + served.m_d)
+    if served.seats > _ENOUGH * filled + _SPARE:
+        return conserving(served)
+    each = min(float(_PARTS), _STATES / served.seats)  # states a prompt
+    left = np.arange(math.ceil(each * served.seats) + 1) / each  # prompts, and parts of them
+    held = _whole(left)
+    decodes = np.minimum(served.seats - held, served.budget)
+    runs = np.minimum(left * served.m_p, served.budget - decodes)
+    after = left - runs / served.m_p
+    may_end = decodes + held - _whole(after)
+    moves = np.zeros((left.size, left.size))
+    for state in range(left.size):
+        chance = _binomial(round(may_end[state]), 1 / (served.m_d + 1))
+        place = np.minimum((after[state] + np.arange(chance.size)) * each, left.size - 1)
+        lower = np.floor(place + _ROUNDING).astype(np.int64)
+        share = np.maximum(place - lower, 0.0)  # of two neighbours, so that the mean is kept
+        np.add.at(moves[state], lower, chance * (1 - share))
+        np.add.at(moves[state], np.minimum(lower + 1, left.size - 1), chance * share)
+    balance = np.eye(left.size) - moves.T
+    balance[-1] = 1.0
+    often = np.linalg.solve(balance, np.eye(left.size)[-1])
+    seconds = np.array([served.seconds(tokens) for tokens in decodes + runs])
+    return float(often @ decodes) / (served.m_d * float(often @ seconds))
+
+
+def _whole(prompts: F8) -> F8:
+    """Prompts that have some of their tokens left, of so many prompts and parts of one."""
+    return np.ceil(prompts - _ROUNDING)
+
+
 def groups(served: Served, group: int) -> float:
     """Requests a second of one rank in groups that prefill in whole budgets, then decode to the longest output.
 
-    The sample is cut into groups in its order; a rest too small for a group is left out.
+    The first b of a group decode; each that ends makes way for the next one. The sample is cut into groups in its order; a
+    rest too small for a group is left out.
 
     Args:
-        group: requests of a group; 0 = as many as fit. The budget, the sample and what fits at a time limit it.
+        group: requests of a group; 0 = as many as fit. The sample and what fits at a time limit it.
     """
-    size = int(min(group or math.inf, served.in_hand, served.decode.size, served.budget))
-    count = served.decode.size // size * size
-    alive_s = np.array([served.seconds(n) for n in range(size + 1)])
-    decode = np.sort(served.decode[:count].reshape(-1, size), axis=1)
-    lasting = np.diff(decode, axis=1, prepend=0)
+    size = int(min(group or math.inf, served.in_hand, served.decode.size))
+    count, width = served.decode.size // size * size, min(size, served.budget)
+    alive_s = np.array([served.seconds(n) for n in range(width + 1)])
+    decode = served.decode[:count].reshape(-1, size)
+    ends, rows = decode[:, :width].copy(), np.arange(count // size)
+    for place in range(width, size):
+        ends[rows, ends.argmin(axis=1)] += decode[:, place]
+    lasting = np.diff(np.sort(ends, axis=1), axis=1, prepend=0)
     whole, rest = np.divmod(served.prefill[:count].reshape(-1, size).sum(axis=1), served.budget)
     rest_s = np.array([served.seconds(int(tokens)) if tokens else 0.0 for tokens in rest])
     seconds = whole * served.seconds(served.budget) + rest_s + lasting @ alive_s[:0:-1]
@@ -268,3 +373,10 @@ def _poisson(mean: float, terms: int | None = None) -> F8:
     count = _terms(mean) if terms is None else terms
     logs = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(np.arange(1, count)))])
     return np.exp(logs - mean)
+
+
+def _binomial(count: int, share: float) -> F8:
+    """float64[*], chances of 0, 1, ... of `count` requests, each with chance `share`, 0 < share < 1; as many as matter."""
+    k = np.arange(1, min(count, _terms(count * share)) + 1)
+    logs = np.cumsum(np.log((count - k + 1) / k * share / (1 - share)))
+    return np.exp(count * math.log1p(-share) + np.concatenate([[0.0], logs]))

@@ -53,10 +53,10 @@ class NestedThresholds:
 def go_on(arrivals_per_s: Sequence[float]) -> F8:
     """The share of requests in each segment that go on to the next, float64[m - 1], for types in order of their outputs.
 
-    p_i = sum_{j > i} lambda_j / sum_{j >= i} lambda_j.
+    p_i = sum_{j > i} lambda_j / sum_{j >= i} lambda_j; 0 where no request reaches segment i.
     """
     tails = np.cumsum(np.asarray(arrivals_per_s, float)[::-1])[::-1]
-    return tails[1:] / tails[:-1]
+    return np.divide(tails[1:], tails[:-1], out=np.zeros(tails.size - 1), where=tails[:-1] > 0)
 
 
 def segment_work(types: Types) -> F8:
@@ -152,7 +152,7 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
         iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
 
     Raises:
-        InputError: types out of order or of several prompts, or an engine that cannot keep up with such thresholds.
+        InputError: types that `check_types` refuses, or an engine that cannot keep up with such thresholds.
     """
     check_types(types)
     shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))
@@ -209,7 +209,11 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
         kv_tokens: memory of the engine.
         beside: KV tokens that full batches of other groups hold at the same time.
         is_timed: whether arrivals, d0 and d1 are known; otherwise the time of an iteration is not checked.
+
+    Raises:
+        InputError: as `check_types`.
     """
+    check_types(types)
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
     held = float(np.dot(n, segment_work(types))) + beside
     seconds, gap = types.d0_s + types.d1_s * held, n[0] / sum(types.arrivals_per_s)
@@ -230,15 +234,17 @@ def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
 
 
 def check_types(types: Types) -> None:
-    """Refuse types with different prompt lengths, or whose output lengths do not ascend strictly.
+    """Refuse types with different prompt lengths, whose output lengths do not ascend strictly, or without any arrivals.
 
     Raises:
-        InputError: naming `prompt_tokens` or `output_tokens`.
+        InputError: naming `prompt_tokens`, `output_tokens` or `arrivals_per_s`.
     """
     if len(set(types.prompt_tokens)) > 1:
         raise InputError("types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself")
     if any(b <= a for a, b in zip(types.output_tokens, types.output_tokens[1:], strict=False)):
         raise InputError("types", "output_tokens", types.output_tokens, "ascending lengths")
+    if not any(types.arrivals_per_s):
+        raise InputError("types", "arrivals_per_s", types.arrivals_per_s, "at least one number > 0")
 
 
 def _work_each(types: Types) -> float:

@@ -49,7 +49,7 @@ def merged(types: Types, segments: int) -> Types:
     Rates are summed, and the longest output stands for all.
 
     Raises:
-        InputError: types out of order or of several prompts, or more segments than types.
+        InputError: types that `check_types` refuses, or more segments than types.
     """
     check_types(types)
     many = len(types.output_tokens)

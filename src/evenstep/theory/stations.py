@@ -7,6 +7,7 @@ summed load has to stay below 1 as if they shared an engine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ class Flow:
     Args:
         name: TASK.CALL.
         engine: name of the engine or group that runs it.
-        load: share of the engine's capacity that all these calls take; above 1 if it is too small for them.
+        load: share of the engine's capacity that all these calls take; above 1 if it is too small for them, nan if not
+            known.
         rank: its priority there, 0 first.
         before: names of the calls of the same task that have to be done before it, each time that it runs.
     """
@@ -89,7 +91,7 @@ def engine_loads(flows: Sequence[Flow]) -> list[Station]:
 
 
 def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
-    """The virtual stations over two or more engines, heaviest first; none is contained in another.
+    """The virtual stations over two or more engines, heaviest first, unknown loads last; none is contained in another.
 
     Of every two of its calls at different engines, each has priority over a call that comes before the other.
 
@@ -105,7 +107,7 @@ def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
         return one.engine == two.engine or (one.name, two.name) in exclusive
 
     found = [_station(clique) for clique in _cliques(members, together)]
-    return sorted((one for one in found if len(one.engines) > 1), key=lambda one: -one.load)
+    return sorted((one for one in found if len(one.engines) > 1), key=lambda one: (math.isnan(one.load), -one.load))
 
 
 def _excludes(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:

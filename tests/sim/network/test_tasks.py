@@ -88,10 +88,13 @@ def test_a_recorded_session_is_a_task_and_think_times_are_delays():
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("request_class", -(10**8)), ("request_class", 10**12), ("prompt_tokens", 0), ("output_tokens", -3)]
+    ("column", "value"),
+    [("request_class", -(10**8)), ("request_class", 10**12), ("prompt_tokens", 0), ("output_tokens", -3)],
 )
 def test_a_recorded_value_that_the_loop_cannot_use_is_named(column, value):
-    log = replace(Trace(np.full(3, 10), np.full(3, 2), request_class=np.zeros(3, np.int64)), **{column: np.array([1, value, 1])})
+    log = replace(
+        Trace(np.full(3, 10), np.full(3, 2), request_class=np.zeros(3, np.int64)), **{column: np.array([1, value, 1])}
+    )
     task = TaskSection(trace=TraceFile("x"), engine="one", arrivals=Poisson(1.0))
     network = replace(one_engine({"call": call("one")}), tasks={"log": task})
     with pytest.raises(InputError, match=f"{column} of request 1 is {value}"):

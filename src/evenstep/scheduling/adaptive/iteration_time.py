@@ -50,12 +50,13 @@ def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
 
 
 @jit
-def learned(memory: I8, now_s: float) -> None:
-    """Learn the duration of the last iteration: the time from `note` to `now_s`. Nothing happens if that batch was empty.
+def learned(memory: I8, now_s: float, running: int) -> None:
+    """Learn the duration of the last iteration, from `note` to `now_s`, unless no request is `running` now.
 
-    It updates the sums `COUNT` .. `PRODUCTS`.
+    Without one the engine may have been idle. An empty last batch teaches nothing either. It updates the sums `COUNT` ..
+    `PRODUCTS`.
     """
-    if memory[RAN] != 0:
+    if memory[RAN] != 0 and running > 0:
         fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
 
 

@@ -79,7 +79,7 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
     """
     batch, memory = work.batch, work.batch.memory
     prefill_pacing.learned(memory, view.now_s, view.running.size)
-    iteration_time.learned(memory, view.now_s)
+    iteration_time.learned(memory, view.now_s, view.running.size)
     if options.target_s > 0.0:
         decodes = 0
         for position in range(view.running.size):

@@ -13,6 +13,10 @@ from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import whole_blocks
 from evenstep.sim.engine.settings import Engine
+from evenstep.workload.checks import LOWEST
+
+#: The highest class of a request: the loops count requests by class, in arrays.
+MOST_CLASS = 1_000_000
 
 
 def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I8, I8] | Quantiles | None:
@@ -69,23 +73,33 @@ def _whole(where: str, field: str, column: Any) -> I8:
     return np.ascontiguousarray(numbers, np.int64)
 
 
-def check_trace(trace: Trace, engine: Engine) -> None:
-    """Refuse lengths below 1, arrivals that are not finite times >= 0, and requests the memory cannot hold.
+def check_columns(trace: Trace) -> None:
+    """Refuse lengths and classes that are not whole, or below `workload.checks.LOWEST`, and classes above `MOST_CLASS`.
+
+    Compiled loops use them as counts and places of arrays, unchecked.
 
     Raises:
         InputError: naming the request and the value.
     """
     where = trace.name or "trace"
-    for name in ("prompt_tokens", "output_tokens"):
-        column = _whole(where, name, getattr(trace, name))
-        if column.shape != (len(trace),):
-            raise InputError(where, name, f"{column.size} numbers", f"{len(trace)}, one a request")
-        if column.size and column.min() < 1:
-            row = int(np.argmax(column < 1))
-            raise InputError(where, f"{name} of request {row}", int(column[row]), "an integer >= 1")
-    arrival_s = trace.column("arrival_s")
-    if arrival_s.shape != (len(trace),):
-        raise InputError(where, "arrival_s", f"{arrival_s.size} numbers", f"{len(trace)}, one a request")
+    for name in ("prompt_tokens", "output_tokens", "request_class"):
+        column, low = _whole(where, name, trace.column(name)), LOWEST[name]
+        most = MOST_CLASS if name == "request_class" else np.iinfo(np.int64).max
+        wrong = (column < low) | (column > most)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            expected = f"an integer from {low} to {MOST_CLASS}" if name == "request_class" else f"an integer >= {low}"
+            raise InputError(where, f"{name} of request {row}", int(column[row]), expected)
+
+
+def check_trace(trace: Trace, engine: Engine) -> None:
+    """Refuse a trace as `check_columns` does, arrivals that are not finite times >= 0, and requests the memory cannot hold.
+
+    Raises:
+        InputError: naming the request and the value.
+    """
+    check_columns(trace)
+    where, arrival_s = trace.name or "trace", trace.column("arrival_s")
     is_time = (arrival_s >= 0) & (arrival_s < math.inf)
     if not is_time.all():
         row = int(np.argmin(is_time))

@@ -14,6 +14,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
+from evenstep.sim.engine.input import check_columns
 from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
 from evenstep.workload.synthetic.arrivals import Arrivals
 
@@ -104,7 +105,8 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
         seed: key of every draw; the network's own is added.
 
     Raises:
-        InputError: a process without times, too many tasks, or a task that runs one call more than 100,000 times.
+        InputError: a process without times, too many tasks, a task that runs one call more than 100,000 times, or a
+            recorded length or class that engines cannot run.
     """
     kinds = kinds_of(network)
     parts: list[Calls] = []
@@ -251,6 +253,7 @@ class _Walk:
 
 def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
     """A trace as tasks: requests that follow each other are one task, every other request is a task of its own."""
+    check_columns(trace)
     task = network.tasks[name]
     count, after = len(trace), trace.column("after")
     root = np.arange(count)
