@@ -11,7 +11,7 @@ from evenstep.request import F8, I8
 _BITS = 6  # prompts up to 64 tokens have a bin each; above, a bin is at most 1/64 of its size wide
 _SHIFT = 52 - _BITS
 _FIRST = int(np.float64(1.0).view(np.int64)) >> _SHIFT
-_BINS = 64 << _BITS  # whatever an int64 holds
+_BINS = 64 << _BITS  # enough for every int64
 FIFTHS = 5
 
 

@@ -81,7 +81,7 @@ class Drift:
 
     @property
     def predicted_per_step(self) -> int:
-        """Tokens that a predictor counts for a decode step; 1 with `profiles`: it counts steps, whatever they produce."""
+        """Tokens that predictors count for one decode step. With `profiles` it is 1, since they count steps there."""
         return self.tokens_per_step if self.profiles is None else 1
 
     def steps(self, trace: Trace) -> I8:
