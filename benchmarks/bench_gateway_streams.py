@@ -91,9 +91,8 @@ def sent(trace: Trace, url: str, pid: int, engine: Target, **settings) -> tuple[
     """A run with the gateway's process and the engines' page watched."""
     asked = LoadSettings(source="bench", url=url, model="emulated", **settings)
     process, pages = Process(pid), Watch(engine, None)
-    pages.begin()
-    outcome = drive(timed(trace, asked), asked)
-    pages.end()
+    with pages:
+        outcome = drive(timed(trace, asked), asked)
     process.end()
     return outcome, summary(outcome, asked), process, pages
 

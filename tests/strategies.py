@@ -558,8 +558,8 @@ def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
                     st.builds(Cancelled, known, st.just("abort")),
                     st.builds(Pulled, known),
                     st.builds(Fetched, known, st.booleans()),
-                    st.builds(Killed, st.tuples(st.integers(0, ranks - 1))),
-                    st.builds(Revived, st.just(tuple(range(ranks)))),
+                    st.builds(Killed, st.integers(0, ranks - 1)),
+                    st.builds(Revived, st.integers(0, ranks - 1)),
                 ),
                 max_size=4,
             )

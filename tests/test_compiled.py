@@ -77,6 +77,7 @@ assert at(np.arange(4), 3) == 3 and at(b"abcd", 3) == 100
 """
 
 
+@pytest.mark.slow
 def test_the_checked_build_refuses_indices_outside_their_arrays_and_has_a_cache_of_its_own():
     seen = subprocess.run(
         [sys.executable, "-c", CHECKED],

@@ -127,6 +127,22 @@ def test_a_bad_file_is_one_error_that_names_file_line_and_field(tmp_path, monkey
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["1" * 5000, "[" * 3000, "!!timestamp 2001-13-45"])
+def test_a_value_that_python_cannot_hold_is_an_error_of_the_file(tmp_path, value):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"version: 1\npool: {value}\n")
+    with pytest.raises(InputError, match="fleet.yaml: text is 'not YAML'; expected YAML"):
+        config.read_yaml(path)
+
+
+def test_a_merge_key_gives_way_to_the_keys_next_to_it(tmp_path):
+    path = tmp_path / "fleet.yaml"
+    path.write_text("version: 1\npool: &own\n  limit: 3\n  order: lifo\nother:\n  <<: *own\n  limit: 4\n")
+    document = config.read_yaml(path)
+    assert document.values["other"] == {"limit": 4, "order": "lifo"}
+    assert (document.where("other.limit"), document.where("other.order")) == (f"{path} line 7", f"{path} line 5")
+
+
 def test_an_alias_of_something_else_is_what_it_names(tmp_path):
     file = written(tmp_path, "version: 1\na: &one {limit: 3}\nb: [*one, *one]\n")
     assert config.read_yaml(file).values["b"] == [{"limit": 3}, {"limit": 3}]

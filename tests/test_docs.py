@@ -201,6 +201,7 @@ def test_an_example_of_settings_fits_its_schema_and_runs(schema, example, capsys
     assert json.loads(capsys.readouterr().out)["version"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples" / "workloads").glob("*.yaml")), ids=lambda p: p.name)
 def test_an_example_of_a_workload_fits_its_schema_and_runs(example, capsys):
     published = json.loads((DOCS / "reference" / "schemas" / "workload.json").read_text())
@@ -209,6 +210,7 @@ def test_an_example_of_a_workload_fits_its_schema_and_runs(example, capsys):
     assert json.loads(capsys.readouterr().out)["policies"][0]["requests"] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples" / "sweeps").glob("*.yaml")), ids=lambda p: p.name)
 def test_an_example_of_a_sweep_fits_its_schema_and_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

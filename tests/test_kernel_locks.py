@@ -132,6 +132,7 @@ def compiling(folder, pace):
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_need_a_kernel_one_compiles_and_the_other_loads(tmp_path):
     (tmp_path / "toy_kernel.py").write_text(KERNEL.format(text="return x + x"))
     with compiling(tmp_path, "slow") as first:

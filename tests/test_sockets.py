@@ -22,7 +22,7 @@ def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
         assert port > 0
         with pytest.raises(InputError, match=rf"x: --port is '127.0.0.1:{port}'; expected a free port"):
             sockets.listening("x", "127.0.0.1", port)
-    for host in ("192.0.2.1", "no.such.host.invalid"):
+    for host in ("192.0.2.1", "no.such.host.invalid", "no..host"):
         for port in (0, 8100):
             with pytest.raises(InputError, match=f"--host is '{host}'; expected an address of this machine"):
                 sockets.listening("x", host, port)
@@ -55,10 +55,10 @@ def test_a_line_for_a_stdout_that_takes_none_ends_nothing(monkeypatch):
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    sockets.need_parser("x")
+    sockets.need_package("x", "httptools")
     monkeypatch.setattr(sockets, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[gateway\]'"):
-        sockets.need_parser("x")
+        sockets.need_package("x", "httptools")
     assert sockets.loop_factory() is asyncio.new_event_loop
 
 

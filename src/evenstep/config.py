@@ -86,10 +86,9 @@ class Settled(Generic[T]):
     origin: dict[str, str]
 
     def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
-        """Make the error for the setting `name`, for the caller to raise. It shows the origin and the present value.
+        """Make the error for the setting `name`, for the caller to raise, with `expected` and `hint` as in `InputError`.
 
-        The error names the setting as its origin writes it: ``--max-tokens`` on the command line, else ``max_tokens``.
-        `expected` and `hint` are as in `InputError`.
+        It shows the origin, the value, and the name as its origin writes it: ``--max-tokens`` on the command line.
         """
         origin = self.origin[name]
         shown = "--" + name.replace("_", "-") if origin == "command line" else name
@@ -138,19 +137,19 @@ def read_yaml(path: str | Path) -> Document:
         raise InputError(shown or "YAML file", "file", shown, "a readable file", f"{error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(shown, "file", shown, "UTF-8 text", f"Byte {error.start} is not.") from error
+    lines: dict[str, int] = {}
     try:
         loader = _loader()(text)
         node = loader.get_single_node()
+        _lines_of(node, "", lines, shown)  # before merge keys (<<) become keys of the mapping that has them
         values = loader.construct_document(node) if node is not None else None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{shown} line {mark.line + 1}" if mark else shown
         raise InputError(where, "text", getattr(error, "problem", "") or "not YAML", "YAML") from error
     if not isinstance(values, dict):
         held = {type(None): "empty", list: "a list", str: "text"}.get(type(values), type(values).__name__)
         raise InputError(shown, "content", held, "a mapping of keys to values")
-    lines: dict[str, int] = {}
-    _lines_of(node, "", lines, shown)
     found = cast("dict[str, Any]", values)
     document = Document(shown, {k: v for k, v in found.items() if k != "version"}, lines)
     version = found.get("version", "missing")
@@ -167,9 +166,6 @@ def in_file(path: str | Path, about: str) -> Generator[None]:
     Args:
         path: the YAML file; it is read again when an error occurs.
         about: only errors with this `where` are changed, to ``<file> line <n>``; all others pass as they are.
-
-    Raises:
-        InputError: the error raised inside.
     """
     try:
         yield
@@ -251,12 +247,8 @@ def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dic
     """
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **body,
-        **({"$defs": dict(parts)} if parts else {}),
-    }
+    definitions = {"$defs": dict(parts)} if parts else {}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **body, **definitions}
 
 
 def objects(
@@ -292,8 +284,7 @@ def _loader() -> Any:
     """A safe loader with the plain scalars of YAML 1.2."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        pass
+    class Loader(yaml.SafeLoader): ...
 
     keep = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
     Loader.yaml_implicit_resolvers = {
@@ -301,28 +292,23 @@ def _loader() -> Any:
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     digits = r"\d[\d_]*"
-    number = re.compile(
+    number = (
         rf"^[-+]?(?:(?:{digits}\.?[\d_]*|\.{digits})[eE][-+]?\d+|{digits}\.[\d_]*|\.{digits}|\.(?:inf|Inf|INF))$"
         r"|^\.(?:nan|NaN|NAN)$"
     )
-    scalars = [
-        ("bool", re.compile(r"^(?:true|True|false|False)$"), "tTfF"),
-        ("int", re.compile(r"^[-+]?(?:0|[1-9][\d_]*)$"), "-+0123456789"),
+    for name, pattern, first in (
+        ("bool", r"^(?:true|True|false|False)$", "tTfF"),
+        ("int", r"^[-+]?(?:0|[1-9][\d_]*)$", "-+0123456789"),
         ("float", number, "-+0123456789."),
-    ]
-    for name, pattern, first in scalars:
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", pattern, list(first))
+    ):
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(pattern), list(first))
     return Loader
 
 
 def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: tuple[Any, ...] = ()) -> None:
-    """Note the line of every key and of every item of a list; refuse what YAML would let pass.
+    """Note the line of every key and of every item of a list; a key given twice, or an alias of what holds it, is refused.
 
-    Args:
-        around: nodes that hold this one.
-
-    Raises:
-        InputError: a key given twice, or an alias of what holds it.
+    `around` are the nodes that hold this one.
     """
     import yaml
 
@@ -336,7 +322,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
             _lines_of(item, f"{path}[{index}]", lines, shown, around)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
-        for key, value in node.value:
+        for key, value in (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)):
             name = f"{path}.{key.value}".lstrip(".")
             line = key.start_mark.line + 1
             if key.value in seen:
@@ -455,12 +441,6 @@ _WORDS = {
 }
 
 
-def _expected(said: str) -> str:
-    """What would have been accepted, from msgspec's ``Expected `int`, got `str` - at `$.pool.limit` ``."""
-    text = said.partition(" - at `$")[0].partition(", got ")[0].removeprefix("Expected ").rstrip(".")
-    return _WORDS.get(text.strip("`"), text)
-
-
 def numeral(value: Any, hint: Any) -> Any:
     """Respell a numeral as JSON writes it: the text ``.05`` becomes the text ``0.05``, ``+3`` becomes ``3``.
 
@@ -480,11 +460,13 @@ def expectation(said: str, hint: Any) -> str:
     """The values that would have been accepted, as a noun phrase for `InputError.expected`, such as ``a number``.
 
     Args:
-        said: msgspec's message about the refused value.
+        said: msgspec's message about the refused value, such as ``Expected `int`, got `str` - at `$.pool.limit` ``.
         hint: the field's type, or None. A `Literal` gives ``one of <choices>``; any other type gives what `said` expected.
     """
-    choices = _choices(hint)
-    return f"one of {', '.join(choices)}" if choices else _expected(said)
+    if choices := _choices(hint):
+        return f"one of {', '.join(choices)}"
+    text = said.partition(" - at `$")[0].partition(", got ")[0].removeprefix("Expected ").rstrip(".")
+    return _WORDS.get(text.strip("`"), text)
 
 
 def _choices(hint: Any) -> list[str]:
@@ -496,10 +478,7 @@ def _hint_at(kind: Any, field: str) -> Any:
     """The type of a dotted field, inside lists and mappings too; None where it has none."""
     for part in re.findall(r"[^.\[\]]+", field):
         found = record_in(kind)
-        if found is not None:
-            kind = get_type_hints(found).get(part)
-        else:
-            kind = get_args(kind)[-1] if get_args(kind) else None
+        kind = get_type_hints(found).get(part) if found is not None else next(reversed(get_args(kind)), None)
     return kind
 
 
@@ -530,12 +509,10 @@ def _reachable(kind: Any) -> list[Any]:
     pending = [kind]
     while pending:
         hint = pending.pop()
-        if is_record(hint):
-            if hint not in found:
-                found.append(hint)
-                pending.extend(get_type_hints(hint).values())
-        else:
-            pending.extend(get_args(hint))
+        if is_record(hint) and hint not in found:
+            found.append(hint)
+            pending.extend(get_type_hints(hint).values())
+        pending.extend(get_args(hint))
     return found
 
 
@@ -557,12 +534,8 @@ def meaning(kind: Any) -> dict[str, str]:
 def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
     """Convert numbers to floats, or read them from text such as ``1/2/3*0.5``: 1, 2, and then three times 0.5.
 
-    Args:
-        where, field: as in `InputError`.
-        value: the numbers, which may be an empty tuple, or the text, which must hold one at least.
-
-    Raises:
-        InputError: text that is not a list of numbers, or a number that is not finite.
+    `where` and `field` are as in the `InputError` for text that is not a list of numbers, or a number that is not finite.
+    A tuple may be empty; text must hold one number at least.
     """
     if not isinstance(value, str):
         return tuple(finite(where, field, x) for x in value)
@@ -576,11 +549,7 @@ def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
 
 
 def finite(where: str, field: str, value: object) -> float:
-    """Convert a number or text to a finite float. `where` and `field` are as in `InputError`.
-
-    Raises:
-        InputError: no number, or one that is not finite.
-    """
+    """Convert a number or text to a float, which must be finite; for the `InputError`, `where` and `field` are as in it."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -591,28 +560,20 @@ def finite(where: str, field: str, value: object) -> float:
 
 
 def check_at_least(where: str, low: int, given: object, *names: str) -> None:
-    """Check that integers given by flags are from `low` to `MOST`.
+    """Check that flags' values are integers from `low` to `MOST`, as `check_integers`; errors call them ``--name``.
 
     Args:
-        where: as in `InputError`.
-        low: the least value, itself allowed.
-        given: object with the flags' values, integers or None, as attributes. None = the flag was not given, and is skipped.
+        where, low: as in `check_integers`.
+        given: object with the values as attributes; None = the flag was not given.
         names: the attributes to check, each of which must exist.
-
-    Raises:
-        InputError: the first value out of range, as ``--name``.
     """
-    for name in names:
-        value = getattr(given, name)
-        if value is not None and not low <= value <= MOST:
-            raise InputError(where, f"--{name}", value, integers(low, value))
+    check_integers(where, low, **{f"--{name}": getattr(given, name) for name in names})
 
 
 def check_integers(where: str, low: int, **given: object) -> None:
-    """Check that arguments of a Python function, given by name, are integers from `low` to `MOST`; None is skipped.
+    """Raise an `InputError` for the first value, by its name, that is not an integer from `low` to `MOST`; None is skipped.
 
-    Raises:
-        InputError: the first argument that is out of range or not an integer; a float such as 2.0 is refused, too.
+    A float such as 2.0 is refused, too.
     """
     for name, value in given.items():
         number = int(value) if isinstance(value, Integral) else low - 1

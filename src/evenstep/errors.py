@@ -79,20 +79,9 @@ def check_range(
             raise InputError(where, field, value, expected, hint)
 
 
-def check_range_if_given(
-    where: str,
-    expected: str,
-    /,
-    *,
-    low: float = -math.inf,
-    above: float | None = None,
-    high: float = math.inf,
-    finite: bool = False,
-    **given: float | None,
-) -> None:
+def check_range_if_given(where: str, expected: str, /, **given: Any) -> None:
     """Check numbers as `check_range` does, with the same arguments and error. None passes: the field may be left out."""
-    known: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    check_range(where, expected, low=low, above=above, high=high, finite=finite, **known)
+    check_range(where, expected, **{name: value for name, value in given.items() if value is not None})
 
 
 class EngineError(EvenstepError):
@@ -116,10 +105,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_known(where: str, field: str, word: str, known: Collection[str], expected: str) -> None:
-    """Check that a word is among the known ones. `where`, `field` and `expected` are as in `InputError`.
+    """Raise an `InputError` if a word is not among the known ones; its hint offers those most like it.
 
-    Raises:
-        InputError: it is not; the hint offers the known words most like it.
+    `where`, `field` and `expected` are as in `InputError`.
     """
     if word not in known:
         raise InputError(where, field, word, expected, nearest(str(word), known))

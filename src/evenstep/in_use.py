@@ -33,34 +33,24 @@ def one_command() -> Generator[None]:
 
 
 def reads(path: Path) -> None:
-    """Note that a file is read.
-
-    Raises:
-        InputError: the command writes to it.
-    """
+    """Note that a file is read; raises `InputError` if the command writes to it."""
     files, key = _files.get(), _key(path)
-    if files is None or key is None:
-        return
-    if key in files.replaced:
-        raise _refusal(files.replaced[key], path)
-    files.read.add(key)
+    if files is not None and key is not None:
+        if key in files.replaced:
+            raise _refusal(files.replaced[key], path)
+        files.read.add(key)
 
 
 def writes(path: Path, flag: str = "output") -> None:
-    """Note that a file will be replaced; a device and a file that does not exist yet need no check.
+    """Note that a file will be replaced; raises `InputError` if the command has read it.
 
-    Args:
-        flag: what names the file on the command line, for errors.
-
-    Raises:
-        InputError: the command has read it.
+    A device and a file that does not exist yet need no check. `flag` names the file on the command line, for errors.
     """
     files, key = _files.get(), _key(path)
-    if files is None or key is None:
-        return
-    if key in files.read:
-        raise _refusal(flag, path)
-    files.replaced[key] = flag
+    if files is not None and key is not None:
+        if key in files.read:
+            raise _refusal(flag, path)
+        files.replaced[key] = flag
 
 
 def _key(path: Path) -> tuple[int, int] | None:

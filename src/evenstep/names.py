@@ -71,8 +71,7 @@ def find(room: str, name: str) -> Any:
     A user's file is executed when it is first named, and again when it has changed.
 
     Args:
-        room: ``routing``, ``scheduling``, ``predict``, ``cost``, ``batch`` (engines' time laws),
-            ``workload``, ``cli``, ``experiments``, ``engines``.
+        room: a key of `BINDINGS`; ``batch`` are engines' time laws.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:
@@ -86,7 +85,8 @@ def find(room: str, name: str) -> Any:
         raise InputError(name, "option", thing, "key=value", f"Write {place}:key=value,key=value.")
     if thing:
         return _member(room, _import(place, name), thing, name)
-    own = [f for folder in _folders(room) if _is_own(f := folder / f"{name.replace('-', '_')}.py", name, word)]
+    files = (folder / f"{name.replace('-', '_')}.py" for folder in _folders(room))
+    own = [file for file in files if name == _name(file.stem) and file.exists() and _binds(file, word)]
     others = [e for e in _offered(room) if e.name == name]
     if len(own) + len(others) > 1:
         owners = [*(f"evenstep.{room}" for _ in own), *(e.value for e in others)]
@@ -126,10 +126,7 @@ def parse(text: str) -> dict[str, str]:
 def options(text: str, where: str) -> dict[str, str]:
     """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; empty for empty text.
 
-    `where` is the place that errors name. Values stay text.
-
-    Raises:
-        InputError: an option without ``=`` or given twice.
+    Values stay text. `where` is the place that errors name, which are those of `parse`.
     """
     if text and "=" not in text.partition(",")[0]:  # after a colon it would pass as the name of a thing
         raise InputError(where, "option", text.partition(",")[0], "key=value", "Write key=value,key=value.")
@@ -148,7 +145,7 @@ def build(room: str, spec: Mapping[str, Any]) -> Any:
     """
     options = dict(spec)
     name = str(options.pop("name"))
-    return make(find(room, name), options, where=name)
+    return make(find(room, name), options, name)
 
 
 def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
@@ -166,16 +163,14 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     """
     import msgspec
 
+    check_class(kind, where)
     if not dataclasses.is_dataclass(kind):
         if options:
             raise InputError(where, "option", next(iter(options)), "no options", f"{where} takes none.")
-        if not isinstance(kind, type):
-            raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
         with _made(kind, where):
             return kind()
-    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
-    unknown = [key for key in options if key not in fields]
-    if unknown:
+    fields = [f.name for f in dataclasses.fields(kind) if f.init]
+    if unknown := [key for key in options if key not in fields]:
         hint = nearest(unknown[0], fields) or f"{where} takes none."
         raise InputError(where, "option", ", ".join(unknown), "a known option", hint)
     hints = get_type_hints(kind)
@@ -189,8 +184,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
             hint = f"Write {where}:{missing[1].replace('_', '-')}=..."
             raise InputError(where, missing[1], "missing", "a value", hint) from None
         field = str(error).partition(" - at `$")[2].strip("`.").partition("[")[0]
-        hint = get_type_hints(kind).get(field)
-        expected = expectation(str(error), hint)
+        expected = expectation(str(error), hints.get(field))
         raise InputError(where, field or "options", options.get(field, dict(options)), expected) from None
     for key in options:
         value = getattr(made, key)
@@ -198,6 +192,12 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         if any(isinstance(number, int) and abs(number) > MOST for number in numbers):  # compiled code has 64 bits
             raise InputError(where, key, options[key], f"an integer from {-MOST} to {MOST}")
     return made
+
+
+def check_class(kind: Any, where: str) -> None:
+    """Raise an `InputError` that names `where` if what a name stands for is not a class."""
+    if not isinstance(kind, type):
+        raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
 
 
 def _listed(value: Any, hint: Any) -> Any:
@@ -217,11 +217,11 @@ def _made(kind: Any, where: str) -> Generator[None]:
     except (EvenstepError, msgspec.ValidationError):
         raise
     except Exception as error:
-        name, said = getattr(kind, "__name__", repr(kind)), str(error) or "no reason given"
+        said = str(error) or "no reason given"
         if isinstance(error, TypeError):
-            raise InputError(where, "class", name, "one that is made without arguments", f"{said}.") from error
+            raise InputError(where, "class", kind.__name__, "one that is made without arguments", f"{said}.") from error
         hint = f"{type(error).__name__}: {said}."
-        raise InputError(where, "class", name, "one that can be made", hint) from error
+        raise InputError(where, "class", kind.__name__, "one that can be made", hint) from error
 
 
 def _elsewhere(room: str, name: str) -> str:
@@ -251,11 +251,6 @@ def _folders(room: str) -> tuple[Path, ...]:
 def _module(file: Path) -> str:
     """The full name of the module in a file of ours."""
     return ".".join(("evenstep", *file.relative_to(_ROOT).with_suffix("").parts))
-
-
-def _is_own(file: Path, name: str, word: str) -> bool:
-    """Whether a file of ours is the member of this name."""
-    return file.exists() and name == _name(file.stem) and _binds(file, word)
 
 
 def _offered(room: str) -> tuple[EntryPoint, ...]:
@@ -294,10 +289,9 @@ def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
 def _import(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(name, "module", module, "an importable module", f"{error}.") from error
-    except (Exception, SystemExit) as error:  # of the module's own code, or of a name that is none
-        raise InputError(name, "module", module, "an importable module", f"{type(error).__name__}: {error}.") from error
+    except (Exception, SystemExit) as error:  # of the module's own code, or of an invalid name
+        said = f"{error}." if isinstance(error, ImportError) else f"{type(error).__name__}: {error}."
+        raise InputError(name, "module", module, "an importable module", said) from error
 
 
 def _load_file(place: str) -> ModuleType:

@@ -160,29 +160,21 @@ def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[st
 
 
 def outside(judged: Judged) -> list[Finding]:
-    """Check that a policy uses only its view: no frames or objects of the host, no clock, random generator or system call.
-
-    Returns:
-        Four findings: ``no peeking``, ``no clock``, ``no chance of its own`` (random numbers), ``no system calls``.
-    """
+    """Check that a policy uses only its view: nothing of the host, no clock, no random generator, no system call."""
     views, seen = judged.views(1000), dict[str, str]()
     with watching() as found:
         said = [judged.ask(view) for view in views]
     for kind, what in found:
         seen.setdefault(kind, what)
-    texts = {
-        "peek": f"it reaches outside its view: {seen.get('peek')}",
-        "clock": f"it reads a clock: {seen.get('clock')}; the view has now_s",
-        "chance": f"it draws from {seen.get('chance')}; use streams.uniform(view.seed, name, request_id)",
-        "system": f"it calls the system: {seen.get('system')}",
+    rules = {
+        "peek": ("no peeking", "it reaches outside its view: {}"),
+        "clock": ("no clock", "it reads a clock: {}; the view has now_s"),
+        "chance": ("no chance of its own", "it draws from {}; use streams.uniform(view.seed, name, request_id)"),
+        "system": ("no system calls", "it calls the system: {}"),
     }
-    texts = {kind: text if kind in seen else "" for kind, text in texts.items()}
-    return [
-        verdict("no peeking", texts["peek"] or _behind_the_window(judged, said)),
-        verdict("no clock", texts["clock"]),
-        verdict("no chance of its own", texts["chance"]),
-        verdict("no system calls", texts["system"]),
-    ]
+    broken = {kind: text.format(seen[kind]) if kind in seen else "" for kind, (_, text) in rules.items()}
+    broken["peek"] = broken["peek"] or _behind_the_window(judged, said)
+    return [verdict(name, broken[kind]) for kind, (name, _) in rules.items()]
 
 
 def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
@@ -210,17 +202,16 @@ def view_left_alone(judged: Judged) -> Finding:
         before = copy.deepcopy(fields)
         judged.raw(view)
         for field, value in fields.items():
-            what = ""
+            is_array = isinstance(value, np.ndarray)
             if getattr(view, field) is not value:
                 what = "replaces"
-            elif isinstance(value, np.ndarray) and value.flags.writeable:
+            elif is_array and value.flags.writeable:
                 what = "takes the lock off"
-            elif isinstance(value, np.ndarray) and not np.array_equal(
-                value, before[field], equal_nan=value.dtype.kind == "f"
-            ):
+            elif is_array and not np.array_equal(value, before[field], equal_nan=value.dtype.kind == "f"):
                 what = "changes"
-            if what:
-                return Finding("view left alone", False, f"view {number}: {judged.verb} {what} {field}")
+            else:
+                continue
+            return Finding("view left alone", False, f"view {number}: {judged.verb} {what} {field}")
     return Finding("view left alone", True)
 
 
@@ -257,7 +248,8 @@ def same_digest(policy: Any, simulate: Simulate) -> Finding:
     If the policy has a rule, the run through the compiled door must have that digest too. So must a run in a second process,
     where hashes of text differ, unless the policy is evenstep's.
     """
-    doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
+    is_compiled = compiled.kernel_of(policy) is not None and not getattr(policy, "plain_only", False)
+    doors = ["plain", "plain"] + ["compiled"] * is_compiled
     try:
         digests = [simulate(policy, door) for door in doors]
     except PolicyError as error:

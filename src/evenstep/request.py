@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -136,7 +136,7 @@ class Trace:
     name: str = ""
     format: str = ""
     synthetic: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_columns(
@@ -197,34 +197,26 @@ class Trace:
         if isinstance(index, slice):
             return self.take(np.arange(len(self), dtype=np.int64)[index])
         row = range(len(self))[index]
-        values = {name: self._value(name, row) for name in COLUMNS}
-        return Request(request_id=row, **values)
+        given = {name: getattr(self, name) for name in COLUMNS}
+        return Request(row, **{name: ABSENT[name] if c is None else c[row].item() for name, c in given.items()})
 
     def __iter__(self) -> Iterator[Request]:
         return (self[i] for i in range(len(self)))
-
-    def _value(self, name: str, row: int) -> Any:
-        column = getattr(self, name)
-        return ABSENT[name] if column is None else column[row].item()
 
     def column(self, name: str) -> Any:
         """A column by its name in `COLUMNS`: the trace's own array. For an absent one, a new array of its `ABSENT` value."""
         present = getattr(self, name)
         if present is not None:
             return present
-        kind = np.float64 if name.endswith("_s") else np.int64
-        return np.full(len(self), ABSENT[name], dtype=kind)
+        return np.full(len(self), ABSENT[name], np.float64 if name.endswith("_s") else np.int64)
 
     def take(self, rows: I8) -> Trace:
         """A new trace of the rows at these positions, in this order, renumbered from 0. Arrival times are kept as they are.
 
         `after` gets the new number of the row that it refers to, -1 if that row is left out.
         """
-        changes: dict[str, Any] = {}
-        for name in COLUMNS:
-            column = getattr(self, name)
-            if column is not None:
-                changes[name] = np.ascontiguousarray(column[rows])
+        given = {name: getattr(self, name) for name in COLUMNS}
+        changes: dict[str, Any] = {name: np.ascontiguousarray(c[rows]) for name, c in given.items() if c is not None}
         if self.after is not None:
             place = np.full(len(self) + 1, -1, np.int64)
             place[rows] = np.arange(rows.size)

@@ -31,11 +31,14 @@ def listening(where: str, host: str, port: int) -> socket.socket:
     Raises:
         InputError: the port cannot be bound, or the host is not an address of this machine.
     """
+    ours = "an address of this machine"
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.socket(family, kind, proto)
+    except UnicodeError:
+        raise InputError(where, "--host", host, ours, "It is no host name.") from None
     except OSError as error:
-        raise InputError(where, "--host", host, "an address of this machine", f"{error.strerror}.") from None
+        raise InputError(where, "--host", host, ours, f"{error.strerror}.") from None
     try:
         if sys.platform != "win32":
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,11 +46,9 @@ def listening(where: str, host: str, port: int) -> socket.socket:
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRNOTAVAIL:
-            hint = f"{error.strerror}."
-            raise InputError(where, "--host", host, "an address of this machine", hint) from None
-        said = "a free port" if port else "an address of this machine"
+            raise InputError(where, "--host", host, ours, f"{error.strerror}.") from None
         hint = f"{error.strerror}. Give another --port, or 0 for any free one."
-        raise InputError(where, "--port", f"{host}:{port}", said, hint) from None
+        raise InputError(where, "--port", f"{host}:{port}", "a free port" if port else ours, hint) from None
     return found
 
 
@@ -56,23 +57,8 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def need_parser(where: str) -> None:
-    """Check that the HTTP parser (package httptools) is installed. `where` is the command's name in the error.
-
-    Raises:
-        InputError: it is not.
-    """
-    need_package(where, "httptools")
-
-
 def need_gateway_extra(where: str) -> None:
-    """Check that httptools (HTTP parser) and aiohttp (server of the admin API) are installed, as the gateway needs them.
-
-    `where` is the command's name in the error.
-
-    Raises:
-        InputError: a dependency is missing.
-    """
+    """Check that httptools (HTTP parser) and aiohttp (server of the admin API) are installed; see `need_package`."""
     for package in ("httptools", "aiohttp"):
         need_package(where, package)
 

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 from collections.abc import Generator
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -18,9 +19,7 @@ _FRAMES = {"_getframe", "_current_frames", "_getframemodulename", "_current_exce
 _MODULES = {"time": _CLOCK, "gc": _PEEK, "posix": _SYSTEM, "nt": _SYSTEM, "_socket": _SYSTEM, "select": _SYSTEM}
 _EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
 
-_watchers: list[list[tuple[str, str]]] = []  # lists that collect the current calls
-_watched: list[int] = []  # the thread of each
-_installed: list[bool] = []
+_watchers: list[tuple[int, list[tuple[str, str]]]] = []  # threads, and the lists that collect their current calls
 
 
 @contextlib.contextmanager
@@ -34,15 +33,12 @@ def watching() -> Generator[list[tuple[str, str]]]:
     files and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection
     is off meanwhile, and other threads are ignored: the policy causes neither.
     """
-    if not _installed:
-        sys.addaudithook(_audit)  # cannot be taken out again: silent unless watching
-        _installed.append(True)
+    _install()
     found: list[tuple[str, str]] = []
     before = _global_chance()
     old, collects = sys.getprofile(), gc.isenabled()
     gc.disable()
-    _watched.append(threading.get_ident())
-    _watchers.append(found)
+    _watchers.append((threading.get_ident(), found))
     sys.setprofile(_profile)
     try:
         yield found
@@ -51,11 +47,16 @@ def watching() -> Generator[list[tuple[str, str]]]:
         if isinstance(old, cProfile.Profile):  # a profiler in C is not a function that sys takes back
             old.enable()
         _watchers.pop()
-        _watched.pop()
         if collects:
             gc.enable()
     if _global_chance() != before and not any(kind == _CHANCE for kind, _ in found):
         found.append((_CHANCE, "a global random generator"))
+
+
+@cache
+def _install() -> None:
+    """Add the audit hook, which cannot be taken out again: it is silent unless watching."""
+    sys.addaudithook(_audit)
 
 
 def _global_chance() -> tuple[Any, ...]:
@@ -68,7 +69,7 @@ def _global_chance() -> tuple[Any, ...]:
 def _profile(frame: FrameType, event: str, function: Any) -> None:
     if event != "c_call" or not _watchers:
         return
-    seen = _watchers[-1]
+    _, seen = _watchers[-1]
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     owner = getattr(function, "__self__", None)
     if module in _MODULES:
@@ -81,9 +82,12 @@ def _profile(frame: FrameType, event: str, function: Any) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _watchers or threading.get_ident() != _watched[-1]:
+    if not _watchers:
+        return
+    thread, seen = _watchers[-1]
+    if thread != threading.get_ident():
         return
     if event in _EVENTS:
-        _watchers[-1].append((_EVENTS[event], event))
+        seen.append((_EVENTS[event], event))
     elif event == "object.__getattr__" and arguments[1] in {"tb_frame", "gi_frame", "f_back"}:
-        _watchers[-1].append((_PEEK, f"frames through {arguments[1]}"))
+        seen.append((_PEEK, f"frames through {arguments[1]}"))

@@ -236,6 +236,7 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--sedes", "2"], "Did you mean --seeds"),
         (["--config", "nowhere.yaml"], "expected a readable file"),
         (["--format-name", "azuer"], "Did you mean azure"),
+        (["--format-name", "azure:limit=5"], "azure: option is 'limit'; expected a known option"),
         (["--law", "piecewis"], "Did you mean piecewise?"),
         (["--law", "unequal:share=2"], "unequal: share is 2.0; expected a share in 0..1"),
         (["--law", "unequal", "--load", "0.9"], "a linear step-time law to scale to a load"),
@@ -657,6 +658,7 @@ def test_requests_that_all_come_at_once_have_no_rate(capsys):
     assert json.loads(capsys.readouterr().out)["trace"]["requests_per_s"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_output_may_be_closed(closed, tmp_path):
     words = "compare sample:azure-conv --workers 2 --slots 4 --limit 30 --seeds 1 --policy jsq"

@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.load.running import emulated
 
+from evenstep.cli.load import _trace
 from evenstep.cli.main import main
 from evenstep.cli.parts.load_bar import LoadBar
+from evenstep.load.settings import LoadSettings
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:17:03.{i:02}00000,{5 + i},{1 + i % 4}\n" for i in range(12)
@@ -90,3 +92,15 @@ def test_a_list_of_lengths_needs_a_rate_or_users(tmp_path, capsys):
     path.write_text("prompt_tokens,output_tokens\n5,2\n6,3\n")
     assert main(["load", str(path), "--url", "http://127.0.0.1:1", "--model", "m"]) == 2
     assert "--rate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("more", "notes"), [({}, 1), ({"rate": 2.0}, 0), ({"closed": 4}, 0)])
+def test_a_load_that_a_workload_file_asks_for_is_said_to_need_a_fleet(tmp_path, more, notes):
+    file = tmp_path / "w.yaml"
+    law = "{law: constant, tokens: 4}"
+    arrivals = "{process: poisson, requests_per_s: 5}"
+    file.write_text(
+        f"version: 1\nload: 0.9\nsynthetic: {{requests: 9, prompt: {law}, output: {law}, arrivals: {arrivals}}}\n"
+    )
+    trace = _trace(LoadSettings(source=str(file), **more))
+    assert sum("The file asks for a load of 0.9" in note for note in trace.notes) == notes

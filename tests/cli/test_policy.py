@@ -68,6 +68,7 @@ def test_show_of_a_policy_with_options_says_what_to_type(capsys):
     assert "NAME is 'bf-io:horizon=20'; expected a name without options. Try bf-io." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_check_of_a_policy_without_a_rule_says_that_there_is_no_second_way(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["policy", "new", "mine"]) == main(["policy", "check", "mine.py"]) == 0
@@ -100,6 +101,7 @@ def test_an_unknown_policy_is_one_line_with_the_nearest_name(capsys):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [("my_own", []), ("my_rule", ["--rule"])])
 def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(name, options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -113,6 +115,7 @@ def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(name, option
     tests[f"test_{name}_fills_every_slot_it_can"]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_compiled_rule_is_found_again_by_its_own_test_and_by_evenstep(first, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -127,6 +130,7 @@ def test_a_compiled_rule_is_found_again_by_its_own_test_and_by_evenstep(first, t
         assert seen.returncode == 0, seen.stderr
 
 
+@pytest.mark.slow
 def test_a_new_rule_decides_as_the_new_policy_in_plain_python_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["policy", "new", "plain"]) == main(["policy", "new", "--rule", "ruled"]) == 0
@@ -165,6 +169,7 @@ def test_new_wants_a_name_python_can_import(name, tmp_path, monkeypatch, capsys)
     assert "NAME is" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_check_runs_both_doors_of_a_built_in_policy_to_one_digest(capsys):
     assert main(["policy", "check", "br-0:candidates=4", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -172,6 +177,7 @@ def test_check_runs_both_doors_of_a_built_in_policy_to_one_digest(capsys):
     assert "same digest" in {c["name"] for c in found["checks"]}
 
 
+@pytest.mark.slow
 def test_check_brings_a_predictor_to_a_policy_that_looks_ahead(capsys):
     assert main(["policy", "check", "br-h:horizon=3"]) == 0
 
@@ -192,6 +198,7 @@ def test_check_of_bad_input_exits_2_with_one_line(text, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_scheduling_policies_are_listed_shown_and_checked_by_their_kind(capsys):
     assert main(["policy", "list", "--kind", "scheduling"]) == 0
     out = capsys.readouterr().out
@@ -245,3 +252,21 @@ def test_a_policy_may_not_hide_a_module(capsys, tmp_path, monkeypatch):
         assert main(["policy", "new", name]) == 2
         assert "a name that no installed module has" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+def test_show_writes_a_default_that_json_lacks_as_text(tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import math\nfrom dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Own:\n"
+        "    limit: float = math.inf\n\n\npolicy = Own\n"
+    )
+    assert main(["policy", "show", str(own), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["options"]["limit"]["default"] == "inf"
+
+
+def test_a_file_that_binds_an_instance_is_told_to_bind_the_class(tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text("from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Own: ...\n\n\npolicy = Own()\n")
+    for verb in ("show", "check"):
+        assert main(["policy", verb, str(own)]) == 2
+        assert "expected a class. Bind the class itself, not what it makes." in capsys.readouterr().err

@@ -84,3 +84,10 @@ def test_a_folder_that_is_a_file_is_refused_before_the_run(capsys, tmp_path):
     (tmp_path / "out").write_text("x")
     _, err = reproduce(capsys, tmp_path, NAME, "--quick", code=2)
     assert "a folder that can be written to" in err
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "latex", "json"])
+def test_all_is_no_bug_of_ours_if_every_experiment_fails(capsys, tmp_path, monkeypatch, form):
+    monkeypatch.setattr(names, "members", lambda room: ("reproduce",))  # which is no experiment
+    assert main(["reproduce", "all", "--quick", "--out", str(tmp_path), "--format", form]) == 1
+    assert "1/1 reproduce: did not run: experiment: name is 'reproduce'" in capsys.readouterr().err

@@ -73,6 +73,7 @@ def test_a_law_of_infinite_mean_in_a_workload_is_named_with_its_line(tmp_path, c
     assert "w.yaml line 5: synthetic.output.first.alpha is 1.0" in told and told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_policy_without_the_bounds_it_plans_with_says_so(capsys):
     policies = [word for name in ("srpt", "h-sf", "sarathi") for word in ("--policy", name)]
     assert main(["stability", "10/5", *policies, "--requests", "1000", "--seeds", "1", "--precision", "0.2"]) == 0

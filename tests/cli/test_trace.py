@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenstep.cli.main import main
+from evenstep.workload.readers import parquet
 from evenstep.workload.reading import read_trace
 
 SAMPLES = Path(__file__).parents[1] / "workload" / "samples"
@@ -17,6 +18,7 @@ def test_inspect_prints_a_table_with_the_notes(capsys):
     assert "3,000" in out and "4.77 requests/s" in out and "p95 4,080" in out
 
 
+@pytest.mark.slow
 def test_inspect_as_json_is_one_object_and_nothing_else(capsys, tmp_path):
     words = [
         "trace",
@@ -147,3 +149,36 @@ def test_neither_verb_writes_over_the_file_that_it_reads(capsys, tmp_path, monke
         assert main(["trace", *words]) == 2
         assert "expected a file that the command does not read" in capsys.readouterr().err
     assert Path("x.parquet").read_bytes() == Path("x.svg").read_bytes() == trace
+
+
+def test_inspect_shows_a_file_name_with_brackets_whole(tmp_path, capsys):
+    file = tmp_path / "a[bold]b.csv"
+    file.write_bytes((SAMPLES / "azure.csv").read_bytes())
+    assert main(["trace", "inspect", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("file                   a[bold]b.csv (azure)\n")
+
+
+def test_a_tar_of_clients_is_drawn_from_if_a_format_is_named(capsys):
+    file = str(SAMPLES / "servegen.tar.gz")
+    assert main(["trace", "inspect", file, "--format-name", "servegen:start_s=0,duration_s=60", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["span_s"] < 60
+    for more in (["--format-name", "azure"], ["--columns", "prompt=a,output=b"]):
+        assert main(["trace", "inspect", file, *more]) == 2
+
+
+def test_convert_writes_through_a_link_and_leaves_the_old_file_if_the_disk_is_full(tmp_path, monkeypatch, capsys):
+    old, link = tmp_path / "old.parquet", tmp_path / "link.parquet"
+    old.write_bytes(b"old")
+    link.symlink_to(old)
+    words = ["trace", "convert", str(SAMPLES / "azure.csv"), str(link)]
+
+    def full(trace):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "packed", full)
+        assert main(words) == 2
+    assert "No space left on device" in capsys.readouterr().err and old.read_bytes() == b"old"
+    assert main(words) == 0
+    assert link.is_symlink() and len(read_trace(old)) == 10
+    assert sorted(tmp_path.iterdir()) == [link, old]

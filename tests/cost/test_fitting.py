@@ -81,6 +81,13 @@ def test_a_log_of_the_vllm_plugin_is_fitted_by_its_kv_alone(tmp_path):
     )
 
 
+def test_a_log_may_quote_the_names_of_its_columns_and_have_spaces_around_them(tmp_path):
+    path = tmp_path / "iterations.csv"
+    for head in ('"seconds","kv"', "seconds, kv"):
+        path.write_text(f"{head}\n" + "".join(f"{0.01 * k},{k}\n" for k in range(1, 31)))
+        assert read_log(path)["kv"].tolist() == list(range(1, 31))
+
+
 def test_a_poor_fit_is_refused():
     made = log("affine-kv")
     made["seconds"] = streams.uniform(3, "seconds", np.arange(300, dtype=np.int64))

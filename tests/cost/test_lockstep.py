@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.strategies import batches, examples
 
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.cost.batch import Batch
-from evenstep.cost.lockstep import Parts, line, parts_of
+from evenstep.cost.batch import Batch, on_lines
+from evenstep.cost.lockstep import Parts, parts_of
 from evenstep.cost.profile import Profile
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
@@ -91,4 +91,4 @@ def test_experts_of_another_number_of_ranks_are_refused():
 
 def test_a_line_goes_on_beyond_its_ends():
     points = np.array([[1.0, 3.0, 4.0], [2.0, 4.0, 7.0]])
-    assert [line(points, at) for at in (0.0, 1.0, 2.0, 3.5, 6.0)] == [1.0, 2.0, 3.0, 5.5, 13.0]
+    assert [on_lines(points, at) for at in (0.0, 1.0, 2.0, 3.5, 6.0)] == [1.0, 2.0, 3.0, 5.5, 13.0]

@@ -106,6 +106,7 @@ def test_a_batch_runs_as_the_next_captured_size():
     assert at == [1, 2, 4, 4, 8, 8, 9, 50]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled())
 @examples(20, fast=5)
 @given(batch=batches())

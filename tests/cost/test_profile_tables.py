@@ -32,6 +32,29 @@ def test_rows_name_line_and_column_of_a_bad_cell(tmp_path):
         lines_of(path, "tokens")
 
 
+def test_a_bad_cell_below_blank_lines_is_named_by_its_own_line(tmp_path):
+    path = tmp_path / "iterations.csv"
+    path.write_text("tokens,seconds\n1,0.1\n\n\n2,x\n")
+    with pytest.raises(InputError, match=r"line 5: seconds is 'x'"):
+        rows_of(path, ("tokens", "seconds"))
+
+
+def test_names_of_columns_may_have_spaces_around_them(tmp_path):
+    path = tmp_path / "iterations.csv"
+    path.write_text("tokens , seconds\n1, 0.1\n")
+    assert rows_of(path, ("tokens", "seconds"))["seconds"].tolist() == [0.1]
+
+
+def test_collectives_without_the_width_of_a_layer_are_refused(tmp_path):
+    """Without it every collective would take the time of the smallest volume measured."""
+    for name in ("dense", "per_sequence", "attention", "collective"):
+        (tmp_path / f"{name}.csv").write_text("layer,tokens,sequences,bytes,time_us\nmlp,1,1,1,1\nmlp,2,2,2,2\n")
+    with pytest.raises(
+        InputError, match=r"profile\.json: hidden is 0; expected an integer >= 1, as there is collective\.csv"
+    ):
+        read_tables(str(tmp_path))
+
+
 def test_lines_ascend_and_have_two_points(tmp_path):
     path = tmp_path / "dense.csv"
     path.write_text("layer,tokens,time_us\nmlp,8,3\nmlp,1,2\n")

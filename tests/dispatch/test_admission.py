@@ -124,6 +124,7 @@ def test_many_predictions_are_made_before_the_round():
     assert sent(story.tick()) == [100] and not story.d.due
 
 
+@pytest.mark.slow
 def test_very_many_predictions_are_made_in_parts_and_come_to_the_same():
     story = Story("br-h:horizon=4", predictor="survival", ttl_s=1e9, pool_limit=1000)
     story.worker("a", slots=700)

@@ -18,6 +18,7 @@ from evenstep.dispatch.log.file import LogFile
 from evenstep.errors import InputError
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.booleans())
 @settings(max_examples=15)
 def test_a_restored_dispatcher_is_the_same_one(seed, split):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch.columns import Columns
@@ -44,6 +45,7 @@ def test_a_copy_has_the_same_numbers_of_its_own():
     assert found.at.running[0] == 0
 
 
+@pytest.mark.slow
 def test_chunks_find_the_columns_that_a_grown_table_has():
     story = Story()
     story.worker("a", slots=3000)

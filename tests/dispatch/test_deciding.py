@@ -13,7 +13,7 @@ from tests.dispatch.told import Story
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.dispatch.log.records import Round
-from evenstep.dispatch.rounds.policy_call import Packed, Shown
+from evenstep.dispatch.rounds.policy_call import Packed
 from evenstep.routing import view as at
 from evenstep.routing.view import RoutingDecision, broken_rule
 
@@ -212,5 +212,6 @@ def test_an_answer_is_held_to_the_contract_as_broken_rule_holds_it(data, free, l
     packed.room_for(len(loads))
     packed.workers_i[at.FREE_SLOTS], packed.workers_f[at.KV_FREE] = free, kv_free
     packed.waiting_f[at.WAITING_LOAD, : len(loads)] = loads
-    view = Shown(0, 0, 0.0, 0.0, len(loads), packed).view(np.zeros(0, np.int64))
-    assert packed.keeps(answer, len(loads)) == (not broken_rule(view, RoutingDecision(answer)))
+    packed.shown, packed.worker[: len(loads)] = len(loads), answer
+    view = packed.view(np.zeros(0, np.int64))
+    assert packed.keeps_contract() == (not broken_rule(view, RoutingDecision(answer)))

@@ -88,6 +88,7 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
             told.tell(ev.Finished, request=place, leg=at.leg[rows[place]])
 
 
+@pytest.mark.slow
 @examples(120, fast=15)
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):

@@ -67,6 +67,7 @@ def test_no_event_but_fitted_makes_a_fit_nor_puts_one_in(predictor, monkeypatch)
     assert made == [fit] and fits(dispatcher) == 1 and dispatcher.fit is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["br-h:horizon=6", "best"])
 def test_a_log_replays_to_the_bit_with_the_models_put_in_where_they_were(tmp_path, monkeypatch, policy):
     file = LogFile(tmp_path / "log.evlog")

@@ -45,6 +45,37 @@ def test_a_worker_can_be_described_anew_but_not_change_its_role():
         story.tell(ev.WorkerAdded, spec=WorkerSpec(name="a", role="prefill"))
 
 
+def test_a_prefiller_whose_metrics_are_no_longer_read_takes_prompts():
+    story = Story()
+    story.worker("d")
+    story.worker("p", role="prefill", heard=False)
+    assert story.arrives(1) == []
+    (told,) = story.worker("p", role="prefill", heard=False, scraped=False)
+    assert (told.request, told.worker) == (1, "p")
+
+
+def test_a_prefiller_with_another_group_leaves_the_steps_of_the_workers_alone():
+    story = Story()
+    story.worker("d")
+    story.worker("p", role="prefill")
+    steps = story.d.parts.barriers.all
+    story.worker("p", role="prefill", group="other")
+    assert story.d.parts.barriers.all is steps
+
+
+def test_a_shared_worker_whose_metrics_are_no_longer_read_is_neither_full_nor_stale():
+    story = Story()
+    story.worker("a", slots=8)
+    for story.now_s in (1.0, 2.0):
+        story.sampled("a", running=7)
+    story.worker("a", slots=8, heard=False, scraped=False)
+    (shown,) = story.d.snapshot()["workers"]
+    assert (shown["foreign_requests"], shown["is_shared"], shown["free_slots"]) == (0, False, 8)
+    story.now_s = 500.0
+    story.sent(1)
+    assert story.d.snapshot()["fallback_total"] == {}
+
+
 def test_a_worker_nobody_knows_is_nobody_s_business():
     story = Story()
     story.worker("a")

@@ -48,6 +48,7 @@ def test_old_parts_are_deleted_and_what_is_left_is_read_from_the_state_it_began_
         list(read_log(part_of(path, 77)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
 @pytest.mark.parametrize("part_bytes", [0, 200])
 def test_a_log_that_was_cut_off_anywhere_is_read_up_to_its_last_whole_record(tmp_path, name, part_bytes):

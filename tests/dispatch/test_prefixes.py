@@ -13,6 +13,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.replay import replay
+from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.streams import uniform
 
 
@@ -35,6 +36,29 @@ def test_a_prompt_counts_as_cached_where_it_was_sent_until_the_worker_is_lost():
     found.lost(1)
     found.add(4, (5, 7))
     assert cached(found, 4) == [[0, 0]]
+
+
+def test_a_worker_that_fails_a_health_check_loses_what_it_was_believed_to_hold():
+    story = Story("prefix-affinity")
+    for name in "ab":
+        story.worker(name)
+    name = story.sent(1, blocks=(1, 2, 3)).worker
+    place = story.d.mirror.place[name]
+    story.arrives(2, blocks=(1, 2, 3))
+    row = story.d.rows.by_request[2]
+    assert story.d.parts.prefixes.cached(np.array([row]), np.full(100, 90))[0, place] == 90
+    story.tell(ev.Probed, worker=name, ok=False)
+    assert story.d.parts.prefixes.cached(np.array([row]), np.full(100, 90))[0, place] == 0
+
+
+def test_a_reload_changes_how_many_blocks_a_worker_may_hold():
+    story = Story("prefix-affinity")
+    story.worker("a")
+    story.sent(1, blocks=(1, 2, 3))
+    story.tell(ev.Reloaded, settings=Settings(prefix_blocks=2))
+    assert story.d.snapshot()["workers"][0]["prefix_room_blocks"] == 2
+    story.tell(ev.WorkerAdded, spec=WorkerSpec(name="b", scraped=False))
+    assert [worker["prefix_room_blocks"] for worker in story.d.snapshot()["workers"]] == [2, 2]
 
 
 def test_nothing_is_kept_of_requests_that_ended():
@@ -121,6 +145,7 @@ class Served:
         return (prefixes.hit_tokens - before[1]) / sent, hit / sent
 
 
+@pytest.mark.slow
 def test_engines_with_smaller_caches_than_believed_are_believed_as_they_are_after_a_while():
     served = Served({"a": Cache(600), "b": Cache(1200)})
     served.shares(range(1, 3001))
@@ -143,6 +168,7 @@ def test_engines_that_tell_no_counters_are_believed_as_before():
     assert [one["prefix_true_share"] for one in shown] == [None, None]
 
 
+@pytest.mark.slow
 def test_what_was_learned_of_a_worker_stays_when_the_fleet_changes():
     served = Served({"a": Cache(600), "b": Cache(1200)})
     served.shares(range(1, 3001))
@@ -171,6 +197,7 @@ def test_those_that_wait_see_what_a_worker_is_no_longer_believed_to_hold():
     found.check({64}, {64})
 
 
+@pytest.mark.slow
 def test_a_replay_learns_the_same(tmp_path):
     file = LogFile(tmp_path / "log.evlog", part_bytes=200_000)
     served = Served({"a": Cache(600), "b": Cache(1200)}, log=file)

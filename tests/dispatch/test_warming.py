@@ -76,6 +76,7 @@ print(len(before), *sorted(kernels() - before))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled")
 def test_nothing_that_happens_to_a_warm_dispatcher_compiles_anything():
     said = subprocess.run([sys.executable, "-c", AFTER], capture_output=True, text=True, check=False, cwd=ROOT)

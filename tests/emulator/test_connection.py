@@ -113,7 +113,7 @@ def test_the_offer_of_an_upgrade_is_ignored_as_vllm_does():
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_all_there(monkeypatch):
-    monkeypatch.setattr("evenstep.emulator.connection.MAX_BODY", 1000)
+    monkeypatch.setattr("evenstep.emulator.connection._Rules.body_bytes", 1000)
 
     async def story():
         async with running() as emulator:

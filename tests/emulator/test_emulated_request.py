@@ -117,7 +117,7 @@ def test_a_bad_chat_is_refused(body):
     assert error.value.status == 400
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"prompt": "\xff"}'])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"prompt": "\xff"}', b'{"tools":' + b"[" * 100_000])
 def test_what_is_no_json_object_is_refused(body):
     with pytest.raises(RefusedError):
         asked(body, chat=False, model="m", longest=100)

@@ -62,6 +62,7 @@ def test_an_address_of_another_machine_is_one_clear_error():
     asyncio.run(story())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
     engine = subprocess.Popen(

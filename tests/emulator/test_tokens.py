@@ -11,6 +11,7 @@ from evenstep.errors import InputError
 WORDS = st.lists(st.integers(tokens.FIRST_WORD, tokens.FIRST_WORD + tokens.WORDS - 1))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), WORDS)
 def test_words_appended_to_any_text_append_their_ids_and_change_none_before(text, ids):
     assert tokens.tokenise(text + tokens.text_of(ids)) == tokens.tokenise(text) + ids

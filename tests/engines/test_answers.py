@@ -12,9 +12,9 @@ GOOD = b'{"id":"1","choices":[{"index":0,"text":"a","finish_reason":"stop"}],' +
 
 
 def test_a_good_answer_is_counted():
-    assert read_answer(GOOD) == Answer(7, 3, 2, False)
-    assert read_answer(b'{"choices":[{"finish_reason":"stop"}]}') == Answer(-1, -1, -1, False)
-    assert read_answer(b'{"choices":[{"text":"a"}]}', finish_reasons=False) == Answer(-1, -1, -1, False)
+    assert read_answer(GOOD) == Answer(7, 3, False)
+    assert read_answer(b'{"choices":[{"finish_reason":"stop"}]}') == Answer(-1, -1, False)
+    assert read_answer(b'{"choices":[{"text":"a"}]}', finish_reasons=False) == Answer(-1, -1, False)
 
 
 def test_recomputed_is_no_failure():
@@ -52,7 +52,7 @@ def test_a_bad_answer_is_the_engines_error(body):
 
 def test_a_prefill_answer_hands_its_object_over_unread():
     handover = b'{"remote_block_ids": [[1]], "x": "\\u00e9"}'
-    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(7, 2, handover)
+    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(7, handover)
 
 
 def test_a_prefill_answer_without_one_is_the_engines_error():

@@ -25,7 +25,6 @@ def test_what_counts_is_read():
     )
     assert choice.token_ids == [5, 6]
     assert (chunk.usage.prompt_tokens, chunk.usage.completion_tokens) == (7, 2)
-    assert chunk.usage.prompt_tokens_details.cached_tokens == 4
     assert chunk.error is None
     head = read_head(CHAT)
     assert (bytes(head.id), bytes(head.created), bytes(head.model)) == (

@@ -28,6 +28,10 @@ def test_only_whole_names_are_read_with_their_labels():
     assert math.isnan(found[3].value) and len(found) == 4
 
 
+def test_an_exemplar_after_a_value_is_neither_its_value_nor_a_label():
+    assert lines(b'a:x{engine="0"} 5 # {trace_id="7"} 3 1.5\n', wanted(["a:x"])) == [Line("a:x", {"engine": "0"}, 5.0)]
+
+
 def test_a_value_that_is_no_number_is_the_engines_error():
     with pytest.raises(EngineError, match="a:x is 'three'"):
         lines(b"a:x three\n", wanted(["a:x"]))

@@ -20,15 +20,15 @@ EVERY = [
     ),
     (refusals.unknown_model("gpt"), 404, "invalid_request_error", "model_not_found"),
     (refusals.unknown_path("GET", "/x"), 404, "invalid_request_error", "unknown_url"),
-    (refusals.unauthorized(), 401, "invalid_request_error", "invalid_api_key"),
+    (refusals.UNAUTHORIZED, 401, "invalid_request_error", "invalid_api_key"),
     (refusals.too_many("Too many.", 2), 429, "rate_limit_error", "rate_limit_exceeded"),
     (refusals.overloaded(1.2), 503, "service_unavailable_error", "overloaded"),
     (refusals.waited_too_long(30, 5), 503, "service_unavailable_error", "pool_timeout"),
     (refusals.no_other_engine(5), 503, "service_unavailable_error", "pool_timeout"),
     (refusals.lasted_too_long(3600.0), 504, "server_error", "request_timeout"),
-    (refusals.too_slow(), 408, "invalid_request_error", "request_timeout"),
-    (refusals.engine_failed(), 502, "server_error", "engine_failed"),
-    (refusals.engine_too_slow(), 504, "server_error", "engine_timeout"),
+    (refusals.TOO_SLOW, 408, "invalid_request_error", "request_timeout"),
+    (refusals.ENGINE_FAILED, 502, "server_error", "engine_failed"),
+    (refusals.ENGINE_TOO_SLOW, 504, "server_error", "engine_timeout"),
     (refusals.stream_broken("it has several choices"), 502, "server_error", "stream_broken"),
 ]
 
@@ -55,7 +55,7 @@ def test_a_bad_field_is_named():
 def test_retry_after_is_whole_seconds_and_never_too_early():
     assert refusals.overloaded(1.2).retry_after == b"2"
     assert refusals.overloaded(2.0).retry_after == b"2"
-    assert refusals.unauthorized().retry_after == b""
+    assert refusals.UNAUTHORIZED.retry_after == b""
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_engines_own_fault_is_told_without_its_words():
         b"[" * 100_000,
     ):
         refusal = of_engine(body, 200 if body else 500)
-        assert refusal == refusals.engine_failed()
+        assert refusal == refusals.ENGINE_FAILED
 
 
 def test_back_pressure_of_an_engine_is_passed_on():

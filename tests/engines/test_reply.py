@@ -26,6 +26,7 @@ def opened(stream, client, engine, **more) -> ReplyStream:
     return ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, choices=stream.choices, **more)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(chunk_streams(), asked, st.booleans(), st.data())
 def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(stream, client, with_ids, data):
@@ -373,14 +374,6 @@ def test_tools_make_an_answer_more_than_text():
     reply = ReplyStream(Dialect(), chat=True, client=NOTHING, engine=NOTHING, keep=True)
     reply.feed(b'data: {"id":"1","created":1,"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]}}]}\n\n')
     assert not reply.so_far().plain
-
-
-def test_the_cache_is_told_by_the_usage_at_the_end():
-    reply = plain(client=USAGE, engine=USAGE)
-    reply.feed(completion(choice={"finish_reason": "stop"}, usage={"prompt_tokens": 8, "completion_tokens": 1}))
-    usage = {"prompt_tokens": 8, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
-    reply.feed(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
-    assert reply.cached_tokens == 4
 
 
 def test_several_choices_get_the_fingerprint_an_earlier_stream_told():

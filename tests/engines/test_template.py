@@ -10,7 +10,7 @@ from tests.strategies import EngineStream, examples, pieces, usual_streams
 from evenstep.engines.streams import full_reply as replies
 from evenstep.engines.streams import template as quicks
 from evenstep.engines.streams.reply import ReplyStream
-from evenstep.engines.streams.template import learned, spoken
+from evenstep.engines.streams.template import learned
 from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.http.framing import Chunked, framed
 
@@ -49,6 +49,7 @@ def whole(found):
     return b"".join(found[0]), *found[1:]
 
 
+@pytest.mark.slow
 @examples(300)
 @given(
     usual_streams(),
@@ -110,6 +111,7 @@ def test_what_is_no_http_chunk_is_not_taken():
     assert quick.read_chunks(framed(event) * 3, 0, None, True)[0] in (3 * len(framed(event)), 0)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(
     usual_streams(),
@@ -127,6 +129,7 @@ def test_every_event_reads_the_same_both_ways(stream, client, engine, data):
     assert read(stream, sent, client, engine, 4) == read(stream, sent, client, engine, 0)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(usual_streams(), st.data())
 def test_an_event_with_a_byte_that_is_not_as_it_was_reads_the_same_both_ways(stream, data):
@@ -203,5 +206,12 @@ def test_what_needs_more_than_a_look_is_not_learned():
 
 
 def test_text_is_read_only_where_that_is_plain():
-    assert spoken("é a".encode()) == "é a"
-    assert spoken(b"\xff") is None and spoken(b"\\n") is None and spoken(b"a\x01") is None
+    event = 'data: {"choices":[{"index":0,"text":"%s","token_ids":[5]}]}\n\n'
+    for text, content, is_plain in (
+        ("é a", "é a", True),
+        ("\\n", "\n", False),
+        ("a\x7f", "a\x7f", False),
+        ("a", "b", False),
+    ):
+        raw = (event % text).encode()
+        assert (learned(raw, raw, content, False) is not None) == is_plain

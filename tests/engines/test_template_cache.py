@@ -34,6 +34,7 @@ def read(stream, events, client, engine, templates, lessons: int = 4, keep: bool
     return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far() if keep else None
 
 
+@pytest.mark.slow
 @examples(90)
 @given(st.lists(usual_streams(), min_size=2, max_size=4), st.sampled_from([UsageOptions(), ALL]), st.data())
 def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):

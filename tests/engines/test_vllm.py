@@ -42,10 +42,9 @@ vllm:cache_config_info{block_size="32",cache_dtype="auto",enable_prefix_caching=
 
 def test_each_rank_is_read_and_the_null_block_is_no_room():
     first, second = VLLM().samples(PAGE)
-    assert (first.rank, first.running, first.waiting, first.block_size) == (0, 12, 3, 32)
+    assert (first.rank, first.running, first.waiting) == (0, 12, 3)
     assert first.kv_capacity == 63 * 32
     assert first.kv_tokens == pytest.approx(32 * 32)
-    assert first.generated_tokens == 1200
     assert (second.rank, second.running, second.kv_tokens) == (1, 0, 0)
 
 
@@ -64,7 +63,7 @@ def test_its_prefix_cache_counters_are_read_where_it_has_them():
 def test_without_a_cache_config_the_capacity_is_unknown():
     page = b"".join(line for line in PAGE.splitlines(keepends=True) if b"cache_config" not in line)
     first = VLLM().samples(page)[0]
-    assert first.kv_capacity == math.inf and math.isnan(first.kv_tokens) and first.block_size == 0
+    assert first.kv_capacity == math.inf and math.isnan(first.kv_tokens)
 
 
 def test_the_older_name_of_the_usage_is_known():
@@ -90,11 +89,12 @@ def test_a_page_of_something_else_has_no_ranks():
         ("0.32.0+cpu", "absent", True),
         ("0.26.0", "absent", False),
         ("0.19.1", "null", False),
+        ("1" * 5000, "absent", True),
     ],
 )
 def test_the_dialect_goes_by_the_version(version, off, chat_from_ids):
     dialect = VLLM(version).dialect
-    assert (dialect.completion_usage_off, dialect.chat_usage_off) == (off, "absent")
+    assert dialect.completion_usage_off == off
     assert dialect.chat_from_ids == chat_from_ids
     assert dialect.handover == "kv_transfer_params"
 
@@ -145,5 +145,5 @@ def test_a_recorded_refusal_keeps_its_words():
 
 def test_the_recorded_metrics_page_is_read():
     (only,) = VLLM().samples((HERE / "vllm-0.32.0-metrics.txt").read_bytes())
-    assert (only.rank, only.running, only.block_size, only.kv_capacity) == (0, 0, 32, 2016)
-    assert only.kv_tokens == 0 and only.generated_tokens > 0
+    assert (only.rank, only.running, only.kv_capacity) == (0, 0, 2016)
+    assert only.kv_tokens == 0

@@ -19,6 +19,7 @@ def case(policy="sarathi", engine=ENGINE, lengths=None):
     return Case(policy, Unit(), engine, lengths or alike(3, 5))
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_policy_that_fills_every_batch_is_found_from_afar():
     jobs = [Bisection(case(), guess, 4_000, 0.02, 0, r) for guess in (0.2, 1.7) for r in (0, 1)]
     assert [one.served for one in work_through(jobs, 1)] == pytest.approx([0.5] * 4, rel=0.01)
@@ -50,6 +51,10 @@ def test_replicates_that_end_in_one_bracket_are_known_to_its_width_only():
     """Their spread is 0, and the rate may be anywhere in the bracket."""
     assert Rates([25.0, 25.0, 25.0], 0.1).interval() == Interval(25.0, 24.9, 25.1)
     assert Rates([25.0], 0.1).interval() == Interval(25.0, None, None)
+
+
+def test_an_engine_that_keeps_up_with_every_rate_has_no_interval():
+    assert Rates([math.inf, math.inf], 0.0).interval() == Interval(math.inf, None, None)
 
 
 def test_a_bracket_that_never_closed_has_no_width(monkeypatch):

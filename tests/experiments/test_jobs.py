@@ -116,6 +116,7 @@ def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(mo
     assert order == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (0, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forks", [True, False])
 def test_forked_and_spawned_processes_give_the_same_digests(monkeypatch, forks):
     monkeypatch.setattr("evenstep.experiments.executors.can_fork", lambda: forks)

@@ -11,6 +11,8 @@ from tests.sim.network.networks import EXAMPLES, call, example
 
 from evenstep.errors import InputError
 from evenstep.experiments.networks import check, compare, flows, grown, judge, tokens_per_s
+from evenstep.measure.comparison import mean_interval
+from evenstep.report import network_page
 from evenstep.report.network_page import judged_lines
 from evenstep.report.numbers import MISSING
 from evenstep.request import Trace
@@ -26,6 +28,10 @@ def test_rybko_stolyar_is_unstable_by_its_virtual_station():
     assert [round(one.load, 6) for one in judged.engines] == pytest.approx([0.9, 0.9], abs=1e-3)
     assert judged.stations[0].load == pytest.approx(1.6105, abs=2e-3)
     assert judged.verdict == "unstable" and "A.long and B.long" in judged.why
+
+
+def test_a_figure_that_some_run_lacks_has_no_interval_either():
+    assert network_page._cell(mean_interval([math.nan, 1.0]), None) == MISSING
 
 
 def test_priorities_reversed_leave_no_virtual_station():
@@ -190,6 +196,7 @@ def test_orders_see_the_same_tasks():
     assert found[1].versus["task_mean_s"].low is not None
 
 
+@pytest.mark.slow
 def test_in_the_bundled_loop_tasks_end_earlier_with_least_attained_than_with_call_level_fcfs():
     """With 256 seats no call of it waits, and every order is the same."""
     fcfs, least, longest = compare(EXAMPLES / "agent-loop.yaml", orders=("fcfs", "least-attained", "longest-path"), seeds=3)

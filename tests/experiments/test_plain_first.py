@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing import Pipe
 
 import pytest
-from tests.experiments.test_jobs import plan, shared
+from tests.experiments.test_jobs import TRACE, plan, shared
 
 from evenstep.errors import PolicyError
 from evenstep.experiments import crew, plain_first
@@ -104,6 +104,21 @@ def test_runs_whose_kernels_are_there_are_made_here_and_the_others_in_plain_pyth
         assert not found.is_plain
     finally:
         found.close()
+
+
+def test_runs_of_a_workload_that_cannot_be_pickled_are_made_here():
+    class Drawn:
+        """A user's generator, defined in a function."""
+
+        def draw(self, seed, replicate):
+            return TRACE
+
+    runs = shared("jsq", source=Drawn(), seeds=1)
+    compiling = Compiling()
+    found = place(runs, compiling)
+    assert not found.is_plain
+    found.submit(RunJob(0, 0, "run"))
+    assert found.wait().result.digest and compiling.loaded == [0]
 
 
 def test_a_run_too_long_for_plain_python_is_made_here_as_soon_as_its_kernels_are_there(monkeypatch):

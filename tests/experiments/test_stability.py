@@ -10,6 +10,7 @@ from evenstep.experiments.stability import StabilitySettings, answer
 SMALL = {"engine": "token-budget=4,batch-limit=0,first-token=decode", "batch_time": "unit", "requests": 3_000}
 
 
+@pytest.mark.slow
 def test_a_rate_is_judged_and_the_limit_stands_beside_its_closed_form():
     found = answer(StabilitySettings("3/5", rate=0.4, seeds=2, precision=0.02, **SMALL), 1)
     (one,) = found.policies
@@ -20,6 +21,7 @@ def test_a_rate_is_judged_and_the_limit_stands_beside_its_closed_form():
     assert over.policies[0].at_rate.verdict == "unstable"
 
 
+@pytest.mark.slow
 def test_a_trace_brings_its_own_rate():
     found = answer(StabilitySettings("sample:azure-conv", seeds=1, precision=0.2, requests=1_000, limit=500), 1)
     assert found.rate > 1
@@ -86,6 +88,7 @@ def test_a_long_law_that_is_cut_off_has_a_mean():
     assert found.policies[0].largest.value > 0
 
 
+@pytest.mark.slow
 def test_a_heavy_tail_is_named_since_the_closed_form_asks_for_a_finite_variance():
     def said(source):
         return answer(StabilitySettings(source, requests=1_000, seeds=1, precision=0.5), processes=1).source

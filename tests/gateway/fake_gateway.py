@@ -24,7 +24,7 @@ vllm:cache_config_info{{engine="0",num_gpu_blocks="101",block_size="16"}} 1
 
 
 class FakeGateway:
-    """A `control.Control`."""
+    """A `Gateway`, its pools and its front in one."""
 
     def __init__(self, config: GatewayConfig | None = None) -> None:
         self.now = config or GatewayConfig()
@@ -37,8 +37,7 @@ class FakeGateway:
         self.alone: list[str] = []
         self.heard: asyncio.Queue[tuple[str, EngineSample | None]] = asyncio.Queue()
 
-    def config(self) -> GatewayConfig:
-        return self.now
+        self.pools = self.front = self
 
     def snapshot(self) -> dict[str, Any]:
         self.asked.append("snapshot")
@@ -56,13 +55,13 @@ class FakeGateway:
     def notes(self) -> list[str]:
         return ["the disk is full"] if self.why else []
 
-    def add_worker(self, worker: Worker) -> None:
+    def add(self, worker: Worker) -> None:
         if worker.name == self.refuses:
             raise InputError(f"worker {worker.name}", "url", worker.url, "an engine that this fake takes")
         self.here[worker.name] = worker
         self.asked.append(("add", worker.name))
 
-    def remove_worker(self, name: str, drain: bool) -> None:
+    def remove(self, name: str, drain: bool) -> None:
         if name not in self.here:
             raise InputError("workers", "name", name, "the name of a known worker")
         if not (drain and self.lingers):
@@ -87,8 +86,8 @@ class FakeGateway:
         self.now = config
         self.asked.append(("reload", config.policy))
 
-    def listen_to(self, sinks: tuple[Any, ...], of_classes: tuple[Any, ...] = ()) -> None:
-        self.sinks = (*of_classes, *sinks)
+    def listen_to(self, sinks: tuple[Any, ...], class_sinks: tuple[Any, ...]) -> None:
+        self.sinks = class_sinks
 
     def drain(self) -> None:
         self.why = "draining"

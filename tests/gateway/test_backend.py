@@ -9,7 +9,7 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.connections.request_context import carried
 from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import read_request_head

@@ -9,10 +9,14 @@ from dataclasses import replace
 
 import pytest
 from tests.emulator.running import running, url
-from tests.gateway.running import raw, request, serving, until
+from tests.gateway.running import EVENTS, STALLS, chunk, engine, framed, raw, request, serving, until, whole
 
+from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import Limits
-from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.connections.client import Client, Received
+from evenstep.gateway.connections.request_context import context_of
+from evenstep.http.head import read_request_head
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 3, "stream": True, "ignore_eos": True}
@@ -287,5 +291,67 @@ def test_a_failure_of_ours_within_an_answer_cuts_it_off_there(monkeypatch):
             answer = await raw(server, request(BODY, headers=CLOSE))
             assert sent and answer.count(b"HTTP/1.1") <= 1 and b"internal_error" not in answer
             assert not answer.endswith(b"0\r\n\r\n"), "a client sees that the answer has no end"
+
+    asyncio.run(story())
+
+
+def test_a_request_is_served_from_what_was_received():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(404, b"{}"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            front = server.gateway.front
+            head = request({}, path="/healthz", method="GET").partition(b"{")[0]
+            context = context_of(read_request_head(head), Callers(GatewayConfig()), ())
+            heard = []
+
+            class Asks:
+                def reply(self, status, body, kind):
+                    heard.append((status, body, kind))
+
+            front.serve(Received(context, b"", "name"), Asks())
+            assert heard == [(200, b"ok", b"text/plain; charset=utf-8")]
+
+    asyncio.run(story())
+
+
+LARGE = b'{"choices":[{"index":0,"text":"%b","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":9}}'
+
+
+def test_a_client_that_asks_again_and_reads_nothing_is_left_after_a_while():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number:
+                writer.write(EVENTS + framed(chunk(" a", 1)))
+                return STALLS
+            writer.write(whole(200, LARGE % (b"x" * (8 << 20))))
+
+        async with engine(answers) as one, serving(one.url, limits=Limits(idle_s=0.1, stalled_s=0.1)) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+            body = {"model": "m", "prompt": "x", "max_tokens": 9}
+            writer.write(request(body) + request({**body, "stream": True}))
+            await until(lambda: len(one.asked) == 2)
+            await until(lambda: not server.gateway.front.clients)
+            writer.transport.abort()
+
+    asyncio.run(story())
+
+
+def test_a_connection_whose_last_answer_is_read_late_ends_as_soon_as_any_other(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.connections.client._LINGER_S", 0.05)
+
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, LARGE % (b"x" * (8 << 20))))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+            writer.write(request({"model": "m", "prompt": "x", "max_tokens": 9}, headers=CLOSE))
+            await until(lambda: any(client.paused for client in server.gateway.front.clients))
+            await asyncio.sleep(0.1)  # later than it would end without unread bytes
+            assert (await reader.read()).endswith(b"}")
+            await until(lambda: not server.gateway.front.clients)
+            writer.close()
 
     asyncio.run(story())

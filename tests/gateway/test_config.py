@@ -64,6 +64,8 @@ def test_a_policy_that_shares_by_weight_is_told_the_weights_of_the_classes():
     told = GatewayConfig(policy="best:horizon=9", classes=classes).weighed_policy()
     assert names.build("routing", names.parse(told)).class_weights == (1.0, 4.0, 0.5)
     assert GatewayConfig(policy="br-0", classes=classes).weighed_policy() == "br-0"
+    own = GatewayConfig(policy="evenstep.routing.policies.best:Best", classes=classes).weighed_policy()
+    assert names.build("routing", names.parse(own)).class_weights == (1.0, 4.0, 0.5)
 
 
 def test_dispatchers_are_told_the_limits_of_tenants():

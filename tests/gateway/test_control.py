@@ -42,3 +42,16 @@ def test_what_is_asked_runs_on_the_gateways_loop_and_is_answered():
         assert gateway.seen == [("a", here), ("nobody", here)]
 
     asyncio.run(scenario())
+
+
+def test_a_call_whose_caller_has_given_up_is_not_run_and_nothing_is_logged():
+    async def scenario() -> None:
+        gateway, loop = Asked(), asyncio.get_running_loop()
+        failed: list[object] = []
+        loop.set_exception_handler(lambda _, about: failed.append(about))
+        answer = ControlProxy(gateway, loop).ask(gateway.remove_worker, "a", True)  # type: ignore[arg-type]
+        assert answer.cancel()
+        await asyncio.sleep(0)
+        assert (gateway.seen, failed) == ([], [])
+
+    asyncio.run(scenario())

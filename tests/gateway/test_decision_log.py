@@ -28,6 +28,7 @@ async def one_token(number, head, body, writer):
     writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
 @given(st.integers(0, 10_000), st.integers(0, 40), st.booleans())
 @settings(max_examples=10)
@@ -142,6 +143,7 @@ def test_a_folder_that_goes_away_and_comes_back_costs_no_more_than_records(tmp_p
     assert not log.why and replay(folder / "log.evlog").difference is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part_bytes", [0, 4_000])
 @pytest.mark.parametrize("folder_too", [False, True])
 def test_a_log_that_is_deleted_under_its_writer_fails_and_goes_on_later(tmp_path, caplog, folder_too, part_bytes):

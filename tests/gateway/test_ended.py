@@ -41,7 +41,7 @@ def test_the_time_a_token_is_that_of_each_sequence_of_a_stream_as_in_the_metric(
     async def story():
         told: list[Ended] = []
         async with engine(scripted) as one, serving(one.url) as server:
-            server.gateway.listen_to((told.append,))
+            server.gateway.front.listen_to((told.append,), (told.append,))
             body = {"model": "m", "prompt": "x", "max_tokens": 5}
             async with aiohttp.ClientSession(base(server)) as client:
                 await (await client.post("/v1/completions", json=body)).read()
@@ -66,7 +66,7 @@ def test_a_stream_that_broke_and_could_not_go_on_has_the_tokens_that_came():
     async def story():
         told: list[Ended] = []
         async with engine(dies_late) as one, serving(one.url) as server:
-            server.gateway.listen_to((told.append,))
+            server.gateway.front.listen_to((told.append,), (told.append,))
             body = {"model": "m", "prompt": "x", "max_tokens": 5, "stream": True, "n": 2}
             async with aiohttp.ClientSession(base(server)) as client:
                 assert '"error"' in await (await client.post("/v1/completions", json=body)).text()
@@ -102,7 +102,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
             engine(scripted) as two,
             serving(one.url, two.url, keys=[key], classes=kinds) as server,
         ):
-            server.gateway.listen_to((told.append,))
+            server.gateway.front.listen_to((told.append,), (told.append,))
             base_url = base(server)
             headers = {"Authorization": "Bearer k", "X-Request-Id": "r1", "traceparent": "00-aa-bb-01"}
             body = {"model": "m", "prompt": "say", "max_tokens": 3, "stream": True}
@@ -140,7 +140,7 @@ def test_what_goes_on_elsewhere_is_one_request_and_what_no_engine_can_do_an_erro
     async def story():
         told: list[Ended] = []
         async with engine(dies_late) as one, engine(dies_late) as two, serving(one.url, two.url) as server:
-            server.gateway.listen_to((told.append,))
+            server.gateway.front.listen_to((told.append,), (told.append,))
             body = {"model": "m", "prompt": [1, 2], "max_tokens": 5, "stream": True, "temperature": 0}
             async with aiohttp.ClientSession(base(server)) as client:
                 text = await (await client.post("/v1/completions", json=body)).text()
@@ -162,19 +162,21 @@ def test_what_is_passed_on_is_told_as_well():
     async def story():
         told: list[Ended] = []
         async with engine(scripted) as one, serving(one.url) as server:
-            server.gateway.listen_to((told.append,))
+            server.gateway.front.listen_to((told.append,), (told.append,))
             async with aiohttp.ClientSession(base(server)) as client:
                 for path in ("/tokenize", "/v1/embeddings", "/nothing"):
                     await (await client.post(path, json={"model": "m"})).read()
                 await (await client.post("/tokenize", json={"model": "y" * 1000})).read()
+                await (await client.get("/v1/batches")).read()
                 await client.get("/v1/models")
                 await client.get("/healthz")
-            await until(lambda: len(told) >= 4)
-        assert [(e.path, e.outcome, e.status, e.model) for e in told] == [
-            ("/tokenize", "complete", 200, "m"),
-            ("/v1/embeddings", "error", 400, "m"),
-            ("/nothing", "refused", 404, ""),
-            ("/tokenize", "refused", 404, "y" * 117 + "..."),
+            await until(lambda: len(told) >= 5)
+        assert [(e.method, e.path, e.outcome, e.status, e.model) for e in told] == [
+            ("POST", "/tokenize", "complete", 200, "m"),
+            ("POST", "/v1/embeddings", "error", 400, "m"),
+            ("POST", "/nothing", "refused", 404, ""),
+            ("POST", "/tokenize", "refused", 404, "y" * 117 + "..."),
+            ("GET", "/v1/batches", "error", 400, ""),
         ]
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
 

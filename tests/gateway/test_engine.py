@@ -9,7 +9,7 @@ from tests.clock import turned
 from tests.gateway.running import END, engine, framed, until, whole
 
 from evenstep.gateway.config.sections import Engines
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.engine import Endpoint
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -200,8 +200,8 @@ def test_a_request_that_waited_too_long_is_told_how_long_it_waited():
             waits = asyncio.create_task(raw(server, request(BODY, headers=CLOSE)))
             await until(lambda: server.gateway.pools.all[0].requests == 2)
             gateway = server.gateway
-            gateway.reload(replace(gateway.config(), dispatch=Dispatch(ttl_s=0.3)))
-            gateway.reload(replace(gateway.config(), dispatch=Dispatch(ttl_s=0.2)))
+            gateway.reload(replace(gateway.config, dispatch=Dispatch(ttl_s=0.3)))
+            gateway.reload(replace(gateway.config, dispatch=Dispatch(ttl_s=0.2)))
             assert b"waited 0.2 s for a free slot" in await waits
             leaves.close()
 

@@ -37,12 +37,12 @@ def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
     async def story():
         async with engine(one_token) as one, engine(one_token) as two, serving(one.url) as server:
             gateway = server.gateway
-            before = gateway.config()
+            before = gateway.config
             for bad in ({"policy": "jsk"}, {"keys": [ApiKey("env:NOT_THERE", "t")]}, {"policy": "br-0:x=1"}):
                 with pytest.raises(InputError):
                     gateway.reload(replace(before, **bad))
-            assert gateway.config() is before
-            gateway.add_worker(Worker(url=two.url, name="two", models=["m"]))
+            assert gateway.config is before
+            gateway.pools.add(Worker(url=two.url, name="two", models=["m"]))
             gateway.reload(replace(before, policy="round-robin", keys=[ApiKey("k", "t")]))
             assert gateway.snapshot()["models"]["m"]["policy"] == "round-robin"
             assert len(gateway.workers()) == 2

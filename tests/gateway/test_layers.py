@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from evenstep.errors import InputError
@@ -66,6 +68,9 @@ def test_a_section_that_may_be_absent_is_replaced_as_a_whole_or_leaf_by_leaf(fil
     assert found.value.listen.tls == Tls("a.pem", "b.key")
     assert found.origin["listen.tls.certificate"].endswith("line 2")
     assert Sources(file=file("listen: {tls: null}\n")).settled().value.listen.tls is None
+    leaf = {"EVENSTEP_LISTEN_TLS_CERTIFICATE": "c.pem"}
+    found = Sources(file=file("listen: {tls: null}\n"), environment=leaf).settled()
+    assert found.value.listen.tls == Tls("c.pem") and "listen.tls" not in found.origin
 
 
 @pytest.mark.parametrize(
@@ -101,6 +106,8 @@ def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, sa
         ({"EVENSTEP_LIMITS_IDLE_S": "1e400"}, "limits.idle_s is '1e400'; expected a finite number"),
         ({"EVENSTEP_LOG_FORMAT": "yaml"}, "expected one of text, json"),
         ({"EVENSTEP_TENANTS": "{"}, "tenants is '{'; expected JSON that fits"),
+        ({"EVENSTEP_TENANTS": '{"a": {"per_sec": 2}}'}, "EVENSTEP_TENANTS: key is 'tenants.a.per_sec'.*per_s"),
+        ({"EVENSTEP_KEYS": '[{"key": "k", "tenant": "t", "class": []}]'}, r"keys\[0\].class'.*classes"),
         ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),
         ({"EVENSTEP_WORKERS": "http://a:1,slot=3"}, "key is 'slot'.*slots"),
         (
@@ -181,5 +188,5 @@ def test_no_error_about_a_file_shows_a_secret(file, text):
 def test_no_error_about_a_variable_shows_a_secret(variable, text):
     with pytest.raises(InputError) as caught:
         Sources(environment={f"EVENSTEP_{variable}": text}).settled()
-    assert "hidden" in str(caught.value)
+    assert re.search("hidden|tenantt|selector is 'missing'", str(caught.value))
     assert "cret" not in f"{caught.value} {caught.value.value}"

@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Log
 from evenstep.gateway.operate.logs import access, logging_to
 from evenstep.gateway.serve.ended import Ended
@@ -21,7 +20,7 @@ LOG = logging.getLogger("evenstep.gateway")
 def test_json_lines_hold_the_message_and_its_fields():
     out = io.StringIO()
     with logging_to(Log(format="json"), out):
-        LOG.warning("worker %s", "left", extra=fields(worker='a "b"', age_s=1.23456789, never=float("nan")))
+        LOG.warning("worker %s", "left", extra={"worker": 'a "b"', "age_s": 1.23456789, "never": float("nan")})
     (line,) = out.getvalue().splitlines()
     found = json.loads(line)
     assert found["time"].endswith("Z") and found.pop("time")
@@ -44,7 +43,7 @@ def test_what_a_record_carries_in_any_other_way_is_shown_too():
 def test_text_is_one_line_a_record_whatever_it_holds():
     out = io.StringIO()
     with logging_to(Log(), out):
-        LOG.info("two\nlines", extra=fields(who="a b", at="x\ny"))
+        LOG.info("two\nlines", extra={"who": "a b", "at": "x\ny"})
     (line,) = out.getvalue().splitlines()
     assert line.endswith('info    two lines who="a b" at="x\\ny"')
 

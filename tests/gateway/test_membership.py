@@ -106,7 +106,8 @@ def test_an_operator_can_take_out_whoever_named_a_worker():
         assert gateway.asked == [("remove", "a", False)] and fleets == [[]]
         with pytest.raises(InputError, match="name is 'a'; expected the name of a known worker"):
             await membership.remove("a", True)
-        assert (await membership.replace(CONFIG, [])).is_empty
+        plan = await membership.replace(CONFIG, [])
+        assert not (plan.joins or plan.leaves)
         assert len(gateway.asked) == 1
 
     story(told)
@@ -165,7 +166,11 @@ def test_discovery_goes_past_workers_of_others_and_takes_them_when_they_are_free
             await membership.replace("dns", found)
             assert fleets[-1] == ["a", "b", "d"]
             assert [membership.source_of(name) for name in ("a", "b", "a:1", "c", "d")] == [CONFIG, ADMIN, "", "", "dns"]
-        said = [(record.message, record.fields) for record in caplog.records if "skipped" in record.message]
+        said = [
+            (record.message, {"worker": record.worker, "source": record.source})
+            for record in caplog.records
+            if "skipped" in record.message
+        ]
         assert said == [
             ("a discovered worker is skipped: another source has it", {"worker": name, "source": "dns"})
             for name in ("b", "a:1")

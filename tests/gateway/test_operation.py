@@ -351,6 +351,7 @@ def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_s
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+@pytest.mark.slow
 def test_two_gateways_under_full_load_do_not_overfill_the_engine_they_share():
     def is_shared(server):
         (model,) = server.gateway.snapshot()["models"].values()

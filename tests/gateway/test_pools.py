@@ -75,9 +75,9 @@ def test_a_worker_whose_pool_cannot_be_made_is_refused_whole_or_asked_again(monk
             pools = server.gateway.pools
             pools.config = dataclasses.replace(pools.config, tokenizers={"n": str(book)})
             with pytest.raises(InputError, match="tokenizer"):
-                server.gateway.add_worker(Worker(url=one.url, name="one", models=["n"]))
+                server.gateway.pools.add(Worker(url=one.url, name="one", models=["n"]))
             assert not pools.workers and not pools.all
-            server.gateway.add_worker(Worker(url=one.url, name="two"))
+            server.gateway.pools.add(Worker(url=one.url, name="two"))
             await until(lambda: "tokenizer" in caplog.text)
             assert pools.unknown == ["two"]
             pools.config = dataclasses.replace(pools.config, tokenizers={})
@@ -91,18 +91,18 @@ def test_workers_join_are_described_anew_and_leave():
     async def story():
         async with engine(nothing) as one, engine(nothing) as two, serving(one.url) as server:
             gateway, (pool,) = server.gateway, server.gateway.pools.all
-            gateway.add_worker(Worker(url=two.url, name="two", models=["m"], slots=4))
+            gateway.pools.add(Worker(url=two.url, name="two", models=["m"], slots=4))
             assert sum(map(pool.dispatcher.mirror.free, range(2))) == 256 + 4
-            gateway.add_worker(Worker(url=two.url, name="two", models=["m"], slots=8))
+            gateway.pools.add(Worker(url=two.url, name="two", models=["m"], slots=8))
             assert sum(map(pool.dispatcher.mirror.free, range(2))) == 256 + 8
             with pytest.raises(InputError, match="role"):
-                gateway.add_worker(Worker(url=two.url, name="two", role="prefill"))
+                gateway.pools.add(Worker(url=two.url, name="two", role="prefill"))
             with pytest.raises(InputError, match="vlm"):
-                gateway.add_worker(Worker(url=two.url, name="three", engine="vlm"))
+                gateway.pools.add(Worker(url=two.url, name="three", engine="vlm"))
             with pytest.raises(InputError, match="nobody"):
-                gateway.remove_worker("nobody", drain=True)
+                gateway.pools.remove("nobody", drain=True)
             assert [w.name for w in gateway.workers()][1:] == ["two"]
-            gateway.remove_worker("two", drain=True)
+            gateway.pools.remove("two", drain=True)
             assert len(gateway.workers()) == len(pool.backends) == 1
 
     asyncio.run(story())
@@ -128,13 +128,13 @@ def test_a_model_is_unknown_once_its_last_worker_was_removed_and_busy_while_it_i
             gateway, pools = server.gateway, server.gateway.pools
             running = asyncio.create_task(asked(server))
             await begun.wait()
-            gateway.remove_worker(gateway.workers()[0].name, drain=True)
+            gateway.pools.remove(gateway.workers()[0].name, drain=True)
             assert b" 503 " in await asked(server)
             may_end.set()
             assert b" 200 " in await running
             await until(lambda: not pools.workers)
             assert after in await asked(server)
-            gateway.add_worker(Worker(url=one.url, name="again", models=["m"]))
+            gateway.pools.add(Worker(url=one.url, name="again", models=["m"]))
             assert b" 200 " in await asked(server)
 
     asyncio.run(story())
@@ -145,15 +145,15 @@ def test_what_metrics_say_reaches_the_dispatcher():
         async with engine(nothing) as one, serving(is_ready=False) as server:
             gateway = server.gateway
             gateway.pools.is_scraped = True
-            gateway.add_worker(Worker(url=one.url, name="w", models=["m"]))
+            gateway.pools.add(Worker(url=one.url, name="w", models=["m"]))
             state = lambda: gateway.snapshot()["models"]["m"]["workers"][0]  # noqa: E731
             assert not state()["is_known"]
-            gateway.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
+            gateway.pools.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0))
             assert (state()["is_known"], state()["kv_capacity_tokens"]) == (True, 1000.0)
-            gateway.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0, 700.0, 300.0))
-            gateway.scrape_failed("w")
-            gateway.sampled("nobody", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
-            gateway.scrape_failed("nobody")
+            gateway.pools.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 700.0, 300.0))
+            gateway.pools.scrape_failed("w")
+            gateway.pools.sampled("nobody", EngineSample(0, 1, 0, 500.0, 1000.0))
+            gateway.pools.scrape_failed("nobody")
 
     asyncio.run(story())
 
@@ -163,7 +163,7 @@ def test_a_worker_without_a_tongue_can_be_taken_away_again():
         async with serving(Worker(url="http://127.0.0.1:9", name="dead"), is_ready=False) as server:
             await until(lambda: server.gateway.pools.unknown == ["dead"])
             assert "1 asked" in server.gateway.not_ready()
-            server.gateway.remove_worker("dead", drain=False)
+            server.gateway.pools.remove("dead", drain=False)
             assert server.gateway.pools.unknown == []
             assert server.gateway.not_ready() == "no worker"
 
@@ -178,7 +178,7 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
         async with engine(nothing) as one, serving(one.url) as server:
             pools = server.gateway.pools
             assert pools.pool_of("lora") is None
-            server.gateway.reload(server.gateway.config())
+            server.gateway.reload(server.gateway.config)
             await until(lambda: pools.pool_of("lora") is not None)
             assert pools.pool_of("lora") is pools.pool_of("m")
 
@@ -189,11 +189,11 @@ OTHER = b'{"data":[{"id":"other","parent":null}]}'
 
 
 def as_it_came_back(gateway):
-    gateway.scrape_failed(gateway.workers()[0].name)
-    gateway.sampled(gateway.workers()[0].name, EngineSample(0, 0, 0, 0.0, 1000.0, 16, 0.0))
+    gateway.pools.scrape_failed(gateway.workers()[0].name)
+    gateway.pools.sampled(gateway.workers()[0].name, EngineSample(0, 0, 0, 0.0, 1000.0))
 
 
-@pytest.mark.parametrize("news", [as_it_came_back, lambda gateway: gateway.reload(gateway.config())])
+@pytest.mark.parametrize("news", [as_it_came_back, lambda gateway: gateway.reload(gateway.config)])
 def test_an_engine_that_came_back_with_another_model_serves_that_one(monkeypatch, news):
     pages = [MODELS]
     serves(monkeypatch, pages)
@@ -271,13 +271,13 @@ def test_a_reload_reads_the_keys_of_workers_again(tmp_path, models, caplog):
         async with engine(answers) as one, serving(Worker(one.url, api_key=f"file:{key}", models=models)) as server:
             (pool,) = server.gateway.pools.all
             (backend,) = pool.backends.values()
-            server.gateway.reload(server.gateway.config())
+            server.gateway.reload(server.gateway.config)
             assert list(pool.backends.values()) == [backend] and await shown(server, one) == b"old"
             key.write_text("new")
-            server.gateway.reload(server.gateway.config())
+            server.gateway.reload(server.gateway.config)
             assert await shown(server, one) == b"new"
             key.unlink()
-            server.gateway.reload(server.gateway.config())
+            server.gateway.reload(server.gateway.config)
             assert await shown(server, one) == b"new" and "expected a readable file" in caplog.text
 
     asyncio.run(story())
@@ -300,7 +300,7 @@ def test_a_worker_that_has_not_said_its_models_is_asked_on_with_the_key_of_a_rel
         async with engine(nothing) as one, serving(Worker(one.url, api_key=f"file:{key}"), is_ready=False) as server:
             await until(lambda: heads)
             key.write_text("new")
-            server.gateway.reload(server.gateway.config())
+            server.gateway.reload(server.gateway.config)
             await until(lambda: server.gateway.pools.pool_of("m"))
 
     asyncio.run(story())
@@ -308,7 +308,7 @@ def test_a_worker_that_has_not_said_its_models_is_asked_on_with_the_key_of_a_rel
 
 def test_a_reload_of_slots_holds_for_workers_without_their_own_unless_they_leave():
     async def slots(server, **settings):
-        server.gateway.reload(dataclasses.replace(server.gateway.config(), **settings))
+        server.gateway.reload(dataclasses.replace(server.gateway.config, **settings))
         mirror = server.gateway.pools.all[0].dispatcher.mirror
         return {worker.spec.name: (worker.spec.slots, worker.leaves) for worker in mirror.workers}
 
@@ -318,13 +318,13 @@ def test_a_reload_of_slots_holds_for_workers_without_their_own_unless_they_leave
 
         async with engine(stalls) as one, serving(slots=9, is_ready=False) as server:
             for name, more in (("a", {}), ("b", {"slots": 3})):
-                server.gateway.add_worker(Worker(one.url, name=name, models=["m"], **more))
+                server.gateway.pools.add(Worker(one.url, name=name, models=["m"], **more))
             assert await slots(server, slots=5) == {"a": (5, False), "b": (3, False)}
-            server.gateway.remove_worker("b", drain=True)
+            server.gateway.pools.remove("b", drain=True)
             _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
             leaves.write(request({"model": "m", "prompt": "x"}))
             await until(lambda: one.asked)
-            server.gateway.remove_worker("a", drain=True)
+            server.gateway.pools.remove("a", drain=True)
             assert await slots(server, slots=7) == {"a": (5, True)}
             leaves.close()
             await until(lambda: not server.gateway.pools.workers)

@@ -172,7 +172,7 @@ def test_who_leaves_before_the_dispatcher_heard_of_it_is_told_of_once():
     async def story():
         ended = []
         async with engine(one_token) as one, serving(one.url) as server:
-            server.gateway.listen_to((ended.append,))
+            server.gateway.front.listen_to((ended.append,), (ended.append,))
             (pool,) = server.gateway.pools.all
             look, pool._look = pool._look, lambda: None  # the reads at hand are not done yet
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)

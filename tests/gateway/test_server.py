@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from tests.emulator.running import running, url
@@ -17,7 +18,7 @@ from tests.gateway.running import config_of, raw, request
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Listen
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.server import Server, introduction
+from evenstep.gateway.server import Server, _say_when_ready, introduction
 
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}
 
@@ -52,6 +53,7 @@ def test_what_was_assumed_is_said():
     assert "1 of them prefill" in said
 
 
+@pytest.mark.slow
 def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
     """The real process, its real signals, an engine in this one."""
 
@@ -107,6 +109,7 @@ raise SystemExit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path):
     command = [sys.executable, "-c", HUNG_UP, "serve", "--port", "0", "--policy", "jsq", "--admin-port", "0"]
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
@@ -128,7 +131,7 @@ def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path):
 BROKEN = """
 from evenstep.cli.main import main
 from evenstep.errors import PolicyError
-from evenstep.gateway import gateway
+from evenstep.gateway.serve import gateway
 from evenstep.gateway.operate import compiling
 def broken(*_):
     raise {error}
@@ -178,3 +181,13 @@ def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(wh
     errors = [line for line in process.stderr.splitlines() if said in line]
     assert len(errors) == 1 and "Traceback" not in process.stderr
     assert "never retrieved" not in process.stderr and "ready:" not in process.stdout
+
+
+def test_a_failure_to_compile_is_told_by_the_task_that_serves_alone():
+    async def fails():
+        raise RuntimeError
+
+    gateway = SimpleNamespace(not_ready=str, pools=SimpleNamespace(all=[]), workers=list)
+    said: list[str] = []
+    asyncio.run(_say_when_ready(SimpleNamespace(begins_plain=True, gateway=gateway, ready=fails), said.append))
+    assert said == ["ready:  on 0 workers"]

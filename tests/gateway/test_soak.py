@@ -36,6 +36,7 @@ def test_each_of_600_clients_gets_the_answers_to_its_own_requests_and_no_check_f
     assert found.right == found.requests == 15_000
 
 
+@pytest.mark.slow
 def test_no_fault_ends_silently_or_doubles_text_and_none_is_retried_more_often_than_allowed():
     """Engines that hand back for ever, answer from the start, come back with another model, and count nothing."""
     compile_kernels()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 import time
 
 import aiohttp
@@ -69,6 +70,7 @@ def test_a_span_lasts_as_long_as_the_request_and_tells_what_was_decided():
     )
     assert found["evenstep.wait_s"] == pytest.approx(1.0) and found["evenstep.tpot_s"] == pytest.approx(0.5)
     assert span.status.status_code.name == "UNSET"
+    assert found["http.request.method"] == "POST"
 
 
 @pytest.mark.slow
@@ -96,7 +98,7 @@ def test_an_error_is_one_and_what_never_was_is_left_out():
 
 
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.operate.spans._is_there", lambda _: False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[otel\]'"):
         Spans(Traces(HERE))
 

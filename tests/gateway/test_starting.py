@@ -119,6 +119,7 @@ def test_the_checked_build_never_says_that_plain_python_decides(tmp_path):
         assert asked(port, "/v1/completions", "POST")[0] == 503
 
 
+@pytest.mark.slow
 def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold):
     assert cold.stderr.readline().startswith("evenstep: compiling kernels")
     assert cold.stderr.readline() == f"evenstep: {MEANWHILE}\n"
@@ -140,6 +141,7 @@ def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold)
     assert cold.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_an_address_is_taken_before_the_policy_is_looked_at_and_given_back_when_that_is_refused():
     with subprocess.Popen(
         [sys.executable, "-c", COLD.replace('"--port"', '"--policy", "jsk", "--port"')],

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
+
+if sys.platform != "win32":
+    import pty
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines, Tls
@@ -78,3 +84,21 @@ def test_a_file_of_authorities_must_hold_one():
 def test_clients_can_be_made_to_show_a_certificate():
     context = server_context(Tls(SERVER.certificate, SERVER.key, str(FILES / "ca.pem")), "listen.tls")
     assert context.verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it():
+    code = (
+        "from evenstep.gateway.config.sections import Tls; from evenstep.gateway.connections.tls import server_context; "
+        f"server_context(Tls({SERVER.certificate!r}, {str(FILES / 'locked.key')!r}), 'listen.tls')"
+    )
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    said = b""
+    with contextlib.suppress(OSError):  # the terminal closes with the child
+        while b"pass phrase" not in said and (more := os.read(terminal, 4096)):
+            said += more
+    os.close(terminal)
+    os.waitpid(child, 0)
+    assert b"listen.tls: certificate is" in said and b"expected PEM files that fit" in said.replace(b"\r\n", b"")

@@ -59,7 +59,7 @@ def asks(server, body=BODY, **more):
 
 
 def joins(server, url, **more):
-    server.gateway.add_worker(Worker(url=url, **more).each()[0])
+    server.gateway.pools.add(Worker(url=url, **more).each()[0])
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
@@ -87,7 +87,7 @@ async def test_a_forwarded_request_is_answered_by_a_worker_that_leaves():
     async with engine(held(gate, b'{"data":[1]}')) as one, serving(Worker(url=one.url, name="a", models=["m"])) as server:
         asked = asks(server, {"model": "m", "input": "x"}, path="/v1/embeddings", lines="Content-Type: application/json\r\n")
         await until(lambda: one.asked)
-        server.gateway.remove_worker("a", True)
+        server.gateway.pools.remove("a", True)
         await until(lambda: not server.gateway.workers())
         gate.set()
         assert (await asyncio.wait_for(asked, 5))[9:12] == b"200"
@@ -104,7 +104,7 @@ async def test_a_worker_may_come_back_under_its_name_before_the_old_one_is_empty
     ):
         asked = asks(server)
         await until(lambda: old.asked)
-        server.gateway.remove_worker("a", True)
+        server.gateway.pools.remove("a", True)
         new.server.close()
         joins(server, new.url, name="a")  # it has to be asked which models it serves, and does not answer yet
         assert server.gateway.pools.unknown == ["a"]
@@ -112,7 +112,7 @@ async def test_a_worker_may_come_back_under_its_name_before_the_old_one_is_empty
         assert (await asked)[9:12] == b"200"
         await until(lambda: not server.gateway.pools.all[0].backends)
         assert [one.url for one in server.gateway.workers()] == [new.url]
-        server.gateway.remove_worker("a", True)
+        server.gateway.pools.remove("a", True)
         assert not server.gateway.workers()
 
 
@@ -149,7 +149,7 @@ async def test_an_answer_with_all_its_tokens_is_complete_when_its_worker_is_remo
         await until(lambda: one.asked)
         await asyncio.sleep(0.1)  # the tokens come
         joins(server, two.url, models=["m"])
-        server.gateway.remove_worker("a", False)
+        server.gateway.pools.remove("a", False)
         answer = await asked
         assert b'"finish_reason":"length"' in answer and b"[DONE]" in answer and not two.asked
 
@@ -187,7 +187,7 @@ async def test_a_key_stays_here_when_a_reload_removes_all_keys_before_the_body_c
         )
         writer.write(asked[:-5])
         await asyncio.sleep(0.05)
-        server.gateway.reload(dataclasses.replace(server.gateway.config(), keys=[]))
+        server.gateway.reload(dataclasses.replace(server.gateway.config, keys=[]))
         writer.write(asked[-5:])
         assert (await reader.read())[9:12] == b"200"
         writer.close()

@@ -12,7 +12,7 @@ import pytest
 _CODE = """
 import os
 import numba
-from evenstep.gateway.operate.unload_compiler import unload_compiler
+from evenstep.gateway.operate.compiling import unload_compiler
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -40,6 +40,9 @@ def test_a_group_that_is_given_holds_for_every_rank():
         "http://:pw@a:1",
         "http://@a:1",
         "http://a:1?x",
+        "http://a:0",
+        "http://[::1",
+        "http://a:1/ü",
     ],
 )
 def test_an_address_that_is_none_is_refused_by_name(url):
@@ -89,8 +92,16 @@ def test_as_text_a_worker_has_each_option_once_and_as_many_models_as_it_likes():
         worker_of("http://a:1,slots=8,slots=9", "--worker")
     with pytest.raises(InputError, match="url is 'http://b:1'; expected each option once"):
         worker_of("http://a:1,url=http://b:1", "--worker")
+    with pytest.raises(InputError, match="worker http://a:1: models is ''; expected names that are not empty"):
+        worker_of("http://a:1,models=", "--worker").each()
 
 
 def test_a_group_without_a_url_does_not_show_its_key():
     with pytest.raises(InputError, match=r"group is 'slots=3,api_key=\(hidden\)'"):
         group_of("slots=3,api_key=s3cret", "--group")
+
+
+@pytest.mark.parametrize("key", ["ключ", "two\nlines"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
+    with pytest.raises(InputError, match=r"worker a: api_key is '\(hidden\)'; expected printable ASCII"):
+        Worker("http://a:1", name="a", api_key=key).secret()

@@ -41,6 +41,7 @@ def asked(is_head=False):
     return machine
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.lists(http_answers(), min_size=1, max_size=3), st.integers(1, 40))
 def test_answers_are_the_same_in_whatever_pieces_they_come(messages: list[Message], size: int):

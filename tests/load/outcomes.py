@@ -9,12 +9,13 @@ from evenstep.load.run import Outcome
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import Trace
 
+TRACE = Trace(np.array([10, 10, 20, 5]), np.array([5, 1, 3, 4]), name="four")
+
 
 def four(**changes):
-    trace = Trace(np.array([10, 10, 20, 5]), np.array([5, 1, 3, 4]), name="four")
     records = Records(
-        trace.prompt_tokens,
-        trace.output_tokens,
+        TRACE.prompt_tokens,
+        TRACE.output_tokens,
         due_s=np.array([0.0, 1.0, 1.0, 2.0]),
         started_s=np.array([0.0, 1.0, 1.02, 2.0]),
         first_s=np.array([0.1, 1.2, 1.42, 2.1]),
@@ -36,13 +37,11 @@ def four(**changes):
         "gap_sum_s": 0.5,
         "gap_squares": 0.045,
         "tokens": np.array([1, 4, 0, 0, 1, 3, 0, 0, 1, 1]),
-        "bucket_s": 0.25,
         "duration_s": 2.4,
         "start_s": 0.0,
         "lag_s": np.array([0.0, 0.001]),
         "cpu_s": 0.24,
         "model": "m",
         "connections": 2,
-        "trace": trace,
     }
     return Outcome(**{**values, **changes})

@@ -49,6 +49,17 @@ def answered(events, max_tokens=4):
     return answer, meters
 
 
+def test_a_token_that_only_the_usage_at_the_end_tells_has_a_time():
+    answer, meters = answered([chat({"role": "assistant"}), chat({}, "stop"), last_usage(1), DONE])
+    assert (answer.error, answer.tokens, answer.counting) == ("", 1, "usage")
+    assert (answer.first_s, answer.last_s, meters.tokens) == (103.0, 103.0, [0, 0, 0, 1])
+
+
+def test_a_token_id_of_more_than_64_bits_is_counted_like_any_other():
+    answer, _ = answered([event(" a", ids=[2**64 + 5, 6]), event("", finish="stop", ids=[]), DONE])
+    assert (answer.error, answer.tokens, answer.counting) == ("", 2, "ids")
+
+
 def test_tokens_are_counted_by_the_usage_in_each_chunk():
     answer, meters = answered(GOOD)
     assert (answer.error, answer.tokens, answer.prompt_tokens, answer.counting) == ("", 4, 7, "usage")

@@ -55,7 +55,7 @@ class Told:
     def __init__(self):
         self.loop = asyncio.new_event_loop()
         self.owner, self.wire, self.ended = Owner(), Wire(), []
-        self.connection = Connection(self.owner)
+        self.connection = Connection(self.owner.heads, self.owner.idle, self.owner.gone)
         self.connection.connection_made(self.wire)
         self.call = self.ask()
 

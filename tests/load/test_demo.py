@@ -96,8 +96,7 @@ def test_the_config_of_the_gateway_is_one_it_takes():
     from evenstep.gateway.config.config import GatewayConfig
     from evenstep.gateway.config.config import checked as checked_config
 
-    found = gateway_config(SETTINGS, "best", 0.0, 8100, 8000, 8090)
-    del found["version"]
+    found = gateway_config(SETTINGS, "best", 0.0, 8100)
     config = checked_config(convert(found, GatewayConfig, "demo"))
     assert [worker.rank for worker in config.fleet()] == [0, 1]
     assert {worker.slots for worker in config.fleet()} == {4}

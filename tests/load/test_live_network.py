@@ -32,6 +32,13 @@ def test_an_engine_is_emulated_with_its_own_batch_time_law():
     assert (said["--slots"], said["--token-budget"], said["--model"], said["--speed"]) == ("1", "512", "one", "2.0")
 
 
+def test_an_engine_without_a_limit_on_its_memory_is_emulated_without_one():
+    words = emulated("one", EngineSection(engine="batch-limit=256"), 80)
+    assert int(words[words.index("--kv-tokens") + 1]) > 256 * 2**20
+    limited = emulated("one", EngineSection(engine="batch-limit=256,kv-tokens=4096,block-tokens=32"), 80)
+    assert [limited[limited.index(flag) + 1] for flag in ("--kv-tokens", "--block-size")] == ["4096", "32"]
+
+
 @pytest.mark.parametrize(
     ("engine", "slots"),
     [
@@ -47,17 +54,17 @@ def test_an_engine_has_as_many_slots_as_its_lower_limit_on_requests(engine, slot
 
 def test_a_group_is_a_pool_of_single_ranks():
     network = example("agent-loop", order="least-attained")
-    config = gateway_config(network, routing_of(network), {"pool": 1}, 2, 3)
+    config = gateway_config(network, routing_of(network), {"pool": 1})
     assert config["dispatch"]["order"] == "least-attained" and config["policy"] == "jsq"
     assert [(one["rank"], one["group"], one["models"]) for one in config["workers"]] == [
         (k, f"pool-{k}", ["pool"]) for k in range(3)
     ]
-    assert gateway_config(SMALL, "jsq", PORTS, 2, 3)["dispatch"]["order"] == "priority"
+    assert gateway_config(SMALL, "jsq", PORTS)["dispatch"]["order"] == "priority"
 
 
 @pytest.mark.parametrize("order", ["critical-path", "longest-path"])
 def test_among_calls_of_one_priority_the_oldest_task_is_first_as_in_the_simulator(order):
-    config = gateway_config(replace(SMALL, order=order), "jsq", PORTS, 2, 3)
+    config = gateway_config(replace(SMALL, order=order), "jsq", PORTS)
     assert config["dispatch"]["order"] == "oldest-task"
 
 
@@ -81,6 +88,7 @@ def test_a_speed_of_zero_is_refused():
         run_live(SMALL, speed=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_run_in_which_no_call_ends_has_no_latency():
     live = run_live(replace(SMALL, until_s=0.05))

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.load.outcomes import four
+from tests.load.outcomes import TRACE, four
 from tests.load.test_answer import GOOD
 
 from evenstep.errors import InputError
@@ -16,14 +16,14 @@ from evenstep.load.records import Records
 
 
 def test_what_did_not_happen_is_missing_and_not_zero():
-    records = Records.of(four().trace)
+    records = Records.of(TRACE)
     assert records.rows == 4
     assert np.isnan(records.ended_s).all() and (records.output_tokens == -1).all()
     assert records.error == ["not-ended"] * 4
 
 
 def test_an_answer_that_is_over_fills_its_row():
-    records, answer = Records.of(four().trace), Answer(4, Meters(0.0, 1.0))
+    records, answer = Records.of(TRACE), Answer(4, Meters(0.0, 1.0))
     for one in GOOD:
         answer.feed(one, 12.0)
     answer.end(12.0)

@@ -35,7 +35,17 @@ def test_the_authority_leaves_the_usual_port_out():
 
 @pytest.mark.parametrize(
     "url",
-    ["llm:8000", "ftp://llm", "http://", "http://a:99999", "http://k@llm", "http://llm/?a", "http://l m"],
+    [
+        "llm:8000",
+        "ftp://llm",
+        "http://",
+        "http://a:99999",
+        "http://k@llm",
+        "http://llm/?a",
+        "http://l m",
+        "http://a..b",
+        "http://llm:0",
+    ],
 )
 def test_what_is_no_url_of_a_server_is_refused(url):
     with pytest.raises(InputError, match=r"--url"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import ExitStack
 
 import pytest
 from tests.emulator import running as emulators
@@ -36,10 +37,10 @@ def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
 def test_pages_are_read_again_and_again_until_it_ends():
     async def go():
         async with emulators.running() as one:
-            watch = Watch(target_of(emulators.url(one)), None, every_s=0.01)
-            watch.begin()
+            watch, during = Watch(target_of(emulators.url(one)), None, every_s=0.01), ExitStack()
+            during.enter_context(watch)
             await until(lambda: len(watch.samples) >= 3)
-            await asyncio.to_thread(watch.end)
+            await asyncio.to_thread(during.close)
             assert not watch._thread.is_alive()  # nobody reads any more
             return watch.samples
 
@@ -49,8 +50,8 @@ def test_pages_are_read_again_and_again_until_it_ends():
 
 def test_a_page_that_cannot_be_read_leaves_no_sample():
     watch = Watch(target_of("http://127.0.0.1:1"), None, every_s=0.001)
-    watch.begin()
-    watch.end()
+    with watch:
+        pass
     assert watch.samples == []
 
 

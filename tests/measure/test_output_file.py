@@ -27,6 +27,14 @@ def test_a_new_file_has_the_permissions_any_file_would_have(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+def test_a_replaced_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "private"
+    path.touch(0o600)
+    with replacing(path) as out:
+        out.write(b"new")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")

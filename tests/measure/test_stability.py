@@ -75,6 +75,7 @@ def test_tokens_left_fall_evenly_over_an_iteration():
     assert work_left(run, times).tolist() == [1.75, 3.25, 0, 1.5, 0]
 
 
+@pytest.mark.slow
 def test_tokens_show_an_overload_that_shortest_first_hides_from_a_count_of_requests():
     """A tenth of the requests brings most of the work, and an overload leaves only such requests waiting."""
     generator = np.random.default_rng(2)

@@ -10,7 +10,6 @@ from operator import mul
 import numpy as np
 
 from evenstep.request import F8, I8
-from evenstep.routing.filling import most_overdue
 from evenstep.routing.view import RoutingView
 
 #: Gains up to this many tokens are rounding, not progress.
@@ -35,7 +34,7 @@ def overdue(view: RoutingView, count: int, limit_s: float, most: int | None = No
     if limit_s <= 0:
         return 0
     if most is None:
-        most = most_overdue(int(view.free_slots[view.free_slots > 0].sum()))
+        most = max(1, int(view.free_slots[view.free_slots > 0].sum()) // 4)
     forced, most = 0, min(count, most)
     while forced < most and view.waited_s[forced] > limit_s:
         forced += 1

@@ -150,10 +150,10 @@ class _Engine:
             if self.engine.schedules_ahead and self.seen_s < self.now_s:
                 self.seen_s = self.now_s
                 continue
-            then_s = min(decision.wake_s, later_s)
+            then_s = min(decision.wake_s, later_s, until_s)
             if not self.now_s < then_s < math.inf:
                 raise PolicyError("holds for ever")
-            self.now_s = self.seen_s = min(then_s, until_s)
+            self.now_s = self.seen_s = then_s
 
     def arrive(self, seen_s: float) -> None:
         while self.coming and self.coming[0].arrival_s <= seen_s:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.predict.asked import active, finished, ints
 
-from evenstep.predict.remembered import Prompts, Reached, Sizes, bucket_of
+from evenstep.predict.remembered import Prompts, Reached, Sizes
 
 
 def test_a_prompt_keeps_its_latest_lengths_while_the_table_grows():
@@ -27,7 +27,7 @@ def test_sizes_take_quantiles_as_bounds_and_learn_again_from_the_latest():
     assert silent.tolist() == [True]
     sizes.learn(np.arange(200), prompt, prompt * 2)
     assert sizes.bounds.tolist() == [50, 100, 150]
-    assert [bucket_of(sizes.bounds, prompt) for prompt in (1, 50, 51, 200)] == [0, 0, 1, 3]
+    assert np.searchsorted(sizes.bounds, [1, 50, 51, 200]).tolist() == [0, 0, 1, 3]
     stays, silent = sizes.asked(ints(901, 902), ints(30, 180), ints(0, 0), 400, 1)
     assert silent.tolist() == [False, False]
     assert stays[0, 102] == 0.0 and stays[0, 1] == 1.0

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 from evenstep.measure.comparison import Interval
 from evenstep.report import findings
@@ -63,6 +64,10 @@ def test_a_quick_run_is_marked_and_gives_no_verdict():
     assert "does not hold" not in text
     assert "no verdict at this size: it is flat" in text
     assert made(quick=True).stem == "br-made-quick"
+
+
+def test_files_of_an_experiment_in_another_folder_are_named_by_its_file():
+    assert replace(made(), name="../mine/experiment.py").stem == "experiment.py"
 
 
 def test_json_withholds_the_verdicts_that_the_table_withholds():

@@ -11,7 +11,7 @@ from tests.measure.test_comparison import replicates
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, compare_runs
 from evenstep.measure.output_file import write_text
-from evenstep.report.html import page
+from evenstep.report.html import facts, page, subtitle
 
 ORACLE = "bf-io:horizon=20,predictor=oracle"
 VOID = {"meta", "br", "wbr"}
@@ -87,6 +87,18 @@ def test_the_page_says_how_it_was_made():
     assert "One row was dropped." in text
     assert "the trace rotated by keyed offsets" in text
     assert "oracle: unreachable live" in text
+
+
+def test_groups_that_differ_in_their_overhead_show_its_range():
+    found, _ = made(1)
+    conditions = dataclasses.replace(found.conditions, group_sizes=(1, 1), overhead_s=(0.005, 0.006))
+    assert "C = 0.005 to 0.006 s" in subtitle(dataclasses.replace(found, conditions=conditions))
+
+
+def test_facts_are_told_in_words():
+    assert facts({"requests_per_s": None, "may_hold": False, "slots": [1200, 0.5]}) == (
+        "<dl><dt>requests per s</dt><dd>none</dd><dt>may hold</dt><dd>no</dd><dt>slots</dt><dd>1,200, 0.5</dd></dl>"
+    )
 
 
 def test_licence_and_attribution_of_the_trace_are_shown():

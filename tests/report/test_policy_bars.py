@@ -41,7 +41,7 @@ def test_a_share_of_the_objective_is_in_per_cent_with_its_heading():
 
 
 def test_a_picture_shows_itself_and_is_written_as_svg_or_png(tmp_path):
-    drawn = Picture.of(comparison(), "makespan_s")
+    drawn = Picture(comparison(), "makespan_s")
     assert drawn._repr_svg_() == drawn.save(tmp_path / "a.svg").read_text()
     assert drawn.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"expected a name that ends in \.svg or \.png"):
@@ -53,7 +53,7 @@ def test_what_is_no_number_is_refused(metric):
     with pytest.raises(InputError, match="metric is"):
         means_of(comparison(), metric)
     with pytest.raises(InputError, match="metric is"):
-        Picture.of(comparison(), metric)
+        Picture(comparison(), metric)
 
 
 def test_the_colours_are_those_of_the_style_sheet():

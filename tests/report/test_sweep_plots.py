@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 
 from tests.measure.test_swept import run, swept
 
-from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
+from evenstep.report.html import figure_of, title_of
+from evenstep.report.sweep_plots import against, over_two
 
 NUMBERS = {"parameters": ("workers", "pool"), "points": ((8, 16), (8, 64), (4, 16), (4, 64))}
 

@@ -23,6 +23,7 @@ def test_a_trace_is_drawn_to_each_other_kind_of_file_than_svg(kind, tmp_path):
     assert (tmp_path / f"t.{kind}").read_bytes().startswith(MAGIC[kind])
 
 
+@pytest.mark.slow
 def test_the_page_stands_alone_and_shows_figures_and_notes(tmp_path):
     trace = read_trace(SAMPLES / "agentic.jsonl")
     trace_plots.save_trace(trace, describe(trace), tmp_path / "t.html")
@@ -39,6 +40,7 @@ def test_what_a_file_says_of_itself_is_escaped(tmp_path):
     assert "<script>" not in page and "a &lt; b" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trace",
     [
@@ -52,12 +54,14 @@ def test_the_smallest_traces_can_be_drawn(trace, tmp_path):
     assert (tmp_path / "t.svg").read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.slow
 def test_clients_are_drawn_even_when_they_have_rates_only(tmp_path):
     for name in ("servegen.tar.gz", "servegen_rates.tar.gz"):
         trace_plots.save_clients(SAMPLES / name, describe_clients(SAMPLES / name), tmp_path / "c.svg")
         assert (tmp_path / "c.svg").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_another_ending_or_a_missing_folder_is_an_error(tmp_path):
     trace = read_trace(SAMPLES / "azure.csv")
     with pytest.raises(InputError, match=r"\.html, \.png or \.svg"):

@@ -46,6 +46,7 @@ def test_more_iterations_never_do_worse():
     assert found == sorted(found, reverse=True) and found[0] > found[-1]
 
 
+@pytest.mark.slow
 def test_ants_follow_pheromone_and_what_lies_near():
     """A strong trail is followed against sight; without one, sight alone prefers the light worker by its square."""
     view = moment([400, 0], [60] * 2, [100] * 60)

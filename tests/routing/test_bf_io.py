@@ -12,10 +12,12 @@ from tests.strategies import routing_views
 
 from evenstep import names
 from evenstep.errors import InputError
+from evenstep.request import Trace
 from evenstep.routing.bf_io.exact import instance, objective
-from evenstep.routing.filling import most_overdue
+from evenstep.routing.checks import check
 from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 
 def lengths_unknown(view: RoutingView) -> RoutingView:
@@ -43,7 +45,7 @@ def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit
     worker = BFIO(age_limit=age_limit).route(view).worker
     overdue = view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
     free = int(view.free_slots.sum())
-    must = min(int(overdue.sum()), free, most_overdue(free))
+    must = min(int(overdue.sum()), free, max(1, free // 4))
     assert (worker[:must] != HOLD).all()
 
 
@@ -157,3 +159,13 @@ def test_exact_refuses_the_tie_breaker() -> None:
 def test_bf_io_is_found_by_name() -> None:
     built = names.build("routing", names.parse("bf-io:horizon=20,discount=0.9,starts=2,exact=false"))
     assert built == BFIO(horizon=20, discount=0.9, starts=2)
+
+
+def test_a_simulation_solves_each_decision_of_the_exact_policy() -> None:
+    trace = Trace(np.arange(3, 9), np.full(6, 4))
+    for policy, is_bounded in ((BFIO(exact=True), True), (BFIO(), False)):
+        run = simulate(trace, policy, cluster=Cluster(2, 2, pool=6), decisions=True)
+        assert np.isfinite(run.decisions.bound).all() == is_bounded
+    with pytest.raises(InputError, match="door is 'compiled'; expected auto or plain"):
+        simulate(trace, BFIO(exact=True), cluster=Cluster(2, 2), door="compiled")
+    assert all(found.passed for found in check(BFIO(exact=True)))

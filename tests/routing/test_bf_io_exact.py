@@ -95,6 +95,7 @@ def fast_answer(asked: Instance) -> I8:
     return BFIO(horizon=steps - 1).route(view).worker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [2, 8])
 def test_the_search_is_near_the_optimum(slots: int) -> None:
     """Gap in shares of the imbalance of admitting nothing; benchmarks/bench_bf_io_gap.py has all 200 instances."""

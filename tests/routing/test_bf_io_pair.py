@@ -142,6 +142,7 @@ def open_pairs(draw: st.DrawFn) -> Plan:
     return two_open(base, floor, sizes, members, best_request=draw(st.permutations(range(waiting)))[:2], **more)
 
 
+@pytest.mark.slow
 @examples(600, fast=200)
 @given(open_pairs())
 def test_no_pair_that_fits_is_better_than_the_best(plan: Plan) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.routing._routed import moment, rule_view
 from tests.routing.test_bf_io_plan import blank
-from tests.strategies import examples
 
 from evenstep.compiled import as_plain
 from evenstep.routing.bf_io import reading
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.view import RoutingView
 
-count_open, count_overdue, number_groups, set_steps = (
-    as_plain(getattr(reading, name)) for name in ("count_open", "count_overdue", "number_groups", "set_steps")
+count_open, number_groups, set_steps = (
+    as_plain(getattr(reading, name)) for name in ("count_open", "number_groups", "set_steps")
 )
-set_workers, set_requests, sort = (as_plain(getattr(reading, name)) for name in ("set_workers", "set_requests", "sort"))
+set_workers, set_requests = (as_plain(getattr(reading, name)) for name in ("set_workers", "set_requests"))
 nan, inf = float("nan"), float("inf")
 
 
@@ -27,12 +24,6 @@ nan, inf = float("nan"), float("inf")
 )
 def test_free_slots_are_added_up_and_workers_that_have_one_counted(free: list[int], counts: tuple[int, int]) -> None:
     assert count_open(rule_view(moment([1.0, 2.0, 3.0], free, [5.0]))) == counts
-
-
-def test_the_oldest_are_overdue_that_have_waited_longer_than_the_limit() -> None:
-    view = rule_view(moment([1.0], [4], [5.0] * 4, waited_s=[9.0, 5.0, 5.0, 1.0]))
-    assert [count_overdue(4, limit, view) for limit in (0.5, 4.0, 5.0, 8.0, 9.0)] == [4, 3, 1, 1, 0]
-    assert [count_overdue(most, 4.0, view) for most in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -148,23 +139,3 @@ def test_no_end_is_known_of_an_empty_pool_or_of_requests_without_steps() -> None
     for waiting in ([], [4.0, 2.0]):
         view = moment([1.0], [1], waiting)
         assert not set_requests(100, rule_view(view), plan_for(view))
-
-
-@examples(150, fast=60)
-@given(st.lists(st.integers(0, 20).map(float), max_size=70))
-def test_sizes_are_sorted_and_keep_their_order_among_equals(sizes: list[float]) -> None:
-    """Up to 8 by insertion, up to 16, 32 and 64 with one more merge each."""
-    keys, values = np.array(sizes), np.arange(len(sizes))
-    sort(keys, values, np.full(len(sizes), -7.0), np.full(len(sizes), -7))
-    assert list(zip(keys.tolist(), values.tolist(), strict=True)) == sorted(zip(sizes, range(len(sizes)), strict=True))
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 129])
-@pytest.mark.parametrize("step", [5, 1, -1, 0])
-def test_every_length_is_sorted(count: int, step: int) -> None:
-    """Sizes that are mixed, sorted already, the other way round, and all equal."""
-    sizes = np.arange(count) * step % 67.0
-    keys, values = sizes.copy(), np.arange(count)
-    sort(keys, values, np.full(count, -7.0), np.full(count, -7))
-    assert values.tolist() == np.argsort(sizes, kind="stable").tolist()
-    assert keys.tolist() == np.sort(sizes).tolist()

@@ -29,8 +29,8 @@ from evenstep.routing.bf_io import gains
 from evenstep.routing.bf_io import search as searching
 from evenstep.routing.bf_io.plan import Plan
 
-rank_from, rank_beyond, waiting_below, waiting_from = (
-    as_plain(getattr(searching, name)) for name in ("rank_from", "rank_beyond", "waiting_below", "waiting_from")
+rank_from, waiting_below, waiting_from = (
+    as_plain(getattr(searching, name)) for name in ("rank_from", "waiting_below", "waiting_from")
 )
 search, replace, replace_pair, best_replacement, best_of_oldest = (
     as_plain(getattr(searching, name))
@@ -125,7 +125,7 @@ def test_a_pair_counts_for_the_tries_of_its_slot() -> None:
 @given(st.lists(QUARTERS, max_size=8).map(sorted), QUARTERS)
 def test_ranks_are_found_where_sizes_begin_and_end(sizes: list[float], size: float) -> None:
     assert rank_from(np.array(sizes), size) == np.searchsorted(sizes, size, side="left")
-    assert rank_beyond(np.array(sizes), size) == np.searchsorted(sizes, size, side="right")
+    assert rank_from(np.array(sizes), size, beyond=True) == np.searchsorted(sizes, size, side="right")
 
 
 def test_the_next_waiting_rank_is_looked_for_both_ways() -> None:
@@ -554,6 +554,7 @@ def assert_no_transfer_gains(case: Case, cached: np.ndarray) -> None:
                 assert loss(transferred(case, k, p, m), cached) > found - LEAST
 
 
+@pytest.mark.slow
 @examples(400, fast=150)
 @given(searched(knows_more=True))
 def test_a_search_that_tries_all_ends_where_no_change_gains(given_plan: tuple[Case, np.ndarray, int]) -> None:
@@ -566,6 +567,7 @@ def test_a_search_that_tries_all_ends_where_no_change_gains(given_plan: tuple[Ca
     assert_no_transfer_gains(after, cached)
 
 
+@pytest.mark.slow
 @examples(400, fast=150)
 @given(searched(knows_more=False))
 def test_where_only_sizes_differ_the_neighbours_of_the_ideal_size_will_do(given_plan: tuple[Case, np.ndarray, int]) -> None:

@@ -41,6 +41,7 @@ def test_every_bad_policy_is_expected_here():
     assert {p.stem for p in BAD.glob("*.py")} == set(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", EXPECTED)
 def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
     name, message = EXPECTED[stem]
@@ -84,6 +85,7 @@ policy = ByKey
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "passed"), [("view.decision", True), ("hash('x' + str(view.decision))", False)])
 def test_a_digest_that_differs_between_processes_is_found(tmp_path, key, passed):
     path = tmp_path / "by.key.py"
@@ -95,6 +97,7 @@ def test_a_digest_that_differs_between_processes_is_found(tmp_path, key, passed)
     assert passed or "a second one" in found.message
 
 
+@pytest.mark.slow
 def test_a_digest_that_differs_between_equal_runs_is_found():
     runs = iter("12345")
     assert "two equal runs: 1 and 2" in failures(FCFS(), lambda p, door: next(runs))["same digest"]

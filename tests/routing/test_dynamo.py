@@ -53,6 +53,7 @@ def test_ties_go_by_chance_to_every_tied_worker_and_no_other():
     assert answers == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_at_a_temperature_the_costs_are_drawn_by_their_softmax():
     """Costs scaled to their range are 0, 1/2 and 1; at temperature 1 the odds are 1, exp(-1/2), exp(-1)."""
     draws = [routed(Dynamo(temperature=1), moment([0, 50, 100], [1] * 3, [1], seed=s))[0] for s in range(1000)]

@@ -83,6 +83,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
         policy.route(view())
 
 
+@pytest.mark.slow
 def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     policy = written(
         tmp_path,
@@ -112,6 +113,7 @@ def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
 
 
+@pytest.mark.slow
 def test_an_array_may_state_its_length(tmp_path):
     policy = written(
         tmp_path,
@@ -138,6 +140,7 @@ def test_an_array_may_state_its_length(tmp_path):
     assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
 
 
+@pytest.mark.slow
 def test_working_space_may_hold_structs_of_arrays(tmp_path):
     policy = written(
         tmp_path,

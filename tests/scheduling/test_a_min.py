@@ -20,6 +20,7 @@ OPTIONS = st.builds(
 )
 
 
+@pytest.mark.slow
 @examples(40, fast=10)
 @given(run=engine_runs(), policy=OPTIONS)
 def test_both_doors_agree_with_any_option(run, policy):

@@ -13,6 +13,7 @@ from evenstep.scheduling.policies.alpha_switch import AlphaSwitch
 from evenstep.sim.engine.simulation import simulate_engine
 
 
+@pytest.mark.slow
 @examples(15, fast=6)
 @given(run=engine_runs(), alpha=st.sampled_from([0.1, 0.38, 0.39, 1.0]))
 def test_it_runs_as_the_policy_it_chooses(run, alpha):

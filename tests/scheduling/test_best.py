@@ -34,6 +34,7 @@ def test_who_is_admitted_fits_whole(view):
     assert not decision.evict.any()
 
 
+@pytest.mark.slow
 @examples(60, fast=4)
 @given(engine_runs())
 def test_both_doors_agree_with_a_target_for_the_time_between_tokens(run):
@@ -135,6 +136,7 @@ def test_nobody_passes_one_that_has_waited_long_enough():
     assert Best().form_batch(short).tokens.tolist() == [1, 0, 200]
 
 
+@pytest.mark.slow
 @examples(60, fast=6)
 @given(engine_runs(), st.sampled_from([(1, 0), (3, 40), (600, 7)]))
 def test_what_is_remembered_of_the_queue_changes_no_decision(run, window_seed):
@@ -185,6 +187,7 @@ def test_prefills_below_the_knee_cost_no_time():
     assert paced.summary["e2e_mean_s"] < 0.7 * free.summary["e2e_mean_s"]
 
 
+@pytest.mark.slow
 def test_both_doors_agree_at_the_knee():
     engine = Engine(kv_tokens=8_000, token_budget=512, block_tokens=16)
     law = TokenBudget(c_s=0.03, a_s=0.0003, b0=96)
@@ -202,6 +205,7 @@ def test_where_no_token_is_free_nothing_is_held_back():
     assert paced.totals.makespan_s < 1.01 * free.totals.makespan_s
 
 
+@pytest.mark.slow
 def test_prefills_and_decodes_take_turns_where_batches_of_both_take_longer():
     """On a profile in whose measurements a mixed batch takes longer than one of each."""
     engine, trace = Engine(kv_tokens=450_000, block_tokens=16), crowded(300)

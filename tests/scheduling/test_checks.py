@@ -41,6 +41,7 @@ def test_every_bad_policy_is_expected_here():
     assert {p.stem for p in BAD.glob("*.py")} == set(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", EXPECTED)
 def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
     name, message = EXPECTED[stem]

@@ -40,6 +40,7 @@ POLICIES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @examples(40, fast=10)
 @given(run=engine_runs(), policy=POLICIES)
 def test_both_doors_agree_with_any_gates_and_everybody_ends(run, policy):
@@ -78,6 +79,23 @@ def test_without_a_maximum_hold_time_the_last_of_a_burst_is_held_for_ever():
         runs(Wait((3,), math.inf), [1, 1, 1, 1])
 
 
+@pytest.mark.parametrize("engine", [{"data_parallel": 1}, {"data_parallel": 2}])
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_a_run_with_a_time_limit_ends_there_although_the_gates_would_hold_for_ever(door, engine):
+    trace = Trace(np.full(4, 1), np.full(4, 2), arrival_s=np.zeros(4))
+    wait = Wait((5,), math.inf)
+    run = simulate_engine(trace, wait, engine=Engine(**engine), batch_time=Unit(), door=door, until_s=7.0)
+    assert (run.totals.unfinished, run.totals.makespan_s) == (4, 7.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 2.5])
+def test_a_threshold_or_an_end_that_is_not_whole_is_refused(bad):
+    with pytest.raises(InputError, match="thresholds"):
+        Wait((bad,))
+    with pytest.raises(InputError, match="ends"):
+        NestedWait((3, 2), (bad,))
+
+
 @given(engine_views())
 def test_an_evicted_request_passes_its_gate(view):
     policy = Wait((1000,), math.inf)
@@ -89,6 +107,7 @@ def test_an_evicted_request_passes_its_gate(view):
         assert (policy.form_batch(once).tokens[first] > 0) == Filling(view).offer(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [Wait(), NestedWait(), Wait((3, 2), 1.0, 0.4), NestedWait((3, 2), (7,), (20,), 1.0, 0.4, 0.5)],

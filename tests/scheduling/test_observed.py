@@ -67,6 +67,7 @@ def test_the_work_of_a_segment_is_a_sum_over_its_iterations():
     assert since(10, 0, -1, 0) == since(10, 0, -1, 1) == since(10, 3, 3, 0) == 0
 
 
+@pytest.mark.slow
 @examples(40, fast=12)
 @given(engine_runs(), st.sampled_from([(), (3,), (2, 9)]))
 def test_who_ended_and_their_work_are_known_exactly_although_nobody_says_it(run, ends):
@@ -94,6 +95,7 @@ def test_who_ended_and_their_work_are_known_exactly_although_nobody_says_it(run,
         assert counts[ARRIVED + g] == ((done.arrival_s > began_s) & (group == g)).sum()
 
 
+@pytest.mark.slow
 def test_the_line_is_that_of_the_law():
     trace = poisson(20.0, 60.0, (100, 200), (50, 100))
     watched = Watched(Wait((3, 3), 1.0, FOR_EVER))
@@ -193,6 +195,7 @@ def test_a_full_batch_that_does_not_fit_the_memory_keeps_the_thresholds():
     assert run.totals.requests == len(trace)
 
 
+@pytest.mark.slow
 def test_rates_that_change_are_followed_and_both_doors_agree():
     low, high = (poisson(*rate, (100, 200), (20, 40), start_s=s) for rate, s in (((20.0, 20.0), 0), ((300.0, 40.0), 20)))
     trace = Trace(

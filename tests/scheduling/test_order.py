@@ -91,8 +91,9 @@ def test_a_key_is_the_sum_of_all_that_its_oracle_adds_up(weights, quantum, token
 def test_keys_of_requests_that_have_run_nothing_are_each_one_s_key(weights, requests):
     order = QueueOrder(*weights)
     arrival_s, prompt, low, high = (np.array(column) for column in zip(*requests, strict=True))
-    ids = np.arange(len(requests)) + 7
-    keys = order.keys(seed=3, request=ids, arrival_s=arrival_s, prompt=prompt, low=low, high=high)
+    ids, rows = np.arange(len(requests)) + 7, np.zeros((13, len(requests)), np.int64)
+    rows[[ID, PROMPT, LOW, HIGH]] = ids, prompt, low, high
+    keys = order.keys(3, rows, arrival_s)
     for k, (at, p, lo, hi) in enumerate(requests):
         one = key_of_one(
             order,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import engine_runs
@@ -13,6 +14,7 @@ from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.sim.engine.simulation import simulate_engine
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     run=engine_runs(),

@@ -55,6 +55,7 @@ def written(tmp_path, text):
     return names.build("scheduling", names.parse(f"{path}:Mine"))
 
 
+@pytest.mark.slow
 def test_a_rule_has_options_by_name_and_working_space_of_its_own(tmp_path):
     policy = written(tmp_path, LONGEST)
     view = view_of([decodes(4, 2)], [waits(3), waits(5), waits(6)], free=99)
@@ -63,6 +64,7 @@ def test_a_rule_has_options_by_name_and_working_space_of_its_own(tmp_path):
     assert formed(policy, view_of([], [], free=99)) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_rule_keeps_the_promises_of_a_policy(tmp_path):
     policy = written(tmp_path, LONGEST.replace("work.batch.wake_s[0] = view.now_s + 5.0", "pass"))
     assert [found for found in check(policy) if not found.passed] == []
@@ -119,6 +121,7 @@ def form_batch(view, options, work):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "fault"),
     [

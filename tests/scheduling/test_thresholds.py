@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def demands(draw, load=(0.05, 1.2)):
     return Case(demand, d0_s, d1_s, kv_tokens)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(demands(), st.sampled_from([0.0, 0.5, 2.0]))
 def test_the_compiled_solver_equals_the_plain_one_to_the_last_bit(case, slack):

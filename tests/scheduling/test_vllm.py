@@ -50,6 +50,7 @@ def test_a_lone_request_is_not_held_to_the_threshold():
     assert run.iterations.tokens.max() == 6
 
 
+@pytest.mark.slow
 @given(engine_runs())
 def test_no_more_requests_hold_memory_than_the_batch_limit(run):
     requests, engine, seed = run

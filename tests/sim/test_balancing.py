@@ -74,6 +74,34 @@ class Raises:
         raise ZeroDivisionError("oops")
 
 
+class Answers:
+    """A policy that gives one answer."""
+
+    memory_size = 0
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def route(self, view):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "raised AttributeError"),
+        (RoutingDecision(np.zeros(0, np.int64)), r"worker has shape \(0,\)"),
+        (RoutingDecision(np.array([2])), "unknown worker 2"),
+        (RoutingDecision(np.array([0]), np.zeros(7, np.int64)), r"memory has shape \(7,\)"),
+    ],
+)
+def test_an_answer_that_breaks_the_contract_is_the_policy_s_error(answer, said):
+    one = balancer()
+    one.policy = Answers(answer)
+    with pytest.raises(PolicyError, match=said):
+        one.choose(3, 0.0)
+
+
 def test_a_policy_may_not_keep_a_request_and_cannot_look_ahead():
     one = balancer()
     one.policy = Keeps()

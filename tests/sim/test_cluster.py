@@ -112,6 +112,7 @@ def test_a_law_that_sees_the_longest_is_the_same_law_in_reference_and_kernel(dat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fleet",
     [

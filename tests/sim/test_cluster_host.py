@@ -17,6 +17,7 @@ from evenstep.predict.oracle import Oracle
 from evenstep.predict.survival import Survival
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
+from evenstep.routing.policies.best import Best
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.sim.cluster import state as cluster_state
 from evenstep.sim.cluster.drift import Drift, Profiles
@@ -135,6 +136,28 @@ def test_worker_samples_fill_their_table_at_a_stride():
     assert out.workers.stride == 2
     assert out.workers.step.tolist() == [0, 2]
     assert out.workers.load.tolist() == [[8.0], [5.0]]
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 5, 8])
+def test_every_group_keeps_the_samples_of_its_steps_at_the_stride(room):
+    trace, cluster = Trace(np.array([3, 5]), np.array([9, 7])), Cluster(2, 1, groups=(1, 1))
+    whole, table = (simulate(trace, Oldest(), cluster=cluster, step_time=ONE, workers=rows).workers for rows in (100, room))
+    assert (whole.stride, whole.step.size) == (1, 16)
+    kept = np.flatnonzero(whole.step % table.stride == 0)[:room]
+    assert (table.step.tolist(), table.group.tolist()) == (whole.step[kept].tolist(), whole.group[kept].tolist())
+    assert table.load.tolist() == whole.load[kept].tolist()
+
+
+def test_prefill_takes_time_with_timed_arrivals_only():
+    for trace, arrivals, takes_time in ((TIMED, "timed", True), (TRACE, "saturated", False)):
+        run = simulate(trace, Oldest(), cluster=Cluster(1, 2, arrivals=arrivals, prefill_base_s=1.0), step_time=ONE)
+        assert (run.conditions.prefill, run.requests.admitted_s.min() > 0.0) == (takes_time, takes_time)
+
+
+def test_a_policy_may_have_any_number_of_parameters():
+    weights = (1.0,) * 3000
+    run = simulate(TRACE, Best(class_weights=weights), predictor=Oracle(), cluster=Cluster(2, 1), step_time=ONE)
+    assert run.totals.requests == len(TRACE)
 
 
 def test_worker_samples_show_the_longest_request_where_the_law_asks_for_it():

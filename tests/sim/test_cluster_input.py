@@ -16,7 +16,7 @@ from evenstep.routing.policies.max_min import MaxMin
 from evenstep.routing.policies.min_min import MinMin
 from evenstep.routing.policies.olb_lbmm import OlbLbmm
 from evenstep.sim.cluster.drift import Drift, Profiles
-from evenstep.sim.cluster.simulation import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 
 ONE = Linear(1.0, 1.0)
 TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")
@@ -44,6 +44,29 @@ def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
     assert "short: arrivals is 'timed'; expected a trace with times" in raised(arrivals="timed")
     assert "short: sessions is 'missing'; expected a trace with sessions" in raised(arrivals="closed")
     assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
+
+
+@pytest.mark.parametrize("outage", [Outage(1.5, 0), Outage(1, 0.5), Outage("1", 0), Outage(-1, 0), Outage(1, 1)])  # type: ignore[arg-type]
+def test_an_outage_has_a_whole_step_and_a_known_worker(outage):
+    assert "cluster: outages is Outage(" in raised(workers=1, outages=(outage,))
+
+
+def test_loads_that_no_counter_could_sum_are_refused():
+    huge = Trace(np.array([3, 1 << 60]), np.array([4, 1]), name="huge")
+    said = raised(huge, workers=2, slots=4)
+    assert said.startswith(f"huge: prompt_tokens is {1 << 60}; expected at most {1 << 59:,} on so many slots.")
+    profiles = Profiles(np.array([2.5, 1e20]), np.array([0, 1, 2]))
+    assert raised(drift=Drift(profiles=profiles)).startswith("drift: profiles is 100000000000000000000; expected at most")
+
+
+def test_the_load_of_a_whole_run_may_exceed_what_one_step_may_hold():
+    run = simulate(
+        Trace(np.full(2, 1 << 38), np.full(2, 64)),
+        Oldest(),
+        cluster=Cluster(1, 2, drift=Drift(growth=0.25)),
+        step_time=ONE,
+    )
+    assert run.totals.load_steps == run.steps.load_sum.sum() == 2 * (64 * (1 << 38) + 0.25 * 63 * 64 / 2)
 
 
 @pytest.mark.parametrize("policy", [MinMin, MaxMin, OlbLbmm])

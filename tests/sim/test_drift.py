@@ -66,6 +66,7 @@ def test_cumulated_gains_are_the_sums_of_rounded_values_exactly(sequence, steps)
         ({"growth": -1.0}, "drift: growth is -1.0; expected a finite number of tokens >= 0 a step."),
         ({"growth": math.nan}, "drift: growth is nan"),
         ({"tokens_per_step": 0}, "drift: tokens_per_step is 0; expected an integer >= 1."),
+        ({"tokens_per_step": 1.5}, "drift: tokens_per_step is 1.5; expected an integer >= 1."),
         ({"sequence": (1.0, math.inf)}, "drift: sequence is (1.0, inf); expected finite numbers of tokens."),
     ],
 )

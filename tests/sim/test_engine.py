@@ -157,6 +157,18 @@ def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
     assert run.summary["counted"] == {"bounds_not_holding": 1}
 
 
+@pytest.mark.parametrize("high", [np.inf, 2.0**63])
+def test_a_bound_beyond_all_integers_is_named(high):
+    with pytest.raises(InputError, match="high of request 0 is"):
+        simulate_engine(trace((4, 5)), Sarathi(), bounds=(np.array([1]), np.array([high])))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, 2**63])
+def test_a_seed_that_no_draw_can_take_is_named(seed):
+    with pytest.raises(InputError, match="simulate_engine: seed is"):
+        simulate_engine(trace((4, 5)), Sarathi(), seed=seed)
+
+
 PAUSING = [
     Mlfq(quantum=4.0),
     LeastAttained(),

@@ -89,6 +89,7 @@ def test_one_rank_with_predicted_bounds_is_one_engine_with_them(run):
     same(one_rank(which, policy, engine, seed, bounds=bounds[1], door="auto"), alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 @examples(12, fast=4)
 @given(run=engine_runs(), count=st.integers(2, 3), balancer=st.sampled_from(BALANCERS))

@@ -13,6 +13,7 @@ from evenstep.sim.cluster.roots import CELLS, OCTAVES, root, root_table
 EXPONENT = 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
 def test_lines_between_the_knots_are_within_a_millionth(exponent):
     table = root_table(exponent)

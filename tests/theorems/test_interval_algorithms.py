@@ -179,6 +179,7 @@ def test_an_eviction_of_a_large_instance_wastes_what_it_held():
     assert sum(produced for _, produced in lost) == 7048 and wasted == 7048 + 5 * 845
 
 
+@pytest.mark.slow
 def test_a_min_costs_what_it_costs_with_any_independent_dice():
     """Where the first admitted is the first evicted, latency is an eighth more.
 

@@ -37,10 +37,10 @@ def test_two_types_share_one_engine_along_a_line(chats: float) -> None:
     """Sec. 4.2: 241 l1 + 544 l2 = 6,110 tokens a second, at five points of the line."""
     assert pytest.approx(6110.5, abs=0.1) == two_types.LINE
     assert tuple(two_types.TOKENS.values()) == (241, 544)
-    above = [two_types.served_above(two_types.at_point(1.05, chats, 800.0, seed)) for seed in range(3)]
+    above = [two_types.work(two_types.at_point(1.05, chats, 800.0, seed))[0] for seed in range(3)]
     assert is_within(mean_interval(above), two_types.LINE)
     below = two_types.at_point(0.99, chats, 20_000.0)
-    assert below.stability().verdict == "stable" and abs(two_types.growth_below(below)) < networks.DRIFT
+    assert below.stability().verdict == "stable" and abs(two_types.work(below)[1]) < networks.DRIFT
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_the_bundled_sample_is_read_by_its_name():
 
 
 def test_the_bundled_sample_comes_with_its_attribution():
-    text = (reading.sample_path("azure-conv").parent / "ATTRIBUTION.md").read_text()
+    text = (reading.file_of("sample:azure-conv").parent / "ATTRIBUTION.md").read_text()
     assert "CC BY 4.0" in text and "Azure Public Dataset" in text and "Splitwise" in text
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,12 @@ from tests.strategies import traces
 
 from evenstep.request import Trace
 from evenstep.workload import statistics
+from evenstep.workload.readers.servegen_clients import Client, Law
 from evenstep.workload.reading import read_trace
+
+
+def law(tokens):
+    return {"input_tokens": Law(np.array([tokens]), np.array([1.0]))}
 
 
 def test_the_bundled_sample_has_the_figures_of_its_source():
@@ -75,6 +81,19 @@ def test_clients_are_described_with_and_without_lengths(samples):
         {},
         ["Rates only: no requests can be drawn from this file."],
     )
+
+
+def test_lengths_of_clients_count_windows_without_laws_as_they_are_drawn(monkeypatch):
+    """The first window borrows the laws of the second, the third those of the one before; a client that sends nothing has none."""
+    laws = {600.0: law(10), 1200.0: {}, 1800.0: law(100)}
+    one = np.ones(4)
+    sends = Client(0, np.arange(4) * 600.0, one, one, ("",) * 4, one, laws)
+    silent = Client(
+        1, np.zeros(1), np.zeros(1), np.ones(1), ("",), np.ones(1), {0.0: {"audio_tokens": law(7)["input_tokens"]}}
+    )
+    monkeypatch.setattr(statistics, "load", lambda path: [sends, silent])
+    found = statistics.describe_clients(Path("x.tar"))["lengths"]
+    assert found == {"input_tokens": {"mean": 32.5, "p50": 10, "p95": 100, "p99": 100, "max": 100}}
 
 
 def test_only_a_tar_of_clients_is_a_generator(samples):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts import engine
-from evenstep.cli.parts.engine import add_engine_flags
-from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_source, need_source, settled
+from evenstep import config
+from evenstep.cli.parts import engine, flags, outputs
+from evenstep.errors import InputError
 
 if TYPE_CHECKING:
-    from evenstep.config import Layer, Settled
+    from evenstep.config import Settled
     from evenstep.experiments.compare.observed import FromLog
-    from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import CompareSettings
 
 
@@ -49,92 +49,71 @@ class Compare:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.experiments.settings import USUAL, CompareSettings
 
-        add_source(parser)
+        flags.add_source(parser)
         text = f"a policy to compare; may be given many times (default {', '.join(USUAL)})"
-        add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", text, dest="policies")
-        add_flags(parser, CompareSettings, leave_out=("source", "policies"))
-        add_engine_flags(parser)
-        add_format(parser)
+        flags.add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", text, dest="policies")
+        flags.add_flags(parser, CompareSettings, leave_out=("source", "policies"))
+        engine.add_engine_flags(parser)
+        flags.add_format(parser)
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
         parser.add_argument("--records", metavar="DIR", help="write the record tables of every run as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.errors import InputError
-        from evenstep.experiments.settings import CompareSettings, check_used, checked
+        from evenstep.experiments.compare.observed import from_log, is_log
+        from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked
 
-        if hasattr(args, "engine") or _names_an_engine(args.config):
+        in_file = {} if args.config is None else config.read_yaml(args.config).values
+        if hasattr(args, "engine") or "engine" in in_file:
             return engine.compare(args)
         for name in ("batch_time", "bounds", "until_s"):
             if hasattr(args, name):
                 flag, hint = "--" + name.replace("_", "-"), "Name an engine, or leave it out."
                 raise InputError("evenstep compare", flag, getattr(args, name), "no such flag without --engine", hint)
-        log = _log_of(args)
-        found = settled(args, CompareSettings, None if log is None else _layer(args, log))
-        settings = checked(found)
-        if log is None:
+        source = getattr(args, "source", None) or str(in_file.get("source", ""))
+        if not (source and is_log(source)):
+            found = flags.settled(args, CompareSettings)
+            settings = checked(found)
             check_used(found)
+            return _compare(args, found, settings)
+        log = from_log(source)
+        policies = [log.policy, *(name for name in USUAL if name != log.policy)]
+        layer = config.Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
+        found = flags.settled(args, CompareSettings, layer)
+        settings = checked(found)
+        if log.policy not in settings.policies:  # its simulation shows how well the simulator does
+            settings = replace(settings, policies=[log.policy, *settings.policies])
         return _compare(args, found, settings, log)
 
 
 command = Compare()
 
 
-def _names_an_engine(config: str | None) -> bool:
-    """Whether a settings file is one of policies inside an engine."""
-    from evenstep.config import read_yaml
-
-    return config is not None and "engine" in read_yaml(config).values
-
-
-def _log_of(args: argparse.Namespace) -> FromLog | None:
-    """The fleet settings of the workload, if it is a decision log."""
-    from evenstep.config import read_yaml
-    from evenstep.experiments.compare.observed import from_log, is_log
-
-    values = {} if args.config is None else read_yaml(args.config).values
-    source = getattr(args, "source", None) or str(values.get("source", ""))
-    return from_log(source) if source and is_log(source) else None
-
-
-def _layer(args: argparse.Namespace, log: FromLog) -> Layer:
-    """Fleet, law and policies of a log, overridden by files and flags: its own policy comes first."""
-    from evenstep.config import Layer, read_yaml
-    from evenstep.experiments.settings import USUAL
-
-    given = {*vars(args), *({} if args.config is None else read_yaml(args.config).values)}
-    policies = [log.policy, *(name for name in USUAL if name != log.policy)]
-    return Layer(log.origin, {"policies": policies, **log.layer(given)})
-
-
-def _with_its_policy(settings: CompareSettings, log: FromLog) -> CompareSettings:
-    """The settings with the log's policy among those compared: its simulation shows how well the simulator does."""
-    from dataclasses import replace
-
-    if log.policy in settings.policies:
-        return settings
-    return replace(settings, policies=[log.policy, *settings.policies])
-
-
 def _compare(
     args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None = None
 ) -> int:
-    from evenstep.cli.parts import outputs
+    from evenstep.experiments.compare.compared import SAMPLES
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
-    from evenstep.experiments.progress import Bar
+    from evenstep.experiments.settings import check_fits
+    from evenstep.experiments.sources import plan_of
+    from evenstep.measure.comparison import to_json_object
     from evenstep.report.html import page
     from evenstep.report.tables import columns_of
 
-    need_source("evenstep compare", settings.source)
+    flags.need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
-    observed = None
-    if log is not None:
-        settings = _with_its_policy(settings, log)
-        observed = row_of(log, settings.objective())
+    observed = None if log is None else row_of(log, settings.objective())
     asked = contenders(settings.policies)
-    plan = _plan(args, found, settings)
+    plan = plan_of(
+        settings,
+        fewer=found.origin["seeds"] == "default",
+        records=args.report is not None,
+        all_records=args.records is not None,
+        samples=SAMPLES if args.report is not None else 0,
+    )
+    check_fits(found, plan.source)
     columns = columns_of(
         prefix_hits=settings.prefix_cache_blocks > 0,
         slo=settings.slo is not None,
@@ -146,7 +125,7 @@ def _compare(
         asked,
         baseline=settings.baseline,
         processes=settings.processes,
-        progress=Bar(lines=outputs.lines_of(args.format)),
+        progress=outputs.bar(args.format),
         on_contender=rows.add if rows is not None else None,
     )
     comparison = outputs.described(outcome.comparison, args.command_line)
@@ -163,24 +142,5 @@ def _compare(
     if rows is not None:
         rows.end(comparison, told)
     else:
-        from evenstep.measure.comparison import to_json_object
-
         outputs.print_json({**to_json_object(comparison), "settings": outputs.settings_object(found, settings)})
     return 0
-
-
-def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
-    """The common settings of the runs, from the settings and the flags of the outputs."""
-    from evenstep.experiments.compare.compared import SAMPLES
-    from evenstep.experiments.settings import check_fits
-    from evenstep.experiments.sources import plan_of
-
-    plan = plan_of(
-        settings,
-        fewer=found.origin["seeds"] == "default",
-        records=args.report is not None,
-        all_records=args.records is not None,
-        samples=SAMPLES if args.report is not None else 0,
-    )
-    check_fits(found, plan.source)
-    return plan

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_many, settled
+from evenstep.cli.parts import flags, outputs
 from evenstep.cli.parts.load_bar import LoadBar
+from evenstep.sockets import need_gateway_extra
 
 if TYPE_CHECKING:
     from evenstep.load.demo import Shown
@@ -34,24 +35,23 @@ class Demo:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.load.demo_settings import DemoSettings
 
-        add_flags(parser, DemoSettings, leave_out=("policies",))
+        flags.add_flags(parser, DemoSettings, leave_out=("policies",))
         text = "a policy to show; may be given many times; @MS after it = milliseconds that the gateway gathers free slots"
-        add_many(parser, "--policy", "NAME[:KEY=VALUE,...][@MS]", f"{text} (default jsq, best, best@0)", dest="policies")
-        add_format(parser)
+        text += " (default jsq, best, best@0)"
+        flags.add_many(parser, "--policy", "NAME[:KEY=VALUE,...][@MS]", text, dest="policies")
+        flags.add_format(parser)
         report = "where the report goes (default evenstep-demo.html)"
         parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts import outputs
         from evenstep.load.demo_settings import DemoSettings, checked
-        from evenstep.sockets import need_gateway_extra
 
         need_gateway_extra("evenstep demo")
         from evenstep.load.demo import replayed, run_demo
         from evenstep.load.demo_page import foot, head, line, page, values
         from evenstep.workload.reading import read_trace
 
-        settings = checked(settled(args, DemoSettings))
+        settings = checked(flags.settled(args, DemoSettings))
         outputs.check_report(args.report)
         trace = replayed(read_trace(settings.source, prefix_blocks=False), settings)
         rows: list[Shown] = []

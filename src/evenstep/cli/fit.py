@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evenstep.cli.parts.flags import add_format
+from evenstep.cli.parts import flags, outputs
 
 
 class FitLaws:
@@ -33,10 +33,9 @@ class FitLaws:
         fitted.add_argument("file", metavar="LOG.csv", help="a line an iteration, plain or gzipped")
         fitted.add_argument("--law", metavar="NAME", help="take this law, not the one that fits best")
         fitted.add_argument("--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png")
-        add_format(fitted)
+        flags.add_format(fitted)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts import outputs
         from evenstep.cost.fitting import LEAST, checked, fit_laws, read_log
         from evenstep.measure.output_file import replacing
         from evenstep.report.fit_plots import residual_plot
@@ -48,35 +47,24 @@ class FitLaws:
         if plot is not None:
             with replacing(plot) as file:
                 file.write(residual_plot(fitted, best, plot.suffix[1:].lower()))
-        if args.format == "json":
-            outputs.print_json(
-                {
-                    "iterations": best.seconds.size,
-                    "batch_time": best.text,
-                    "left_out": dict(fitted.left_out),
-                    "fits": [
-                        {
-                            "law": fit.law,
-                            "r_squared": fit.r_squared,
-                            "refused": fit.is_poor,
-                            "bic": fit.score,
-                            "options": dict(fit.options),
-                        }
-                        for fit in fitted.fits
-                    ],
-                }
-            )
-            return 0
-        print(f"{best.seconds.size:,} iterations of {args.file}")
+        fits = [
+            {
+                "law": fit.law,
+                "r_squared": fit.r_squared,
+                "refused": fit.is_poor,
+                "bic": fit.score,
+                "options": dict(fit.options),
+            }
+            for fit in fitted.fits
+        ]
+        value = {"iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out), "fits": fits}
+        lines = [f"{best.seconds.size:,} iterations of {args.file}"]
         for fit in fitted.fits:
             said = f"refused: below {LEAST}" if fit.is_poor else fit.text
-            print(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {said}")
-        for law, why in fitted.left_out.items():
-            print(f"{law:<13} not fitted: {why}")
-        print(f"--batch-time {best.text}")
-        if plot is not None:
-            print(f"plot: {plot.resolve()}")
-        return 0
+            lines.append(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {said}")
+        lines += [f"{law:<13} not fitted: {why}" for law, why in fitted.left_out.items()]
+        lines += [f"--batch-time {best.text}", *([f"plot: {plot.resolve()}"] if plot is not None else [])]
+        return outputs.answer(args, value, lines)
 
 
 command = FitLaws()

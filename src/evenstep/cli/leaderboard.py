@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_many, add_processes, add_values
+from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
+from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board
@@ -38,7 +41,7 @@ class Leaderboard:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="BOARD.yaml", help="workloads, and the policies to rank besides the defaults")
-        add_values(
+        flags.add_values(
             parser,
             {
                 "--out FILE.md": "the page; the data is FILE.parquet next to it (default the name of BOARD.yaml, here)",
@@ -52,52 +55,40 @@ class Leaderboard:
                 ),
             },
         )
-        add_many(parser, "--workload", "NAME", "only this one; may be given many times", default=[])
+        flags.add_many(parser, "--workload", "NAME", "only this one; may be given many times", default=[])
         one = "only this policy: one line of the board, or a name for all its variants; may be given many times"
-        add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", one, default=[])
-        add_processes(parser)
+        flags.add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", one, default=[])
+        flags.add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        return _leaderboard(args)
+        from evenstep.experiments.leaderboard.board import Board
+        from evenstep.experiments.leaderboard.table import read_table
+        from evenstep.experiments.sweep.runs import Interrupted
+
+        check_at_least("evenstep leaderboard", 1, args, "processes")
+        if args.check is None and args.part is not None:
+            raise InputError("evenstep leaderboard", "--part", args.part, "no value without --check")
+        out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
+        stored = read_table(Path(args.check)) if args.check is not None else None
+        if stored is None:
+            outputs.check_report(str(out), "--out", ".md")
+            outputs.check_writable("--out", str(out.with_suffix(".parquet")))
+            outputs.check_report(args.picture, "--picture", ".svg")
+        outputs.check_folder(args.cache)
+        asked = {"workloads": args.workload, "policies": args.policy, "cache": args.cache}
+        board = Board(args.source, **asked, progress=outputs.bar("table"))
+        try:
+            return _made(args, board, out) if stored is None else _check(args, board, stored)
+        except Interrupted as stop:
+            kept = f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
+            print(f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left", file=sys.stderr)
+            return INTERRUPTED
 
 
 command = Leaderboard()
 
 
-def _leaderboard(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
-    from evenstep.experiments.leaderboard.board import Board
-    from evenstep.experiments.leaderboard.table import read_table
-    from evenstep.experiments.progress import Bar
-    from evenstep.experiments.sweep.runs import Interrupted
-
-    check_at_least("evenstep leaderboard", 1, args, "processes")
-    if args.check is None and args.part is not None:
-        raise InputError("evenstep leaderboard", "--part", args.part, "no value without --check")
-    out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
-    stored = read_table(Path(args.check)) if args.check is not None else None
-    if stored is None:
-        outputs.check_report(str(out), "--out", ".md")
-        outputs.check_writable("--out", str(out.with_suffix(".parquet")))
-        outputs.check_report(args.picture, "--picture", ".svg")
-    outputs.check_folder(args.cache)
-    board = Board(
-        args.source, workloads=args.workload, policies=args.policy, cache=args.cache, progress=Bar(lines=sys.stdout)
-    )
-    try:
-        return _made(args, board, out) if stored is None else _check(args, board, stored)
-    except Interrupted as stop:
-        kept = f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
-        print(f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left", file=sys.stderr)
-        return INTERRUPTED
-
-
 def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
-    import os
-    from datetime import date
-
-    from evenstep.cli.parts import outputs
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
@@ -126,7 +117,6 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
 
 
 def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
-    from evenstep.errors import InputError
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.check import PARTS, changed, flips, part_of
 
@@ -156,9 +146,6 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
 
 
 def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
-    from datetime import date
-
-    from evenstep.errors import InputError
     from evenstep.experiments.leaderboard.origin import day_of
 
     if args.part is not None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_flags, add_format, add_source, settled
+from evenstep.cli.parts import flags, outputs
 from evenstep.cli.parts.load_bar import LoadBar
+from evenstep.sockets import need_package
 
 if TYPE_CHECKING:
     from evenstep.load.run import Outcome
@@ -42,23 +43,20 @@ class Load:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.load.settings import LoadSettings
 
-        add_source(parser)
-        add_flags(parser, LoadSettings, leave_out=("source",))
-        add_format(parser)
+        flags.add_source(parser)
+        flags.add_flags(parser, LoadSettings, leave_out=("source",))
+        flags.add_format(parser)
         parser.add_argument("--report", metavar="FILE.html", help="write distributions and time lines as one HTML file")
         parser.add_argument("--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.sockets import need_parser
-
-        need_parser("evenstep load")
-        from evenstep.cli.parts import outputs
+        need_package("evenstep load", "httptools")
         from evenstep.load.page import table
         from evenstep.load.run import Interrupted, drive
         from evenstep.load.settings import LoadSettings, checked
         from evenstep.load.summary import failures, notes, summary
 
-        settings = checked(settled(args, LoadSettings))
+        settings = checked(flags.settled(args, LoadSettings))
         outputs.check_report(args.report)
         outputs.check_report(args.save_requests, "--save-requests", ".parquet")
         trace = _trace(settings)
@@ -91,23 +89,21 @@ def _trace(settings: LoadSettings) -> Trace:
     """The requests, with the times they are due at."""
     from evenstep.experiments.sources import Reading
     from evenstep.load.run import timed
-    from evenstep.workload.replicate import replicate, rescaled
+    from evenstep.workload.sources import first_trace
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
     found = replace(Reading.of(settings), prefix_blocks=True).workload()
+    if settings.closed or settings.rate is not None:
+        found = replace(found, requests_per_s=None, load=None)
     if not settings.closed:
         check_arriving(found, at_rate=settings.rate is not None or found.requests_per_s is not None)
-    source = found.source
-    if found.requests_per_s is not None and settings.rate is None and not settings.closed:
-        source = rescaled(source, requests_per_s=found.requests_per_s, seed=settings.seed)
-    return timed(replicate(source, 0, settings.seed), settings)
+    return timed(first_trace(found, settings.seed), settings)
 
 
 def _write(
     args: argparse.Namespace, outcome: Outcome, found: dict[str, Any], settings: LoadSettings, told: list[str], command: str
 ) -> list[str]:
     """Write the files asked for; returns lines that tell the user where they are."""
-    from evenstep.cli.parts import outputs
     from evenstep.load.page import Shown, page
 
     written: list[str] = []

@@ -26,51 +26,43 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 class Command(Protocol):
     """The value that a command's file binds to `command`. Its module imports nothing heavy at its top.
 
-    `add_arguments` adds flags and arguments to the command's own parser; `run` gets what that parser parsed.
+    Args:
+        summary: one line for the list of commands, in lower case and without a full stop.
+        description: a paragraph for ``--help``, with its own line breaks.
+        examples: whole command lines that work, one an entry, for ``--help``; empty = no examples are shown.
     """
 
-    @property
-    def summary(self) -> str:
-        """One line for the list of commands, in lower case and without a full stop."""
-        ...
+    summary: str
+    description: str
+    examples: tuple[str, ...]
 
-    @property
-    def description(self) -> str:
-        """A paragraph for ``--help``, with its own line breaks."""
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add flags and arguments to the command's own parser."""
         ...
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Whole command lines that work, one an entry, for ``--help``; empty = no examples are shown."""
-        ...
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run the command; returns the exit code.
+        """Run the command; returns the exit code. An error is raised, not printed.
 
         Args:
-            args: the parsed words, and `command_line`, the line as typed. An error is raised, not printed.
+            args: what that parser parsed, and `command_line`, the line as typed.
         """
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line.
+    """Run one command line, and return its exit code (see the top of this file).
+
+    An error becomes a line on stderr and a code; with ``--debug`` it is raised instead.
 
     Args:
         argv: words after ``evenstep``; those of this process by default.
-
-    Returns:
-        The exit code: 0 fine, 1 a check failed, 2 bad input, 70 a bug of ours, 130 interrupted. An error becomes a line on
-        stderr and a code; with ``--debug`` it is raised instead.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):  # a daemon's may be closed
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
     if argv is None:  # this process is the command
-        kernel_cache.announce.say = _tell
+        kernel_cache.announce.say = lambda line: _on_stderr(f"evenstep: {line}")
         _show_unknown_letters()
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -100,39 +92,29 @@ def parser_of(name: str) -> ArgumentParser:
         InputError: an unknown command, with the nearest.
     """
     command: Command = names.find("cli", name)
-    parser = ArgumentParser(
-        prog=f"evenstep {name}",
-        description=command.description,
-        epilog=examples_text(command.examples),
-    )
+    examples = "\n".join(["examples:", *(f"  {line}" for line in command.examples)]) if command.examples else ""
+    parser = ArgumentParser(prog=f"evenstep {name}", description=command.description, epilog=examples)
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
-def examples_text(examples: Sequence[str]) -> str:
-    """The examples, one a line under ``examples:``, as the foot of a help page; empty without any."""
-    return "\n".join(["examples:", *(f"  {line}" for line in examples)]) if examples else ""
-
-
 def overview() -> str:
     """The text that ``evenstep`` prints without arguments: version, usage, and each command with its summary."""
     known = names.members("cli")
-    width = max((len(name) for name in known), default=0)
-    lines = [f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known]
-    return "\n".join(
-        [
-            f"evenstep {__version__}: evens out LLM serving, so that no accelerator waits at a barrier",
-            "",
-            "usage: evenstep COMMAND [options]",
-            "",
-            *lines,
-            "",
-            "options for every command: --help, --debug (traceback of an error); evenstep --version",
-            "first steps: evenstep compare sample:azure-conv",
-        ]
-    )
+    width = max(map(len, known), default=0)
+    lines = [
+        f"evenstep {__version__}: evens out LLM serving, so that no accelerator waits at a barrier",
+        "",
+        "usage: evenstep COMMAND [options]",
+        "",
+        *(f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known),
+        "",
+        "options for every command: --help, --debug (traceback of an error); evenstep --version",
+        "first steps: evenstep compare sample:azure-conv",
+    ]
+    return "\n".join(lines)
 
 
 def _run(words: list[str]) -> int:
@@ -172,12 +154,6 @@ def _show_unknown_letters() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _tell(line: str) -> None:
-    """A line on stderr about what takes long."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"evenstep: {line}", file=sys.stderr, flush=True)
-
-
 def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
     """The error, or the same one with the flag that gave its value, where it names only a setting or an inner part."""
     if isinstance(error, InputError):
@@ -205,9 +181,14 @@ def _say(error: Exception) -> int:
         said = " ".join(str(error).split())[:200]
         text = f"evenstep: {kind}: {said}. This is a bug of evenstep; --debug shows the traceback to report"
         code = OUR_BUG
-    with contextlib.suppress(OSError):
-        print(" ".join(text.split()), file=sys.stderr)
+    _on_stderr(" ".join(text.split()))
     return code
+
+
+def _on_stderr(line: str) -> None:
+    """Print a line on stderr; nothing happens if it is full or closed."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _silence(stream: object) -> None:

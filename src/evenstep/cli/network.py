@@ -6,8 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format
+from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least, in_file
+from evenstep.errors import InputError
+from evenstep.sockets import need_gateway_extra
 
 if TYPE_CHECKING:
     from evenstep.measure.network_records import Live, NetworkRun
@@ -44,7 +46,7 @@ class NetworkCommand:
             one.add_argument("file", metavar="NETWORK.yaml", help="engines and tasks; see the how-to page on networks")
             one.add_argument("--until-s", type=float, metavar="X", help="stop at this time in seconds; overrides the file")
             one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
-            add_format(one)
+            flags.add_format(one)
         run.add_argument(
             "--seeds", type=int, metavar="N", help="replicates of each order (3, or 1 if they are copies; 1 with --live)"
         )
@@ -64,43 +66,31 @@ class NetworkCommand:
         run.add_argument("--speed", type=float, metavar="X", help="with --live: how many times faster time passes (1)")
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.action == "run" and args.live:
+            need_gateway_extra("evenstep network --live")
+        if args.until_s is not None and not 0 < args.until_s < float("inf"):
+            raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
+        check_at_least("evenstep network", 0, args, "seed")
         if args.action == "check":
             return _check(args)
-        return _live(args) if args.live else _run(args)
+        orders = tuple(args.orders.split(",")) if args.orders is not None else ()
+        return _live(args, orders) if args.live else _run(args, orders)
 
 
 command = NetworkCommand()
 
 
-def _checked(args: argparse.Namespace) -> None:
-    from evenstep.errors import InputError
-
-    if args.until_s is not None and not 0 < args.until_s < float("inf"):
-        raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
-    check_at_least("evenstep network", 0, args, "seed")
-
-
-def _orders(args: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(args.orders.split(",")) if args.orders is not None else ()
-
-
-def _live(args: argparse.Namespace) -> int:
-    from evenstep.sockets import need_gateway_extra
-
-    need_gateway_extra("evenstep network --live")
-    from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
+def _live(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     from evenstep.experiments import networks
     from evenstep.load.live_network import run_live
     from evenstep.measure.network_records import live_orders
     from evenstep.report import network_page as page
 
-    _checked(args)
     if args.report is not None:
         raise InputError("evenstep network", "--report", args.report, "no report with --live", "Leave one of the two out.")
     network, traces = networks.settled(args.file, args.until_s)
     speed = 1.0 if args.speed is None else args.speed
-    orders, seeds = _orders(args), 1 if args.seeds is None else args.seeds
+    seeds = 1 if args.seeds is None else args.seeds
     found = networks.compare(args.file, orders=orders, seeds=seeds, seed=args.seed, until_s=args.until_s)
     rows: list[tuple[NetworkRun, Live]] = []
     for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
@@ -120,49 +110,41 @@ def _live(args: argparse.Namespace) -> int:
     return outputs.answer(args, told, lines)
 
 
-def _run(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
+def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
-    _checked(args)
     outputs.check_report(args.report)
     if args.speed is not None:
-        raise InputError(
-            "evenstep network", "--speed", args.speed, "no value without --live", "Simulated time takes no time."
-        )
-    found = networks.compare(args.file, orders=_orders(args), seeds=args.seeds, seed=args.seed, until_s=args.until_s)
+        hint = "Simulated time takes no time."
+        raise InputError("evenstep network", "--speed", args.speed, "no value without --live", hint)
+    found = networks.compare(args.file, orders=orders, seeds=args.seeds, seed=args.seed, until_s=args.until_s)
     replicates = len(found[0].runs)
     notes = networks.notes(networks.settled(args.file, args.until_s)[0])
     told = [f"note: {note}" for note in notes]
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
-        told.append(outputs.write_report(args.report, page.page(found, judged, getattr(args, "command_line", ""))))
+        told.append(outputs.write_report(args.report, page.page(found, judged, args.command_line)))
     if args.format == "json":
         outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes})
         for line in told:
             print(line, file=sys.stderr)
         return 0
-    first = found[0].runs[0]
-    digests = [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
-    seeds = (
-        f"Means over {replicates} replicate{'s' if replicates > 1 else ''}; engines: the first one under {found[0].order}."
-    )
-    types = page.type_lines(found)
-    gap = [""] if types else []
-    for line in (*page.order_lines(found), "", *types, *gap, *page.engine_lines(first), "", seeds, *digests, *told):
-        print(line)
+    lines = [*page.order_lines(found), ""]
+    if types := page.type_lines(found):
+        lines += [*types, ""]
+    means = f"Means over {replicates} replicate{'s' if replicates > 1 else ''}"
+    lines += [*page.engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
+    lines += [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
+    print("\n".join([*lines, *told]))
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
     from evenstep.experiments import networks
     from evenstep.measure.metrics import known
     from evenstep.report import network_page as page
 
-    _checked(args)
     checked = networks.check(args.file, until_s=args.until_s, seed=args.seed)
     growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}
     loads, simulated = page.judged_object(checked.judged), known(checked.run.summary)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import inspect
+import itertools
+import json
 import keyword
 import re
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from evenstep.cli.parts.flags import add_format
+from evenstep import config, names
+from evenstep.cli.parts import flags, outputs
+from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.policy_checks import Finding
 
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
 #: Kind of a decision, and the policy method that makes it.
@@ -55,11 +63,10 @@ class Policy:
         checked = verbs.add_parser("check", help="run every promise; exit 1 when one is broken")
         checked.add_argument("name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4")
         for verb in (listed, shown, begun, checked):
-            verb.add_argument(
-                "--kind", choices=list(_KINDS), default="routing", help="what the policy decides (default routing)"
-            )
+            text = "what the policy decides (default routing)"
+            verb.add_argument("--kind", choices=list(_KINDS), default="routing", help=text)
         for verb in (listed, shown, checked):
-            add_format(verb)
+            flags.add_format(verb)
 
     def run(self, args: argparse.Namespace) -> int:
         return {"list": _list, "show": _show, "new": _new, "check": _check}[args.verb](args)
@@ -70,16 +77,12 @@ command = Policy()
 
 def _described(name: str, kind_of: str) -> dict[str, Any]:
     """A policy's name, sentence, source and options."""
-    import inspect
-
-    from evenstep import names
-    from evenstep.config import meaning
-
     kind = names.find(kind_of, name)
+    names.check_class(kind, name)
     text = inspect.cleandoc(kind.__doc__ or "")
-    said = meaning(kind) if dataclasses.is_dataclass(kind) else {}
+    said = config.meaning(kind) if dataclasses.is_dataclass(kind) else {}
     options = {
-        field.name: {"default": field.default, "meaning": said.get(field.name, "")}
+        field.name: {"default": _plain_value(field.default), "meaning": said.get(field.name, "")}
         for field in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
         if field.init and field.default is not dataclasses.MISSING
     }
@@ -87,46 +90,38 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from evenstep import names
-    from evenstep.cli.parts.outputs import print_json, tell
-
     rows = [_described(name, args.kind) for name in names.members(args.kind)]
     if args.format == "json":
-        print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
+        outputs.print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        tell([f"{row['name']:{width}}  {_plain(row['summary'])}"], width + 2)
+        outputs.tell([f"{row['name']:{width}}  {_plain(row['summary'])}"], width + 2)
         if row["options"]:
-            tell([f"{'':{width}}  options: {_defaults(row)}"], width + 4)
+            outputs.tell([f"{'':{width}}  options: {_defaults(row)}"], width + 4)
     more = "" if args.kind == "routing" else f"--kind {args.kind} "
-    tell([f"Options are shown with their defaults. Explained by: evenstep policy show {more}NAME"])
+    outputs.tell([f"Options are shown with their defaults. Explained by: evenstep policy show {more}NAME"])
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts.outputs import print_json, tell
-    from evenstep.errors import InputError
-
     name, colon, options = args.name.partition(":")
     if colon and "=" in options:
         raise InputError("evenstep policy show", "NAME", args.name, "a name without options", f"Try {name}.")
     _check_kind(args.name, args.kind)
     row = _described(args.name, args.kind)
     if args.format == "json":
-        print_json(row)
+        outputs.print_json(row)
         return 0
     text = re.sub(r"\n\nRaises:(\n .*)*", "", row["description"]).replace("\nArgs:\n", "\nOptions:\n")
     for line in [row["name"], "", *_plain(text).splitlines()]:
-        tell([line], len(line) - len(line.lstrip()))
+        outputs.tell([line], len(line) - len(line.lstrip()))
     if row["options"]:
-        tell(["", f"Defaults: {_defaults(row)}"])
+        outputs.tell(["", f"Defaults: {_defaults(row)}"])
     return 0
 
 
 def _new(args: argparse.Namespace) -> int:
-    from evenstep.errors import InputError
-
     where = "policy new"
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or name.startswith("_") or not name.islower() or keyword.iskeyword(name):
@@ -158,10 +153,6 @@ def _new(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from evenstep import names
-    from evenstep.cli.parts.outputs import print_json, tell
-    from evenstep.errors import InputError
-
     spec = names.parse(args.name)
     if "predictor" in spec:
         hint = "The check brings its own predictor; leave it out."
@@ -176,11 +167,11 @@ def _check(args: argparse.Namespace) -> int:
     findings = _findings(args.kind, policy)
     broken = [finding for finding in findings if not finding.passed]
     if args.format == "json":
-        print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
+        outputs.print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
         return 1 if broken else 0
     for finding in findings:
         tail = f": {finding.message}" if finding.message else ""
-        tell([f"{'ok    ' if finding.passed else 'BROKEN'}  {finding.name}{tail}"], 8)
+        outputs.tell([f"{'ok    ' if finding.passed else 'BROKEN'}  {finding.name}{tail}"], 8)
     told = f"{len(broken)} of {len(findings)} promises broken" if broken else f"all {len(findings)} promises kept"
     print(f"{args.name}: {told}.")
     return 1 if broken else 0
@@ -192,30 +183,25 @@ def _check_kind(name: str, kind: str) -> None:
     Raises:
         InputError: it is; the message says what to add.
     """
-    from evenstep import names
-    from evenstep.errors import InputError
-
     for other in _KINDS:
         if name in names.members(other) and name not in names.members(kind):
             raise InputError("evenstep policy", "NAME", name, f"a {kind} policy", f"Take --kind {other}.")
 
 
-def _findings(kind: str, policy: Any) -> list[Any]:
+def _findings(kind: str, policy: Any) -> list[Finding]:
     """What every check of a kind says of a policy."""
     if kind == "scheduling":
-        from evenstep.scheduling import checks as scheduling
+        from evenstep.scheduling.checks import check
 
-        return scheduling.check(policy, _short_engine_runs)  # type: ignore[return-value]
-    from evenstep.routing.checks import check
+        return check(policy, _short_engine_runs)
+    from evenstep.routing import checks
     from evenstep.routing.view import needs_steps
 
-    return check(policy, None if needs_steps(policy) else _short_run)  # type: ignore[return-value]
+    return checks.check(policy, None if needs_steps(policy) else _short_run)
 
 
 def _short_engine_runs(policy: Any, door: str) -> str:
     """Digests of small runs of an engine short of memory, one for each overflow rule and token convention."""
-    import itertools
-
     import numpy as np
 
     from evenstep.request import Trace
@@ -230,19 +216,12 @@ def _short_engine_runs(policy: Any, door: str) -> str:
         output_low=np.maximum(outputs - 20, 1),
         output_high=outputs + 20,
     )
-    digests: list[str] = []
-    rules = itertools.product(("recompute", "restart", "swap"), ("prefill", "decode"))
-    for overflow, first_token in rules:
-        engine = Engine(
-            token_budget=96,
-            batch_limit=24,
-            kv_tokens=1200,
-            block_tokens=4,
-            overflow=overflow,  # type: ignore[arg-type]
-            first_token=first_token,  # type: ignore[arg-type]
-        )
-        digests.append(simulate_engine(trace, policy, engine=engine, door=door).digest)  # type: ignore[arg-type]
-    return "".join(digests)
+    digests = ""
+    for overflow, first_token in itertools.product(("recompute", "restart", "swap"), ("prefill", "decode")):
+        rules: Any = {"overflow": overflow, "first_token": first_token}
+        engine = Engine(token_budget=96, batch_limit=24, kv_tokens=1200, block_tokens=4, **rules)
+        digests += simulate_engine(trace, policy, engine=engine, door=door).digest  # type: ignore[arg-type]
+    return digests
 
 
 def _short_run(policy: Any, door: str) -> str:
@@ -269,6 +248,15 @@ def _defaults(row: dict[str, Any]) -> str:
         f"{key} unset" if option["default"] in (None, ()) else f"{key}={_text(option['default'])}"
         for key, option in row["options"].items()
     )
+
+
+def _plain_value(value: Any) -> Any:
+    """A value that JSON has, else its text."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)
+    return value
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from evenstep.cli.parts.flags import add_columns_flag, add_format, add_many, add_values, format_of
+from evenstep.cli.parts import flags, outputs
 
 
 class Predict:
@@ -30,29 +30,28 @@ class Predict:
         judged = verbs.add_parser("evaluate", help="learn from the first part of a trace, judge on the rest")
         judged.add_argument("file", metavar="TRACE", help="trace file, workload YAML or sample:azure-conv")
         text = "a predictor to judge; may be given many times (default survival, memorised)"
-        add_many(judged, "--predictor", "NAME[:KEY=VALUE,...]", text, dest="predictors", default=None)
+        flags.add_many(judged, "--predictor", "NAME[:KEY=VALUE,...]", text, dest="predictors", default=None)
         text = "steps to look ahead; may be given many times (default 20, 40, 80)"
-        add_many(judged, "--horizon", "H", text, dest="horizons", type=int, default=None)
-        add_values(judged, {"--train-share X": ("share that is learned from (default 0.5)", float, 0.5)})
+        flags.add_many(judged, "--horizon", "H", text, dest="horizons", type=int, default=None)
+        flags.add_values(judged, {"--train-share X": ("share that is learned from (default 0.5)", float, 0.5)})
         judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
         judged.add_argument(
             "--trace-format", "--format-name", metavar="NAME", help="format of the trace, when it is not recognised"
         )
-        add_columns_flag(judged)
+        flags.add_columns_flag(judged)
         judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
         judged.add_argument("--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)")
-        add_format(judged)
+        flags.add_format(judged)
         judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts import outputs
         from evenstep.predict.evaluation import evaluate
         from evenstep.report import prediction
         from evenstep.workload.replicate import replicate
         from evenstep.workload.sources import open_source
 
         outputs.check_report(args.report)
-        form = format_of(args, args.trace_format)
+        form = flags.format_of(args, args.trace_format)
         workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
         found = evaluate(
             replicate(workload.source, 0, args.seed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format
+from evenstep.cli.parts import flags, outputs
 
 if TYPE_CHECKING:
     from evenstep.dispatch.replay import Difference, Replayed
@@ -34,12 +34,11 @@ class Replay:
         parser.add_argument("file", metavar="LOG", help="decision log, or its first part")
         parser.add_argument("--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead")
         parser.add_argument("--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead")
-        add_format(parser)
+        flags.add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         import msgspec
 
-        from evenstep.cli.parts import outputs
         from evenstep.dispatch.replay import replay
 
         found = replay(args.file, args.policy, args.predictor)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format, add_many, add_processes, add_values
+from evenstep import names
+from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
+from evenstep.errors import EvenstepError, InputError
 
 if TYPE_CHECKING:
     from evenstep.experiments.reproduce import Setting
@@ -43,8 +48,8 @@ class Reproduce:
         parser.add_argument(
             "--quick", action="store_true", help="run a reduced size to show that it works; marked, proves nothing"
         )
-        add_format(parser, "table", "csv", "latex", "json")
-        add_values(
+        flags.add_format(parser, "table", "csv", "latex", "json")
+        flags.add_values(
             parser,
             {
                 "--out DIR": ("where figure and data are written (default reproduced)", str, "reproduced"),
@@ -52,9 +57,9 @@ class Reproduce:
             },
         )
         text = "a trace, a workload YAML or sample:NAME in place of the default workload; may be given many times "
-        add_many(parser, "--trace", "FILE", f"{text}where an experiment takes several", default=[])
-        add_values(parser, {"--seed N": ("key of all draws (default 0)", int, 0)})
-        add_processes(parser)
+        flags.add_many(parser, "--trace", "FILE", f"{text}where an experiment takes several", default=[])
+        flags.add_values(parser, {"--seed N": ("key of all draws (default 0)", int, 0)})
+        flags.add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         return _list(args) if args.name == "list" else _reproduce(args)
@@ -64,41 +69,34 @@ command = Reproduce()
 
 
 def _list(args: argparse.Namespace) -> int:
-    from evenstep import names
-    from evenstep.cli.parts.outputs import print_json
     from evenstep.report.tables import aligned
 
     found = {name: names.find("experiments", name) for name in names.members("experiments")}
     rows = [{"name": n, "source": e.source, "title": e.title} for n, e in found.items()]
     if args.format == "json":
-        print_json({"version": 1, "experiments": rows})
-        return 0
-    if args.format == "csv":
-        import csv
-
+        outputs.print_json({"version": 1, "experiments": rows})
+    elif args.format == "csv":
         writer = csv.DictWriter(sys.stdout, ["name", "source", "title"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        return 0
-    print("\n".join(aligned([[*row.values()] for row in rows], left=range(3))))
+    else:
+        print("\n".join(aligned([[*row.values()] for row in rows], left=range(3))))
     return 0
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts.outputs import check_folder, lines_of
-    from evenstep.experiments.progress import Bar
     from evenstep.experiments.reproduce import Setting
 
     check_at_least("evenstep reproduce", 1, args, "seeds", "processes")
     check_at_least("evenstep reproduce", 0, args, "seed")
-    check_folder(args.out)
+    outputs.check_folder(args.out)
     setting = Setting(
         quick=args.quick,
         seeds=args.seeds,
         traces=tuple(args.trace),
         seed=args.seed,
         processes=args.processes,
-        progress=Bar(lines=lines_of(args.format)),
+        progress=outputs.bar(args.format),
     )
     if args.name == "all":
         return _all(args, setting)
@@ -111,30 +109,22 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reproduction, list[Path]]:
-    from dataclasses import replace
-
-    from evenstep.cli.parts.outputs import versions
     from evenstep.experiments.reproduce import reproduce
     from evenstep.report.findings_files import write
 
-    found = replace(reproduce(name, setting), command=args.command_line, versions=versions())
+    found = replace(reproduce(name, setting), command=args.command_line, versions=outputs.versions())
     return found, write(found, Path(args.out))
 
 
 def _all(args: argparse.Namespace, setting: Setting) -> int:
     """Every experiment, one after the other; one that fails is named on the page, and the exit code is 1."""
-    import time
-
-    from evenstep import names
-    from evenstep.errors import EvenstepError, InputError
     from evenstep.experiments.recorded import papers, record
     from evenstep.measure.output_file import replacing
     from evenstep.report.papers import page
 
     if args.trace:
-        raise InputError(
-            "evenstep reproduce", "--trace", ", ".join(args.trace), "no trace: `all` uses the traces of each experiment"
-        )
+        expected = "no trace: `all` uses the traces of each experiment"
+        raise InputError("evenstep reproduce", "--trace", ", ".join(args.trace), expected)
     found: dict[str, Reproduction | str] = {}
     every = names.members("experiments")
     for number, name in enumerate(every, 1):
@@ -159,15 +149,14 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
 
 
 def _print(found: list[Reproduction], form: str) -> None:
-    from evenstep.cli.parts.outputs import print_json
     from evenstep.report import findings
 
     if form == "csv":
-        head, *_ = findings.csv_text(found[0]).splitlines(keepends=True)
-        sys.stdout.write(head + "".join(findings.csv_text(one).removeprefix(head) for one in found))
+        texts = [findings.csv_text(one) for one in found]  # each with the same first line
+        sys.stdout.write("".join(text if number == 0 else text.partition("\n")[2] for number, text in enumerate(texts)))
     elif form == "json":
         objects = [findings.json_object(one) for one in found]
-        print_json(objects[0] if len(objects) == 1 else {"version": 1, "reproductions": objects})
+        outputs.print_json(objects[0] if len(objects) == 1 else {"version": 1, "reproductions": objects})
     else:
         texts = [findings.latex_text(one) if form == "latex" else "\n".join(findings.text_lines(one)) for one in found]
         sys.stdout.write("\n\n".join(texts) + ("" if form == "latex" else "\n"))

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_source, need_source, settled
+from evenstep.cli.parts import flags, outputs
+from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -39,8 +40,6 @@ SHOWN = (
     "overloaded",
     "restarts",
 )
-
-
 #: Shown for runs with prefix caches.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
 #: Shown where an objective was given.
@@ -80,53 +79,46 @@ class Simulate:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.experiments.settings import SimulateSettings
 
-        add_source(parser)
-        add_flags(parser, SimulateSettings, leave_out=("source",))
-        add_format(parser)
+        flags.add_source(parser)
+        flags.add_flags(parser, SimulateSettings, leave_out=("source",))
+        flags.add_format(parser)
         parser.add_argument("--records", metavar="DIR", help="write the record tables as Parquet")
         parser.add_argument("--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto")
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import SimulateSettings, check_used, checked
 
-        found = settled(args, SimulateSettings)
+        found = flags.settled(args, SimulateSettings)
         settings = checked(found)
         check_used(found)
-        return _simulate(args, found, settings)
+        flags.need_source("evenstep simulate", settings.source)
+        outputs.check_report(args.chrome_trace, "--chrome-trace", ".json")
+        outputs.check_folder(args.records)
+        again = _prepared(args, found, settings)
+        run = again(settings.samples)
+        told: list[str] = []
+        count = run.totals.counted["held_decisions"]
+        if count:
+            told.append(outputs.held_line(settings.policy, count, run.totals.decisions))
+        if args.records is not None:
+            from evenstep.measure.parquet import write_run
+
+            told += [f"records: {path}" for path in write_run(run, Path(args.records))]
+        if args.chrome_trace is not None:
+            told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
+        value = _object(run, args.command_line, outputs.settings_object(found, settings))
+        return outputs.answer(args, value, [*_table(run), *told])
 
 
 command = Simulate()
-
-
-def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings) -> int:
-    from evenstep.cli.parts import outputs
-
-    need_source("evenstep simulate", settings.source)
-    outputs.check_report(args.chrome_trace, "--chrome-trace", ".json")
-    outputs.check_folder(args.records)
-    again = _prepared(args, found, settings)
-    run = again(settings.samples)
-    told: list[str] = []
-    if args.records is not None:
-        from evenstep.measure.parquet import write_run
-
-        told += [f"records: {path}" for path in write_run(run, Path(args.records))]
-    if args.chrome_trace is not None:
-        told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
-    count = run.totals.counted["held_decisions"]
-    said = [outputs.held_line(settings.policy, count, run.totals.decisions)] if count else []
-    value = _object(run, args.command_line, outputs.settings_object(found, settings))
-    return outputs.answer(args, value, [*_table(run), *said, *told])
 
 
 def _prepared(
     args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
-    from evenstep.cli.parts import outputs
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.jobs import run_first
-    from evenstep.experiments.progress import Bar
     from evenstep.experiments.settings import check_fits
     from evenstep.experiments.sources import plan_of
     from evenstep.experiments.warming import compile_notice
@@ -138,7 +130,7 @@ def _prepared(
     trace = plan.replicate(0)
     notice = compile_notice()
     if notice:
-        Bar(lines=outputs.lines_of(args.format)).say(notice)
+        outputs.bar(args.format).say(notice)
 
     def run(samples: int) -> Run:
         kept = samples if recorded or args.chrome_trace is not None else 0
@@ -152,13 +144,11 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
 
     `again` makes the run anew, if `run` has not every step; its argument is the number of samples to keep.
     """
-    from evenstep.errors import InputError
     from evenstep.report.chrome_trace import write_chrome_trace
 
     if run.totals.steps * run.conditions.workers > MOST_SAMPLED:
-        hint = "Run fewer requests: --limit."
         expected = f"at most {MOST_SAMPLED:,} steps times workers for a Chrome trace"
-        raise InputError("chrome trace", "steps", run.totals.steps, expected, hint)
+        raise InputError("chrome trace", "steps", run.totals.steps, expected, "Run fewer requests: --limit.")
     assert run.workers is not None
     whole = run.workers if run.workers.stride == 1 else again(run.totals.steps + 1).workers
     assert whole is not None
@@ -200,7 +190,6 @@ def class_lines(classes: list[dict[str, Any]]) -> list[str]:
 
 
 def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
-    from evenstep.cli.parts import outputs
     from evenstep.measure.metrics import known
 
     return {

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_processes, settled
+from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
 
 if TYPE_CHECKING:
@@ -37,17 +37,16 @@ class StabilityCommand:
         text = "trace file, workload YAML, sample:azure-conv, or laws of lengths PROMPT/OUTPUT, e.g. 129/112"
         parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="TRACE|LAWS", help=text)
         text = "a scheduling policy (default sarathi); may be given many times"
-        add_many(parser, "--policy", "NAME[:...]", text, dest="policies")
-        add_flags(parser, StabilitySettings, leave_out=("source", "policies"))
-        add_format(parser)
-        add_processes(parser)
+        flags.add_many(parser, "--policy", "NAME[:...]", text, dest="policies")
+        flags.add_flags(parser, StabilitySettings, leave_out=("source", "policies"))
+        flags.add_format(parser)
+        flags.add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts import outputs
         from evenstep.experiments.stability import StabilitySettings, answer
 
         check_at_least("evenstep stability", 1, args, "processes")
-        settings = settled(args, StabilitySettings).value
+        settings = flags.settled(args, StabilitySettings).value
         found = answer(settings, args.processes)
         value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **_object(found)}
         return outputs.answer(args, value, _lines(found, settings.seeds, settings.precision))

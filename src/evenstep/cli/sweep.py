@@ -8,12 +8,14 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_format, add_processes, add_values
+from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
+from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.experiments.sweep.sweeping import Sweep
@@ -42,7 +44,7 @@ class SweepCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="SWEEP.yaml", help="the parameters to sweep, and their values")
-        add_values(
+        flags.add_values(
             parser,
             {
                 "--out FILE.parquet": "a row a run (default the name of SWEEP.yaml, here)",
@@ -61,59 +63,46 @@ class SweepCommand:
             default="processes",
             help="where runs are made: processes of this machine (default), or a Ray cluster; the results are the same",
         )
-        add_processes(parser)
+        flags.add_processes(parser)
         ray = "the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out"
-        add_values(parser, {"--ray-address ADDRESS": ray})
+        flags.add_values(parser, {"--ray-address ADDRESS": ray})
         parser.add_argument(
             "--dry-run",
             action="store_true",
             help="print the number of points and runs and their time; times one run of each policy at up to "
             "three points, which the cache keeps",
         )
-        add_format(parser)
+        flags.add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        return _sweep(args)
+        from evenstep.experiments.crew import Places
+        from evenstep.experiments.sweep.runs import Interrupted
+        from evenstep.experiments.sweep.sweeping import Sweep
+
+        check_at_least("evenstep sweep", 1, args, "processes")
+        if args.ray_address is not None and args.executor != "ray":
+            raise InputError("evenstep sweep", "--ray-address", args.ray_address, "no value without --executor ray")
+        out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
+        outputs.check_report(str(out), "--out", ".parquet")
+        cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
+        outputs.check_report(args.report)
+        outputs.check_folder(str(cache))
+        asked = {"until": args.until, "most_seeds": args.most_seeds, "slo": args.slo}
+        running = Sweep(args.source, cache=cache, **asked, progress=outputs.bar(args.format))
+        try:
+            with _terminated_like_ctrl_c():
+                if args.dry_run:
+                    return _forecast(args, running)
+                swept = running.run(Places(args.executor, args.processes, args.ray_address))
+        except Interrupted as stop:
+            text = f"{stop.made} runs of this call are kept in {cache}, {stop.left} are left"
+            print(f"evenstep sweep: interrupted; {text}. To go on: {args.command_line}", file=sys.stderr)
+            return INTERRUPTED
+        _write(args, running, swept, out)
+        return FINE
 
 
 command = SweepCommand()
-
-
-def _sweep(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
-    from evenstep.experiments.crew import Places
-    from evenstep.experiments.progress import Bar
-    from evenstep.experiments.sweep.runs import Interrupted
-    from evenstep.experiments.sweep.sweeping import Sweep
-
-    check_at_least("evenstep sweep", 1, args, "processes")
-    if args.ray_address is not None and args.executor != "ray":
-        raise InputError("evenstep sweep", "--ray-address", args.ray_address, "no value without --executor ray")
-    out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
-    outputs.check_report(str(out), "--out", ".parquet")
-    cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
-    outputs.check_report(args.report)
-    outputs.check_folder(str(cache))
-    running = Sweep(
-        args.source,
-        cache=cache,
-        until=args.until,
-        most_seeds=args.most_seeds,
-        slo=args.slo,
-        progress=Bar(lines=outputs.lines_of(args.format)),
-    )
-    try:
-        with _terminated_like_ctrl_c():
-            if args.dry_run:
-                return _forecast(args, running)
-            swept = running.run(Places(args.executor, args.processes, args.ray_address))
-    except Interrupted as stop:
-        text = f"{stop.made} runs of this call are kept in {cache}, {stop.left} are left"
-        print(f"evenstep sweep: interrupted; {text}. To go on: {args.command_line}", file=sys.stderr)
-        return INTERRUPTED
-    _write(args, running, swept, out)
-    return FINE
 
 
 @contextmanager
@@ -130,8 +119,6 @@ def _terminated_like_ctrl_c() -> Generator[None]:
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:
-    from evenstep.cli.parts import outputs
-
     found = running.forecast(args.processes)
     value = {"version": 1, "points": found.points, "runs": found.runs, "cached": found.cached}
     most = f", {found.most} at most" if found.most > found.runs else ""
@@ -141,9 +128,6 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
 
 
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
-    from dataclasses import replace
-
-    from evenstep.cli.parts import outputs
     from evenstep.measure.swept import to_json_object, write_swept
     from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
 
@@ -156,11 +140,8 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
         write_sweep(described, Path(args.report))
         told.append(f"report: {Path(args.report).resolve()}")
     said = until_sentence(swept)
-    outputs.answer(
-        args,
-        to_json_object(described),
-        [*table_lines(swept, width=outputs.terminal_width()), *([said] if said else []), *told],
-    )
+    lines = [*table_lines(swept, width=outputs.terminal_width()), *([said] if said else []), *told]
+    outputs.answer(args, to_json_object(described), lines)
 
 
 def _duration(seconds: float) -> str:

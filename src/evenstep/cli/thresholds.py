@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from evenstep.cli.parts.flags import add_columns_flag, add_format, add_values, format_of
+from evenstep.cli.parts import flags, outputs
 
 
 class Thresholds:
@@ -26,7 +26,7 @@ class Thresholds:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="TRACE", help="a trace, a workload YAML or sample:azure-conv")
-        add_values(
+        flags.add_values(
             parser,
             {
                 "--engine KEY=VALUE,...": ("kv-tokens=N, its memory; no other key counts", str, ""),
@@ -39,11 +39,10 @@ class Thresholds:
                 "--format-name NAME": "format of TRACE where it is not recognised",
             },
         )
-        add_columns_flag(parser)
-        add_format(parser)
+        flags.add_columns_flag(parser)
+        flags.add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts import outputs
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
         from evenstep.experiments.compare.gate_thresholds import Question, answer, read
 
@@ -55,7 +54,7 @@ class Thresholds:
                 batch_time=args.batch_time,
                 rate=args.rate,
                 limit=args.limit,
-                format_name=format_of(args, args.format_name),
+                format_name=flags.format_of(args, args.format_name),
             ),
             "evenstep thresholds",
         )

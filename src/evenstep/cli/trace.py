@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from evenstep.cli.parts.flags import add_columns_flag, format_of
+from evenstep.cli.parts import flags, outputs
+from evenstep.measure.output_file import replacing
 
 
 class Trace:
@@ -32,7 +32,7 @@ class Trace:
         actions = parser.add_subparsers(dest="action", required=True, metavar="inspect|convert")
         inspect = actions.add_parser("inspect", help="show what a trace is like")
         _add_reading(inspect)
-        inspect.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (default table)")
+        flags.add_format(inspect)
         inspect.add_argument("--plot", metavar="FILE", help="also draw it, to .html, .png or .svg")
         convert = actions.add_parser("convert", help="write a trace as Parquet")
         _add_reading(convert)
@@ -48,25 +48,27 @@ command = Trace()
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
     parser.add_argument("--format-name", metavar="NAME", help="format of FILE, with options if any: mooncake:ticks=keep")
-    add_columns_flag(parser)
+    flags.add_columns_flag(parser)
     parser.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read")
     parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
     parser.add_argument("--seed", type=int, default=0, help="key of what is drawn or spread (0)")
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
     from evenstep.workload import reading, statistics
 
-    if args.plot:
-        outputs.check_report(args.plot, "--plot", ".html", ".png", ".svg")
-    path = reading.file_of(args.file)
-    if path.suffix not in {".yaml", ".yml"} and statistics.is_generator(path):
+    outputs.check_report(args.plot, "--plot", ".html", ".png", ".svg")
+    path, form = reading.file_of(args.file), flags.format_of(args, args.format_name)
+    if form is None and path.suffix not in {".yaml", ".yml"} and statistics.is_generator(path):
         found, trace = statistics.describe_clients(path), None
     else:
         trace = _read(args)
         found = statistics.describe(trace)
-    if args.plot:
+    rows = _rows(found)
+    width = max(len(label) for label, _ in rows)
+    lines = [f"{label:<{width}}  {value}" for label, value in rows]
+    lines += [f"note: {note}" for note in found["notes"]]
+    if args.plot is not None:
         from evenstep.report import trace_plots
 
         place = Path(args.plot)
@@ -74,23 +76,18 @@ def _inspect(args: argparse.Namespace) -> int:
             trace_plots.save_clients(path, found, place)
         else:
             trace_plots.save_trace(trace, found, place)
-    if args.format == "json":
-        print(json.dumps(found))
-    else:
-        _print_table(found)
-        if args.plot:
-            print(f"Drawn to {args.plot}")
-    return 0
+        lines.append(f"Drawn to {args.plot}")
+    return outputs.answer(args, found, lines)
 
 
 def _convert(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts import outputs
     from evenstep.workload.readers import parquet
 
     outputs.check_report(args.out, "OUT", ".parquet")
     out = Path(args.out)
     trace = _read(args)
-    parquet.write(trace, out)
+    with replacing(out) as file:
+        file.write(parquet.packed(trace))
     for note in trace.notes:
         print(note)
     print(f"{len(trace):,} requests written to {out}")
@@ -98,29 +95,11 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> Any:
-    from evenstep.workload.replicate import replicate, rescaled
-    from evenstep.workload.sources import open_source
+    from evenstep.workload.sources import first_trace, open_source
 
-    form = format_of(args, args.format_name)
+    form = flags.format_of(args, args.format_name)
     workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
-    source = rescaled(workload.source, requests_per_s=workload.requests_per_s, seed=args.seed)
-    trace = replicate(source, 0, args.seed)
-    if workload.load is None:
-        return trace
-    return trace.with_notes(f"The file asks for a load of {workload.load:g}: that needs a fleet, so times were not scaled.")
-
-
-def _print_table(found: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for label, value in _rows(found):
-        table.add_row(label, value)
-    console.print(table, soft_wrap=True)
-    for note in found["notes"]:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    return first_trace(workload, args.seed)
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:

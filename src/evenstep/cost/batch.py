@@ -12,7 +12,7 @@ between the points of a measured table of attention times (`cost.profile`). `bat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,21 +20,11 @@ from evenstep.errors import check_range
 from evenstep.request import F8
 
 # The content of a batch, as the compiled loop keeps it: one number each.
-(
-    TOKENS,
-    REQUESTS,
-    DECODES,
-    PREFILL_TOKENS,
-    KV,
-    CHUNK_SQUARES,
-    CROSSED,
-    DECODE_CONTEXT,
-    LONGEST,
-) = range(9)
 FEATURES = 9
+TOKENS, REQUESTS, DECODES, PREFILL_TOKENS, KV, CHUNK_SQUARES, CROSSED, DECODE_CONTEXT, LONGEST = range(FEATURES)
 # Where a law's numbers stand.
-CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(8)
 HEAD = 8
+CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(HEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +109,20 @@ def layout(
             nothing.
         grid: float64[*], a table as `batch_seconds.on_grid` reads it; None = nothing.
     """
-    parts = [np.zeros(0) if lines is None else lines.ravel() for lines in (tokens, requests)]
-    head = np.array(
-        [
-            constant,
-            per_kv,
-            per_square,
-            per_crossed,
-            per_decode,
-            parts[0].size // 2,
-            parts[1].size // 2,
-            0.0 if grid is None else 1.0,
-        ]
-    )
-    return np.concatenate([head, *parts, np.zeros(0) if grid is None else grid])
+    parts = [np.zeros(0) if part is None else part.ravel() for part in (tokens, requests, grid)]
+    knots = [part.size // 2 for part in parts[:2]]
+    head = [constant, per_kv, per_square, per_crossed, per_decode, *knots, 0.0 if grid is None else 1.0]
+    return np.concatenate([head, *parts])
+
+
+def on_lines(lines: F8, at: Any) -> Any:
+    """Seconds on straight lines between knots, float64[2, P] as `layout` takes them; the end lines go on.
+
+    `at` is a number or an array of them, and so are the seconds.
+    """
+    x, y = lines
+    k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
+    return y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k])
 
 
 def check_numbers(where: str, **values: float) -> None:

@@ -6,27 +6,8 @@ An argument `first` is the index in these numbers at which an axis, a line or th
 from __future__ import annotations
 
 from evenstep.compiled import jit
-from evenstep.cost.batch import (
-    CHUNK_SQUARES,
-    CONSTANT,
-    CROSSED,
-    DECODE_CONTEXT,
-    DECODES,
-    GRID,
-    HEAD,
-    KV,
-    LONGEST,
-    PER_CROSSED,
-    PER_DECODE,
-    PER_KV,
-    PER_SQUARE,
-    PREFILL_TOKENS,
-    REQUEST_KNOTS,
-    REQUESTS,
-    TOKEN_KNOTS,
-    TOKENS,
-    Batch,
-)
+from evenstep.cost import batch as content
+from evenstep.cost.batch import Batch
 from evenstep.request import F8
 
 
@@ -107,18 +88,18 @@ def attention(law: F8, first: int, batch: F8) -> float:
     The share is of the extra seconds if all decodes had the longest context. The table begins at `law[first]` (`on_grid`);
     `batch` is float64[FEATURES].
     """
-    chunk, decodes = batch[PREFILL_TOKENS], batch[DECODES]
+    chunk, decodes = batch[content.PREFILL_TOKENS], batch[content.DECODES]
     before_chunk = 0.0
     if chunk > 0.0:
-        pairs = batch[CROSSED] + 0.5 * batch[CHUNK_SQUARES]
+        pairs = batch[content.CROSSED] + 0.5 * batch[content.CHUNK_SQUARES]
         before_chunk = max(pairs / chunk - 0.5 * chunk, 0.0)
     if decodes == 0.0:
         return on_grid(law, first, chunk, before_chunk, 0.0, 0.0)
-    mean = batch[DECODE_CONTEXT] / decodes
+    mean = batch[content.DECODE_CONTEXT] / decodes
     seconds = on_grid(law, first, chunk, before_chunk, decodes, mean)
     share = law[first + 5] if chunk > 0.0 else law[first + 4]
-    if share > 0.0 and batch[LONGEST] > mean:
-        most = on_grid(law, first, chunk, before_chunk, decodes, batch[LONGEST])
+    if share > 0.0 and batch[content.LONGEST] > mean:
+        most = on_grid(law, first, chunk, before_chunk, decodes, batch[content.LONGEST])
         seconds += share * max(most - seconds, 0.0)
     return seconds
 
@@ -126,20 +107,20 @@ def attention(law: F8, first: int, batch: F8) -> float:
 @jit
 def seconds_of(law: F8, batch: F8) -> float:
     """Seconds of a batch, float64[FEATURES], by a law of `batch.layout`, float64[*]: the sum at the top of `cost.batch`."""
-    seconds = law[CONSTANT]
-    seconds += law[PER_KV] * batch[KV]
-    seconds += law[PER_SQUARE] * batch[CHUNK_SQUARES]
-    seconds += law[PER_CROSSED] * batch[CROSSED]
-    seconds += law[PER_DECODE] * batch[DECODE_CONTEXT]
-    at, knots = HEAD, int(law[TOKEN_KNOTS])
+    seconds = law[content.CONSTANT]
+    seconds += law[content.PER_KV] * batch[content.KV]
+    seconds += law[content.PER_SQUARE] * batch[content.CHUNK_SQUARES]
+    seconds += law[content.PER_CROSSED] * batch[content.CROSSED]
+    seconds += law[content.PER_DECODE] * batch[content.DECODE_CONTEXT]
+    at, knots = content.HEAD, int(law[content.TOKEN_KNOTS])
     if knots > 0:
-        seconds += on_lines(law, at, knots, batch[TOKENS])
+        seconds += on_lines(law, at, knots, batch[content.TOKENS])
         at += 2 * knots
-    knots = int(law[REQUEST_KNOTS])
+    knots = int(law[content.REQUEST_KNOTS])
     if knots > 0:
-        seconds += on_lines(law, at, knots, batch[REQUESTS])
+        seconds += on_lines(law, at, knots, batch[content.REQUESTS])
         at += 2 * knots
-    if law[GRID] > 0.0:
+    if law[content.GRID] > 0.0:
         seconds += attention(law, at, batch)
     return seconds
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, layout
+from evenstep.cost.batch import Batch, layout, on_lines
+from evenstep.cost.knots import averaged
 from evenstep.cost.profile_tables import rows_of
 from evenstep.errors import InputError
 from evenstep.request import F8
@@ -35,18 +36,15 @@ class BatchTable:
 
     def __post_init__(self) -> None:
         rows = rows_of(Path(self.path), ("tokens", "seconds"))
-        tokens, place = np.unique(rows["tokens"], return_inverse=True)
-        if tokens.size < 2:
-            raise InputError(self.path, "tokens", tokens.tolist(), "iterations of two or more different sizes")
-        mean = np.bincount(place, weights=rows["seconds"]) / np.bincount(place)
+        tokens, mean = zip(*averaged(rows["tokens"], rows["seconds"]), strict=True)
+        if len(tokens) < 2:
+            raise InputError(self.path, "tokens", list(tokens), "iterations of two or more different sizes")
         rising = np.maximum.accumulate(mean).tolist()
-        below = [(tokens[0] - 1.0, rising[0])]
-        object.__setattr__(self, "points", (*below, *zip(tokens.tolist(), rising, strict=True)))
+        points = zip((tokens[0] - 1.0, *tokens), (rising[0], *rising), strict=True)
+        object.__setattr__(self, "points", tuple(points))
 
     def seconds(self, batch: Batch) -> float:
-        at, seconds = np.array(self.points).T
-        k = int(np.clip(np.searchsorted(at, batch.tokens, side="right") - 1, 0, at.size - 2))
-        return float(seconds[k] + (seconds[k + 1] - seconds[k]) / (at[k + 1] - at[k]) * (batch.tokens - at[k]))
+        return float(on_lines(np.array(self.points).T, batch.tokens))
 
     def table(self) -> F8:
         return layout(tokens=np.array(self.points).T)

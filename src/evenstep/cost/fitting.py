@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evenstep.cost.profile_tables import rows_of
+from evenstep.cost.profile_tables import rows_of, text_of
 from evenstep.errors import InputError, check_known
 from evenstep.request import F8
 
@@ -21,13 +22,6 @@ COLUMNS = {
     "chunk_squares": ("chunk_squares",),
     "crossed": ("crossed",),
     "decode_context": ("decode_context",),
-}
-#: Laws with the columns they need.
-LAWS = {
-    "affine-kv": ("kv",),
-    "token-budget": ("tokens",),
-    "long-context": ("tokens", "chunk_squares", "crossed", "decode_context"),
-    "regression": ("tokens", "requests", "kv", "chunk_squares", "crossed", "decode_context"),
 }
 #: Laws that are flat up to b0 tokens, and the other parameters of each law with the column of each; empty = the constant.
 _FLAT = ("token-budget", "long-context")
@@ -45,6 +39,8 @@ _TERMS: dict[str, dict[str, str]] = {
         "decode_s": "decode_context",
     },
 }
+#: Laws with the columns they need.
+LAWS = {law: (("tokens",) if law in _FLAT else ()) + tuple(filter(None, terms.values())) for law, terms in _TERMS.items()}
 #: A fit that explains less of the variation is no law of this engine.
 LEAST = 0.8
 #: Iterations below which no fit is tried, and values of b0 that are.
@@ -103,24 +99,17 @@ def read_log(path: Any) -> dict[str, F8]:
         InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
             bad cell; row and column are named.
     """
-    from evenstep.cost.profile_tables import text_of
-
     line = text_of(path).partition("\n")[0]
     if line.lstrip().startswith(("<", "{", "[")):
         kind = "a page" if line.lstrip().startswith("<") else "JSON"
         hint = "Its first line names its columns: seconds, kv, tokens, ..."
         raise InputError(str(path), "file", kind, "a CSV log of iterations", hint)
-    head = [name.strip() for name in line.split(",")]
+    head = [name.strip() for name in next(csv.reader([line]), [])]
     there = {name: next((one for one in names if one in head), None) for name, names in COLUMNS.items()}
     found = {name: column for name, column in there.items() if column is not None}
     if "seconds" not in found or not {"kv", "tokens"} & found.keys():
-        raise InputError(
-            str(path),
-            "header",
-            ",".join(head),
-            "seconds, and kv or tokens",
-            "Columns: " + ", ".join("/".join(names) for names in COLUMNS.values()) + ".",
-        )
+        hint = f"Columns: {', '.join('/'.join(names) for names in COLUMNS.values())}."
+        raise InputError(str(path), "header", ",".join(head), "seconds, and kv or tokens", hint)
     rows = rows_of(path, tuple(found.values()))
     columns = {name: np.asarray(rows[column], np.float64) for name, column in found.items()}
     if columns["seconds"].size < FEWEST:
@@ -141,24 +130,14 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
 
     Source: WAIT eq. 1; Throughput-optimal eq. 2.3 and App. A.1. The papers fit by eye or not at all; ours.
     """
-    fits: list[Fit] = []
-    left_out: dict[str, str] = {}
-    for law, needs in LAWS.items():
-        missing = [name for name in needs if name not in columns]
-        if missing:
-            left_out[law] = f"the log has no {', '.join(missing)}"
-        else:
-            fits.append(_fitted(law, columns))
+    missing = {law: [name for name in needs if name not in columns] for law, needs in LAWS.items()}
+    fits = [_fitted(law, columns) for law, names in missing.items() if not names]
+    left_out = {law: f"the log has no {', '.join(names)}" for law, names in missing.items() if names}
     return Fitted(columns, sorted(fits, key=lambda fit: fit.score), left_out)
 
 
 def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
-    """The best fit, or that of one law.
-
-    Args:
-        where: what errors call the log.
-        fitted: as `fit_laws` gives it.
-        law: name of the law; None = the best fit.
+    """The fit of one law, or the best one if `law` is None; `where` is what errors call the log.
 
     Raises:
         InputError: the fit explains less than `LEAST` of the variation; an unknown law, or one without its columns.
@@ -169,14 +148,11 @@ def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
         raise InputError(where, f"fit of {law}", "missing", "the columns it needs", f"{fitted.left_out[law]}.")
     best = next(fit for fit in fitted.fits if law in (None, fit.law))
     if best.is_poor:
-        which = "best fit" if law is None else "fit"
-        raise InputError(
-            where,
-            f"R^2 of the {which}",
-            f"{best.r_squared:.3f} ({best.law})",
-            f"at least {LEAST}",
-            "The log does not follow any of the laws: mixed engines, other work on the device, or columns that are missing.",
+        which, value = "best fit" if law is None else "fit", f"{best.r_squared:.3f} ({best.law})"
+        hint = (
+            "The log does not follow any of the laws: mixed engines, other work on the device, or columns that are missing."
         )
+        raise InputError(where, f"R^2 of the {which}", value, f"at least {LEAST}", hint)
     return best
 
 
@@ -205,9 +181,7 @@ def _fitted(law: str, columns: Mapping[str, F8]) -> Fit:
 
 def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
     """The best over b0 of `c + a * max(0, tokens - b0)` plus terms."""
-    tokens = columns["tokens"]
-    starts = np.unique(np.quantile(tokens, np.linspace(0.0, 0.95, TRIED)).round())
-    starts = np.unique(np.append(0.0, starts))
+    starts = np.unique(np.append(0.0, np.quantile(columns["tokens"], np.linspace(0.0, 0.95, TRIED)).round()))
     rough = _best_start(law, columns, terms, starts)
     at = int(np.searchsorted(starts, rough.options["b0"]))
     low, high = starts[max(at - 1, 0)], starts[min(at + 1, starts.size - 1)]
@@ -215,17 +189,12 @@ def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) ->
 
 
 def _best_start(law: str, columns: Mapping[str, F8], terms: Mapping[str, str], starts: F8) -> Fit:
-    """The best over these b0."""
-    tokens, seconds = columns["tokens"], columns["seconds"]
-    best: Fit | None = None
-    for b0 in starts.tolist():
-        parts = [
-            np.ones(tokens.size),
-            np.maximum(0.0, tokens - b0),
-            *(columns[name] for name in terms.values()),
-        ]
-        fit = _least_squares(law, ("c_s", "a_s", *terms), parts, seconds, more=1)
-        if best is None or fit.score < best.score:
-            best = Fit(law, {**fit.options, "b0": b0}, fit.r_squared, fit.score, fit.seconds, fit.residuals)
-    assert best is not None
-    return best
+    """The best over these b0, the lowest one of equals."""
+    tokens, others = columns["tokens"], [columns[name] for name in terms.values()]
+
+    def fit_at(b0: float) -> Fit:
+        parts = [np.ones(tokens.size), np.maximum(0.0, tokens - b0), *others]
+        fit = _least_squares(law, ("c_s", "a_s", *terms), parts, columns["seconds"], more=1)
+        return replace(fit, options={**fit.options, "b0": b0})
+
+    return min(map(fit_at, starts.tolist()), key=lambda fit: fit.score)

@@ -30,14 +30,10 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
     Raises:
         InputError: text that is not ``x:y/x:y``, or a number that is not finite.
     """
-    if isinstance(value, str):
-        parts = [part.split(":") for part in value.split("/")]
-        if any(len(part) != 2 for part in parts):
-            raise InputError(where, field, value, "pairs written x:y/x:y")
-        pairs = [(finite(where, field, x), finite(where, field, y)) for x, y in parts]
-    else:
-        pairs = [(finite(where, field, x), finite(where, field, y)) for x, y in value]
-    return tuple(pairs)
+    pairs = [part.split(":") for part in value.split("/")] if isinstance(value, str) else value
+    if any(len(pair) != 2 for pair in pairs):
+        raise InputError(where, field, value, "pairs written x:y/x:y")
+    return tuple((finite(where, field, x), finite(where, field, y)) for x, y in pairs)
 
 
 class OfLoad:
@@ -160,6 +156,13 @@ def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> Piecew
     """The knots (KV tokens, seconds) as the same lines for all workers, with `above` seconds subtracted from each."""
     load, seconds = np.array(knots, np.float64).T
     return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
+
+
+def averaged(x: F8, seconds: F8) -> tuple[tuple[float, float], ...]:
+    """Pairs of x and the mean of its seconds, ascending: several measurements at one x, float64[N] each, become one."""
+    points, place = np.unique(x, return_inverse=True)
+    mean = np.bincount(place, weights=seconds) / np.bincount(place)
+    return tuple(zip(points.tolist(), mean.tolist(), strict=True))
 
 
 def _shown(pair: tuple[float, float]) -> str:

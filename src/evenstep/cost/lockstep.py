@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from evenstep.cost.batch import TOKENS, BatchTime
+from evenstep.cost.batch import TOKENS, BatchTime, on_lines
 from evenstep.request import F8
 
 
@@ -62,9 +62,9 @@ class Parts:
         own = np.array([float(seconds_of(self.own, batch)) for batch in seen]) + overhead_s + beside_s
         together = 0.0
         if self.experts is not None:
-            together += line(self.experts, float(tokens.sum()) / tokens.size)
+            together += float(on_lines(self.experts, tokens.sum() / tokens.size))
         if self.links is not None:
-            together += line(self.links, self.share(tokens))
+            together += float(on_lines(self.links, self.share(tokens)))
         return float(own.max()) + together, own
 
     def share(self, tokens: F8) -> float:
@@ -72,19 +72,14 @@ class Parts:
 
         That is the mean where both directions share a path, else the mean of all ranks but the smallest.
 
-        Args:
-            tokens: float64[R], as `padded` gives them.
+        `tokens` are float64[R], as `padded` gives them.
         """
         if self.shares_path or tokens.size == 1:
             return float(tokens.sum()) / tokens.size
         return float(tokens.sum() - tokens.min()) / (tokens.size - 1)
 
     def padded(self, tokens: F8) -> F8:
-        """float64[R], tokens that each rank runs, including dummy batches and padding (rules at `Parts`).
-
-        Args:
-            tokens: float64[R], tokens of its batch; 0 without one.
-        """
+        """float64[R], tokens that each rank runs, with dummy batches and padding (`Parts`), from those of its batch."""
         found = np.maximum(tokens, 1.0)
         if not self.sizes:
             return found
@@ -108,10 +103,3 @@ def parts_of(law: BatchTime, ranks: int) -> Parts:
         InputError: the law is of another number of ranks.
     """
     return law.in_lockstep(ranks) if isinstance(law, TakenApart) else Parts(law.table())
-
-
-def line(points: F8, at: float) -> float:
-    """Seconds on straight lines between points, float64[2, P]; the end lines go on."""
-    x, y = points
-    k = min(max(int(np.searchsorted(x, at, side="right")) - 1, 0), x.size - 2)
-    return float(y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k]))

@@ -58,14 +58,7 @@ class Power:
 
 
 def watts(power: Power, tokens_per_s: F8) -> F8:
-    """Watts of workers from the tokens each makes a second.
-
-    Args:
-        power: the law.
-        tokens_per_s: float64 of any shape, tokens a second of one worker.
-
-    Returns:
-        float64 of that shape, watts.
+    """Watts of workers from the tokens each makes a second; float64 of any shape, and of the same shape back.
 
     Source: BF-IO eq. 11, D44-D46.
     """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, check_numbers, layout
+from evenstep.cost.batch import Batch, check_numbers, layout, on_lines
 from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError, check_range
@@ -61,23 +62,16 @@ class Profile:
     collective: str = "collective.csv"
 
     def __post_init__(self) -> None:
-        layers = self.layers or self.tables.facts.layers
-        check_range(f"profile {self.path}", "an integer >= 1", "Give layers=.", low=1, layers=layers)
-        object.__setattr__(self, "layers", layers)
-        graphs = self.graph_tokens
-        object.__setattr__(self, "graph_tokens", self.tables.facts.graph_tokens if graphs is None else graphs)
-        shared = self.tables.facts.shares_path if self.shares_path is None else self.shares_path
-        object.__setattr__(self, "shares_path", shared)
-        skew = self.skew or self.tables.facts.skew
+        facts, where = self.tables.facts, f"profile {self.path}"
+        layers, skew = self.layers or facts.layers, self.skew or facts.skew
+        graphs = facts.graph_tokens if self.graph_tokens is None else self.graph_tokens
+        shares_path = facts.shares_path if self.shares_path is None else self.shares_path
+        check_range(where, "an integer >= 1", "Give layers=.", low=1, layers=layers)
         if len(skew) != 2:
-            raise InputError(f"profile {self.path}", "skew", skew, "two shares", "Of decodes alone, and with a chunk.")
-        object.__setattr__(self, "skew", skew)
-        check_numbers(
-            f"profile {self.path}",
-            graph_tokens=self.graph_tokens or 0,
-            skew_alone=skew[0],
-            skew_mixed=skew[1],
-        )
+            raise InputError(where, "skew", skew, "two shares", "Of decodes alone, and with a chunk.")
+        check_numbers(where, graph_tokens=graphs, skew_alone=skew[0], skew_mixed=skew[1])
+        for name, value in (("layers", layers), ("graph_tokens", graphs), ("skew", skew), ("shares_path", shares_path)):
+            object.__setattr__(self, name, value)
 
     @cached_property
     def tables(self) -> Tables:
@@ -91,6 +85,10 @@ class Profile:
 
     def table(self) -> F8:
         return self._numbers
+
+    @cached_property
+    def _numbers(self) -> F8:
+        return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
 
     def in_lockstep(self, ranks: int) -> Parts:
         """Split the law for data-parallel ranks that share their experts.
@@ -117,10 +115,6 @@ class Profile:
             sizes=tuple(captured(self.graph_tokens or 0)),
             shares_path=bool(self.shares_path),
         )
-
-    @cached_property
-    def _numbers(self) -> F8:
-        return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
 
     def _by_tokens(self) -> F8:
         """float64[2, P]: tokens, and seconds of all that depends on them alone."""
@@ -168,14 +162,8 @@ def _from_one(lines: F8) -> F8:
 
 
 def along(table: F8, at: F8) -> F8:
-    """Interpolate a measured line, float64[2, P], at some points; beyond its end the last segment goes on.
-
-    Before its first point the seconds are those of that point.
-    """
-    x, y = table
-    cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
-    slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])
-    return np.where(at <= x[0], y[0], y[cell] + slope * (at - x[cell]))
+    """`on_lines` of a measured line, float64[2, P], but before its first point the seconds are those of that point."""
+    return np.where(at <= table[0, 0], table[1, 0], on_lines(table, at))
 
 
 def captured(most: int) -> list[int]:
@@ -200,18 +188,10 @@ def padded(lines: F8, most: int) -> F8:
     sizes = captured(most)
     if not sizes:
         return lines
-    tokens: list[float] = []
-    seconds: list[float] = []
-    for before, size in zip([0, *sizes], sizes, strict=False):
-        value = float(along(lines, np.array([float(size)]))[0])
-        for one in dict.fromkeys((before + 1, size)):
-            tokens.append(float(one))
-            seconds.append(value)
-    first = float(most + 1)
-    tokens.append(first)
-    seconds.append(float(along(lines, np.array([first]))[0]))
-    rest = lines[0] > first
-    return np.stack([np.concatenate([tokens, lines[0][rest]]), np.concatenate([seconds, lines[1][rest]])])
+    # One batch size after another, each with the captured size that it is padded to.
+    steps = {tokens: size for before, size in pairwise([0, *sizes]) for tokens in (before + 1, size)} | {most + 1: most + 1}
+    ran = np.array([[*steps], [*steps.values()]], np.float64)
+    return np.concatenate([[ran[0], along(lines, ran[1])], lines[:, lines[0] > most + 1]], axis=1)
 
 
 batch_law = Profile

@@ -115,20 +115,21 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
     Raises:
         InputError: no such folder, or a table that is missing or wrong.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        folder = BUNDLED / path
-    known = bundled()
-    if not folder.is_dir():
-        raise InputError("profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known))
+    folder = next((one for one in (Path(path), BUNDLED / path) if one.is_dir()), None)
+    if folder is None:
+        raise InputError("profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, bundled()))
     facts = facts_of(folder)
     moe, collective = _file(folder, "moe.csv"), _file(folder, collective_name)
+    where = str(folder / "profile.json")
     if moe is not None:
-        where, expected = str(folder / "profile.json"), f"an integer from 1 to {facts.experts}, the experts of a layer"
+        expected = f"an integer from 1 to {facts.experts}, the experts of a layer"
         check_range(where, "an integer >= 1, as there is moe.csv", low=1, experts=facts.experts)
         check_range(where, expected, low=1, high=facts.experts, experts_each=facts.experts_each)
     if collective is None and collective_name != "collective.csv":
         collective = needed(folder, collective_name)
+    if collective is not None:
+        expected = f"an integer >= 1, as there is {collective_name}"
+        check_range(where, expected, low=1, hidden=facts.hidden, bytes_each=facts.bytes_each)
     return Tables(
         dense=lines_of(needed(folder, "dense.csv"), "tokens"),
         per_sequence=lines_of(needed(folder, "per_sequence.csv"), "sequences"),
@@ -157,10 +158,7 @@ def needed(folder: Path, name: str) -> Path:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    for one in (folder / name, folder / f"{name}.gz"):
-        if one.is_file():
-            return one
-    return None
+    return next((one for one in (folder / name, folder / f"{name}.gz") if one.is_file()), None)
 
 
 def text_of(path: Path) -> str:
@@ -186,14 +184,15 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
         InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
     """
     reader = csv.DictReader(io.StringIO(text_of(path)))
+    reader.fieldnames = header = [name.strip() for name in reader.fieldnames or ()]
     asked = (*((label,) if label else ()), *columns)
-    missing = [name for name in asked if name not in (reader.fieldnames or ())]
+    missing = [name for name in asked if name not in header]
     if missing:
-        raise InputError(str(path), "header", ",".join(reader.fieldnames or ()), f"with {', '.join(missing)}")
+        raise InputError(str(path), "header", ",".join(header), f"with {', '.join(missing)}")
     found: dict[str, list[Any]] = {name: [] for name in asked}
-    for number, row in enumerate(reader, start=2):
+    for row in reader:
         for name in columns:
-            found[name].append(_number(path, number, name, row[name]))
+            found[name].append(_number(path, reader.line_num, name, row[name]))
         if label:
             found[label].append(row[label])
     if not found[columns[0]]:
@@ -206,7 +205,7 @@ def _number(path: Path, row: int, column: str, text: str | None) -> float:
         value = float(text or "")
     except ValueError:
         value = np.nan
-    if not (np.isfinite(value) and value >= 0):
+    if not 0 <= value < np.inf:
         raise InputError(f"{path}, line {row}", column, text or "empty", "a finite number >= 0")
     return value
 
@@ -242,11 +241,16 @@ def attention_of(path: Path) -> Attention:
         InputError: as `rows_of` and `filled`.
     """
     rows = rows_of(path, (*AXES, "time_us"))
-    axes = tuple(np.unique(rows[name]) for name in AXES)
+    axes, grid = _grid(rows, AXES)
+    return Attention(axes, filled(str(path), grid, axes))
+
+
+def _grid(rows: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, F8]:
+    """The points of each column of `names`, ascending, and seconds on the grid they span; nan where none are measured."""
+    axes, places = zip(*(np.unique(rows[name], return_inverse=True) for name in names), strict=True)
     grid = np.full([axis.size for axis in axes], np.nan)
-    place = tuple(np.searchsorted(axis, rows[name]) for axis, name in zip(axes, AXES, strict=True))
-    grid[place] = rows["time_us"] * 1e-6
-    return Attention((axes[0], axes[1], axes[2], axes[3]), filled(str(path), grid, axes))
+    grid[places] = rows["time_us"] * 1e-6
+    return axes, grid
 
 
 def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
@@ -279,13 +283,11 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     for axis in (3, 1, 0):
         between(grid, axes[axis], axis)
     for m in range(axes[3].size - 2, -1, -1):
-        hole = np.isnan(grid[..., m])
-        grid[..., m][hole] = grid[..., m + 1][hole]
+        grid[..., m] = np.where(np.isnan(grid[..., m]), grid[..., m + 1], grid[..., m])
     for m in range(2, axes[3].size):
         go_on(grid, axes[3], 3, m)
     for m in range(1, axes[3].size):
-        hole = np.isnan(grid[..., m])
-        grid[..., m][hole] = grid[..., m - 1][hole]
+        grid[..., m] = np.where(np.isnan(grid[..., m]), grid[..., m - 1], grid[..., m])
     for k in range(3 if axes[2][0] == 0 else 2, axes[2].size):
         go_on(grid, axes[2], 2, k)
     for i in range(1, axes[0].size):
@@ -303,10 +305,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
 def between(grid: F8, points: F8, axis: int) -> None:
     """Replace nan entries by linear interpolation along an axis, in place; those without a value on both sides stay nan.
 
-    Args:
-        grid: float64, any dimensions; nan = not measured.
-        points: float64[P], coordinates of the axis, ascending.
-        axis: its number.
+    `points` are the coordinates of the axis, ascending.
     """
     lines = np.moveaxis(grid, axis, -1)
     here = np.arange(points.size)
@@ -338,14 +337,12 @@ def mixture_of(path: Path) -> Mixture:
         InputError: a hole at the largest number of tokens, or as `rows_of`.
     """
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
-    tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
-    grid = np.full((tokens.size, activated.size), np.nan)
-    grid[np.searchsorted(tokens, rows["tokens"]), np.searchsorted(activated, rows["activated_experts"])] = rows["time_us"]
+    (tokens, activated), grid = _grid(rows, ("tokens", "activated_experts"))
     for k in range(tokens.size - 2, -1, -1):
         grid[k] = np.where(np.isnan(grid[k]), grid[k + 1], grid[k])
     if np.isnan(grid).any():
         raise InputError(str(path), "rows", "a hole at the largest tokens", "all activated_experts there")
-    return Mixture(tokens, activated, grid * 1e-6)
+    return Mixture(tokens, activated, grid)
 
 
 def facts_of(folder: Path) -> Facts:

@@ -10,12 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenstep.cost.knots import OfLoad, Sync, as_lines, check_knots, pairs_of
+from evenstep.cost.knots import OfLoad, Sync, as_lines, averaged, check_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
 from evenstep.in_use import reads
-
-_HEADER = ("load", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Table(OfLoad):
     overhead_s: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
-        steps = _averaged(read_steps(Path(self.path)))
+        steps = averaged(*np.array(read_steps(Path(self.path))).reshape(-1, 2).T)
         check_knots(self.path, "steps", steps)
         (x0, y0), (x1, y1) = steps[:2]
         object.__setattr__(self, "steps", steps)
@@ -67,32 +65,17 @@ def read_steps(path: Path) -> list[tuple[float, float]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise InputError(str(path), "file", path.name, "a readable CSV file", f"{reason}.") from None
-    return _csv_steps(str(path), text)
-
-
-def _csv_steps(where: str, text: str) -> list[tuple[float, float]]:
     rows = csv.reader(io.StringIO(text))
-    header = tuple(cell.strip() for cell in next(rows, []))
-    if header != _HEADER:
-        raise InputError(where, "header", ",".join(header), "load,seconds")
+    header = ",".join(cell.strip() for cell in next(rows, []))
+    if header != "load,seconds":
+        raise InputError(str(path), "header", header, "load,seconds")
     steps: list[tuple[float, float]] = []
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue
+    for row in filter(None, rows):
+        where = f"{path}, line {rows.line_num}"
         if len(row) != 2:
-            raise InputError(f"{where}, line {line}", "row", ",".join(row), "load,seconds")
-        steps += pairs_of(f"{where}, line {line}", "step", ((row[0], row[1]),))  # type: ignore[arg-type]
+            raise InputError(where, "row", ",".join(row), "load,seconds")
+        steps += pairs_of(where, "step", ((row[0], row[1]),))  # type: ignore[arg-type]
     return steps
-
-
-def _averaged(steps: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """One step a load, in order of load, seconds averaged."""
-    if not steps:
-        return ()
-    load, seconds = np.array(steps).T
-    loads, place = np.unique(load, return_inverse=True)
-    mean = np.bincount(place, weights=seconds) / np.bincount(place)
-    return tuple(zip(loads.tolist(), mean.tolist(), strict=True))
 
 
 law = Table

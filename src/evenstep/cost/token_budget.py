@@ -47,31 +47,25 @@ class TokenBudget:
         for name, value in zip(("c_s", "a_s", "b0"), FITS[self.fit], strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        check_numbers("token-budget", c_s=self._c, a_s=self._a, b0=self._b0)
+        c, a, b0 = self._numbers
+        check_numbers("token-budget", c_s=c, a_s=a, b0=b0)
 
     @property
-    def _c(self) -> float:
-        return FITS[self.fit][0] if self.c_s is None else self.c_s
-
-    @property
-    def _a(self) -> float:
-        return FITS[self.fit][1] if self.a_s is None else self.a_s
-
-    @property
-    def _b0(self) -> float:
-        return FITS[self.fit][2] if self.b0 is None else self.b0
+    def _numbers(self) -> tuple[float, float, float]:
+        """(c, a, b0); none of them is None any more."""
+        return self.c_s, self.a_s, self.b0  # type: ignore[return-value]
 
     def seconds(self, batch: Batch) -> float:
-        return self._c + self._a * max(0.0, batch.tokens - self._b0)
+        c, a, b0 = self._numbers
+        return c + a * max(0.0, batch.tokens - b0)
 
     def table(self) -> F8:
         return layout(tokens=self.knots())
 
     def knots(self) -> F8:
         """float64[2, 3], tokens, and seconds at those: flat up to `b0`, then rising, as `layout` takes it."""
-        flat = [0.0] if self._b0 > 0 else [-1.0]
-        tokens = np.array([*flat, self._b0, self._b0 + 1.0])
-        return np.stack([tokens, np.array([self._c, self._c, self._c + self._a])])
+        c, a, b0 = self._numbers
+        return np.array([[0.0 if b0 > 0 else -1.0, b0, b0 + 1.0], [c, c, c + a]])
 
 
 batch_law = TokenBudget

@@ -27,11 +27,8 @@ class PiecewiseLinear:
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
         """float64[G], KV tokens at which the lines are read: the load plus `longest_share` of the padding.
 
-        The padding is what the load lacks to `running` requests that are all as long as the longest, at least 0.
-
-        Args:
-            load, longest: float64[G], KV tokens of each worker, and of its longest request.
-            running: int64[G], requests of each worker.
+        The padding is what the load lacks to `running` requests that are all as long as the longest, at least 0. Arguments
+        are those of `StepTime.local_seconds`.
         """
         if self.longest_share == 0.0:
             return load

@@ -21,11 +21,7 @@ _FEWEST = 8  # requests that a round looks at however few slots there are
 
 
 class Admission:
-    """Decides rounds: asks the policy about the waiting requests, and sends those it admits to their workers.
-
-    Args:
-        parts: where everything about requests and workers is kept.
-    """
+    """Decides rounds: asks the policy about the waiting requests, and sends those it admits to their workers."""
 
     def __init__(self, parts: Parts) -> None:
         self._turn, self._rows, self._mirror, self._pool = parts.turn, parts.rows, parts.fleet.mirror, parts.pool
@@ -62,12 +58,7 @@ class Admission:
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
-        """Decide about the oldest requests.
-
-        Args:
-            margin: slots that a worker may be sent beyond its own.
-            gathering: groups that are offered nothing.
-        """
+        """Decide about the oldest requests; a worker may be sent `margin` beyond its slots, a `gathering` group nothing."""
         deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
         deciding.look()
         packed, size = deciding.packed, len(pool.here)
@@ -79,20 +70,13 @@ class Admission:
             packed.gathers[[*gathering]] = 0
         if not worker:
             return
-        shown = len(worker)
-        sent = self._carry_out(shown, worker)
+        sent = self._carry_out(worker)
         if deciding.stopwatch:
             self._meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
-        self._look_further(shown, sent, is_part=0 < offered < deciding.free)
+        self._look_further(len(worker), sent, is_part=0 < offered < deciding.free)
 
     def _look_further(self, shown: int, sent: int, is_part: bool) -> None:
-        """See to the requests that a round left waiting.
-
-        Args:
-            shown: requests of the round.
-            sent: how many of them were sent.
-            is_part: whether only some of the free slots were offered.
-        """
+        """See to what a round of `shown` requests left waiting; `is_part`: only some of the free slots were offered."""
         left, rounds = len(self._pool.here), self._rounds
         if not left or rounds.binds_at_once:
             self._turn.due |= is_part and sent > 0 < left
@@ -112,23 +96,14 @@ class Admission:
         fitting = max(_FEWEST, int(per_slot * self._mirror.slots))
         return most if 0 < most < fitting else fitting
 
-    def _carry_out(self, shown: int, worker: list[int]) -> int:
-        """Send what the answer admits.
-
-        Args:
-            shown: requests that the answer is about.
-            worker: place of each one's worker, or `HOLD`.
-
-        Returns:
-            Requests that got a slot.
-        """
-        packed, wide = self._deciding.packed, self._rows.wide
-        exclusions = self._exclusions
+    def _carry_out(self, worker: list[int]) -> int:
+        """Send what an answer admits: the worker's place or `HOLD` for each request. Returns how many got a slot."""
+        packed, wide, exclusions = self._deciding.packed, self._rows.wide, self._exclusions
         if wide or exclusions.excluded or exclusions.avoided:
-            rows = packed.waiting[:shown].tolist()
+            rows = packed.waiting[: len(worker)].tolist()
             if not wide.isdisjoint(rows) or exclusions.concerns(rows):
                 return self._carry_out_one_by_one(rows, worker, packed.free.tolist())
-        return self._slots.send(packed.waiting, packed.worker, shown)
+        return self._slots.send(packed.waiting, packed.worker, len(worker))
 
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.

@@ -15,18 +15,13 @@ from evenstep.dispatch.events import Arrived
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.transitions import Cause
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 
 _ARRIVES = Cause.ARRIVES_FOR_DECODE
 
 
 class Arrivals:
-    """Admits requests that arrive, with a row and a queue for each, or refuses them with a `Reject`.
-
-    Args:
-        parts: where everything about requests and workers is kept.
-        requests: puts those that need a prefiller into its queue.
-    """
+    """Admits requests that arrive, with a row and a queue for each, or refuses them with a `Reject`."""
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
         self._parts, self._requests = parts, requests
@@ -56,7 +51,9 @@ class Arrivals:
                 event = self._noted(event)
             turn.now_s = max(turn.now_s, event.now_s)
             if is_wrong:
-                raise _complaint(event)
+                where = f"request {event.request}"
+                check_range(where, "an integer >= 1", low=1, prompt_tokens=event.prompt_tokens, copies=event.copies)
+                raise RuntimeError(f"{where} arrived twice")
             is_too_large = event.prompt_tokens > capacity or event.copies > slots
             if may_refuse or is_too_large or len(here) + len(queue) >= limit:
                 refusal = self.refusal(event, turn.now_s)
@@ -146,20 +143,10 @@ class Arrivals:
         """Largest KV capacity (tokens) and largest slots among workers that do not leave, as `Dispatcher.most`."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
-            self._most = (
-                max((worker.capacity for worker in workers), default=0.0),
-                max((worker.spec.slots for worker in workers), default=0),
-            )
+            slots = max((worker.spec.slots for worker in workers), default=0)
+            self._most = max((worker.capacity for worker in workers), default=0.0), slots
         return self._most
 
     def fleet_changed(self) -> None:
         """Forget `most`, which is then computed anew; call it when workers or their capacities changed."""
         self._most = None
-
-
-def _complaint(event: Arrived) -> Exception:
-    """The exception for a request that is an error of the host."""
-    if event.prompt_tokens > 0 and event.copies > 0:
-        return RuntimeError(f"request {event.request} arrived twice")
-    field = "prompt_tokens" if event.prompt_tokens < 1 else "copies"
-    return InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")

@@ -55,13 +55,9 @@ def check(parts: Parts) -> None:
         raise RuntimeError(f"rows {late} have waited longer than they may")
     if not {*parts.exclusions.excluded, *parts.exclusions.avoided} <= set(states):
         raise RuntimeError("engines are excluded or avoided for rows without a request")
-    if states and parts.turn.settings.total_s and parts.deadlines.overdue_s > _oldest_s(parts) + parts.turn.settings.total_s:
+    total_s = parts.turn.settings.total_s
+    if states and total_s and parts.deadlines.overdue_s > min(rows.at.since_s[row] for row in states) + total_s:
         raise RuntimeError("the oldest request may last longer than it may")
-
-
-def _oldest_s(parts: Parts) -> float:
-    """When the oldest request arrived."""
-    return min(parts.rows.at.since_s[row] for row in parts.rows.by_request.values())
 
 
 def _told(parts: Parts, states: dict[int, State], place: int) -> tuple[int, int, int, float, float, int]:

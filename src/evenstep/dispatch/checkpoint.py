@@ -31,26 +31,18 @@ _MODULES = {
     for name in names.split()
 } | {"evenstep.routing.prefix_index"}
 _NAMES = {
-    ("numpy", "dtype"),
-    ("numpy", "ndarray"),
-    ("collections", "OrderedDict"),
-    ("collections", "Counter"),
-    ("collections", "deque"),
-    ("array", "array"),
-    ("array", "_array_reconstructor"),
-    ("builtins", "set"),
-    ("builtins", "frozenset"),
-    ("msgspec._utils", "rebuild"),
-    ("types", "GenericAlias"),
-    ("builtins", "int"),
-    ("builtins", "float"),
-    ("builtins", "tuple"),
-    ("builtins", "list"),
-    ("builtins", "dict"),
-} | {
-    (f"numpy.{core}.{module}", name)
-    for core in ("core", "_core")
-    for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
+    (module, name)
+    for module, names in (
+        ("array", "array _array_reconstructor"),
+        ("builtins", "dict float frozenset int list set tuple"),
+        ("collections", "Counter OrderedDict deque"),
+        ("msgspec._utils", "rebuild"),
+        ("numpy", "dtype ndarray"),
+        *((f"numpy.{core}.multiarray", "_reconstruct scalar") for core in ("core", "_core")),
+        *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+        ("types", "GenericAlias"),
+    )
+    for name in names.split()
 }
 
 

@@ -260,13 +260,22 @@ class Dispatcher:
         return len(run)
 
     def _told(self) -> list[Command]:
-        """All commands there are, with the time of the next tick."""
-        turn, deadlines, wake_s = self._turn, self._deadlines, self._deadlines.wake_s
+        """All commands there are, with the time of the next tick where an event may have changed it."""
+        turn, timers, deadlines, wake_s = self._turn, self._timers, self._deadlines, self._deadlines.wake_s
         out = turn.out
         if wake_s > turn.now_s and (
-            turn.due or self._rounds.opened_s or self._timers.is_new or deadlines.newcomers or deadlines.overdue_s < wake_s
+            turn.due or self._rounds.opened_s or timers.is_new or deadlines.newcomers or deadlines.overdue_s < wake_s
         ):
-            self._wake()
+            at_s = turn.now_s
+            if not turn.due:
+                if deadlines.newcomers:
+                    deadlines.set_newcomers()
+                round_s = self._rounds.deadline_s(turn.settings.gather_ms / 1000)
+                at_s = max(at_s, min(timers.next_s, round_s, deadlines.overdue_s))
+            timers.is_new = False
+            if at_s != wake_s and at_s < math.inf:
+                out.append(WakeAt(at_s))
+            deadlines.wake_s = at_s
         self.deliveries.look()
         turn.out = []
         return out
@@ -340,24 +349,6 @@ class Dispatcher:
             else:
                 raise RuntimeError(f"no branch for a timer named {name!r}")
 
-    def _wake(self) -> None:
-        """Ask for the next tick, unless the same time was asked for already.
-
-        Called only if an event may have changed that time; a tick that comes too early does no harm.
-        """
-        deadlines, turn, timers = self._deadlines, self._turn, self._timers
-        timers.is_new = False
-        at_s = turn.now_s
-        if not turn.due:
-            if deadlines.newcomers:
-                deadlines.set_newcomers()
-                timers.is_new = False
-            round_s = self._rounds.deadline_s(turn.settings.gather_ms / 1000)
-            at_s = max(at_s, min(timers.next_s, round_s, deadlines.overdue_s))
-        if at_s != deadlines.wake_s and at_s < math.inf:
-            turn.out.append(WakeAt(at_s))
-        deadlines.wake_s = at_s
-
     # --- workers -------------------------------------------------------------------------------------------------
 
     def _workeradded(self, event: ev.WorkerAdded) -> None:
@@ -372,9 +363,8 @@ class Dispatcher:
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
         """A worker is to leave: it gets nothing new, and without `drain` its requests move off at once."""
         name = event.worker
-        if self.fleet.find(name) is None:
+        if not self.fleet.leave(name):
             return
-        self.fleet.leave(name)
         place = self.mirror.place.get(name)
         if place is not None:
             self.parts.slots.clear(place)
@@ -417,6 +407,7 @@ class Dispatcher:
         place = self.mirror.place.get(event.worker)
         if place is not None and not self.mirror.workers[place].is_up:
             self.parts.slots.clear(place)
+            self.parts.prefixes.lost(place)
         self._fleet_changed()
 
     def _fleet_changed(self) -> None:
@@ -436,6 +427,7 @@ class Dispatcher:
             self._turn.settings = found = event.settings
             self.parts.limits.settings = found
             self.parts.deciding.go_by(found)
+            self.parts.prefixes.limit(found.prefix_blocks)
             self.fleet.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
             self._deadlines.set_anew()
             self._deadlines.look_when_overdue()

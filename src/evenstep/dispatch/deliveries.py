@@ -24,12 +24,7 @@ _count = compiled.entry(count_chunks)
 
 
 class Deliveries:
-    """Counts delivered chunks: their tokens and steps.
-
-    Args:
-        parts: where everything about requests and workers is kept.
-        requests: moves a request to running at its first token.
-    """
+    """Counts delivered chunks: their tokens and steps."""
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
         self._turn, self._rows, self._mirror = parts.turn, parts.rows, parts.fleet.mirror

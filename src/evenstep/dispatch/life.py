@@ -26,11 +26,7 @@ _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
-    """Moves requests through their states: first token, failure, retry, end. Methods append the commands that follow.
-
-    Args:
-        parts: where everything about requests and workers is kept.
-    """
+    """Moves requests through their states: first token, failure, retry, end. Methods append the commands that follow."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -85,9 +81,6 @@ class Requests:
 
         Its prefiller's memory becomes free, its TTFT is counted, and earlier failures may now eject other engines. The token
         itself is counted elsewhere.
-
-        Args:
-            worker: place of its worker in the mirror.
         """
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
@@ -96,7 +89,7 @@ class Requests:
         mirror.at.running[worker] += at.copies[row]
         mirror.at.sent_load[worker] -= load
         mirror.at.load[worker] += load
-        mirror.joins(worker)
+        mirror.runs(worker, 1)
         self._barriers.all.joins(mirror.group[worker])
         if not at.produced[row]:
             rows.at.first_s[row] = now_s
@@ -277,15 +270,19 @@ class Requests:
     def end(self, row: int, told: bool) -> None:
         """End a request: free its slots and its row, and drop everything kept about it. The client is told elsewhere.
 
-        Args:
-            told: whether a prefiller that has finished its prompt and keeps its KV gets a `Release`.
+        `told`: a prefiller that has finished its prompt and keeps its KV gets a `Release`.
         """
         rows, state = self._rows, self._rows.at.state[row]
         request, worker = rows.at.request[row], rows.at.worker[row]
         if worker >= 0:
             self._slots.take_off(row)
         if state not in _PLACED:
-            self._leave_queues(row, state)
+            self._timers.clear(("ttl", row))
+            self._timers.clear(("backoff", row))
+        if state == _POOLED:
+            self._pool.remove(row)
+        elif state == _FOR_PREFILLER:
+            del self._prefills.waiting[row]
         self._limits.leaves(row, state not in _PLACED)
         if row in self._pool.tasks.keys:
             self._pool.tasks.ends(row, rows.load(row) if rows.at.produced[row] else 0)
@@ -303,14 +300,6 @@ class Requests:
                 self.forget_if_empty(found.spec.name)
             if self._pool.here:
                 self._rounds.open()
-
-    def _leave_queues(self, row: int, state: int) -> None:
-        self._timers.clear(("ttl", row))
-        self._timers.clear(("backoff", row))
-        if state == _POOLED:
-            self._pool.remove(row)
-        elif state == _FOR_PREFILLER:
-            del self._prefills.waiting[row]
 
     # --- workers -------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,7 @@ from evenstep.dispatch.turn import Turn
 
 
 class Parts:
-    """The parts of one dispatcher, each built from the ones before it.
-
-    Args:
-        settings: limits and deadlines.
-        options: policy, predictor, stopwatch and log of the dispatcher.
-    """
+    """The parts of one dispatcher, each built from the ones before it."""
 
     def __init__(self, settings: Settings, options: Options) -> None:
         self.turn = turn = Turn(settings)

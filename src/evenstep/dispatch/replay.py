@@ -101,15 +101,10 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
             made.append(record)
 
     def fresh() -> Dispatcher:
-        return Dispatcher(
-            policy or header.policy,
-            predictor=predictor or header.predictor,
-            settings=header.settings,
-            log=keep,
-            overruns=slow,
-        )
+        return Dispatcher(text, predictor=used, settings=header.settings, log=keep, overruns=slow)
 
-    dispatcher, text = fresh(), policy or header.policy
+    text, used = policy or header.policy, predictor or header.predictor
+    dispatcher = fresh()
     compared = events = fallbacks = gaps = 0
     difference = None
     for record in records:
@@ -143,17 +138,8 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
             _give(dispatcher, record, bool(policy), bool(predictor), watch)
         if watch is not None:
             watch.record(record, dispatcher)
-    return Replayed(
-        text,
-        predictor or header.predictor,
-        bool(policy or predictor),
-        compared,
-        events,
-        fallbacks,
-        difference,
-        cut_off(path),
-        gaps,
-    )
+    is_changed, cut = bool(policy or predictor), cut_off(path)
+    return Replayed(text, used, is_changed, compared, events, fallbacks, difference, cut, gaps)
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
@@ -177,11 +163,8 @@ def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predicto
             dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
         return
     if isinstance(record, Reloaded):
-        record = msgspec.structs.replace(
-            record,
-            policy="" if has_policy else record.policy,
-            predictor="" if has_predictor else record.predictor,
-        )
+        kept = {"policy": "" if has_policy else record.policy, "predictor": "" if has_predictor else record.predictor}
+        record = msgspec.structs.replace(record, **kept)
     assert not isinstance(record, Header | Round | Done | Checkpoint)
     try:
         dispatcher.handle(record)

@@ -14,8 +14,6 @@ Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
 PREFILL_THRESHOLD = 0.9
 #: Shortest block of a prompt, bytes: each is hashed and looked up.
 LEAST_BLOCK_BYTES = 64
-
-
 #: Fields of `Settings` that are 0 or more.
 _NOT_NEGATIVE = (
     *("gather_ms", "stale_s", "policy_cooldown_s", "backoff_s", "backoff_cap_s", "cooldown_s", "cooldown_cap_s", "total_s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from evenstep.dispatch.parts import Parts
@@ -15,9 +16,10 @@ def snapshot(parts: Parts) -> dict[str, Any]:
 
     A value that is not known is None. Each item of `workers`, `prefillers` and `groups` is a dictionary. Times are seconds.
     """
+    fell, now_s, since_s = parts.deciding.fallback.last, parts.turn.now_s, parts.rows.at.since_s
     return {
         "pool_depth": len(parts.pool),
-        "pool_oldest_seconds": _oldest_s(parts),
+        "pool_oldest_seconds": max(0.0, now_s - since_s[parts.pool.oldest()]) if len(parts.pool) else 0.0,
         "waiting_for_prefill": len(parts.prefills.waiting),
         "requests_present": len(parts.rows.by_request),
         "tenants": {name: here.requests for name, here in parts.limits.present.items()},
@@ -26,17 +28,9 @@ def snapshot(parts: Parts) -> dict[str, Any]:
         "policy_has_kernel": parts.deciding.call.has_kernel and change.is_compiled,
         "policy_is_off": parts.deciding.fallback.is_off,
         "fallback_total": dict(parts.deciding.fallback.counted),
-        "fallback_last": _fell(parts),
+        "fallback_last": None if fell is None else asdict(fell),
         "workers": [_worker(parts, place) for place in range(len(parts.fleet.mirror.workers))],
-        "prefillers": [
-            {
-                "worker": name,
-                "prefill_budget_free": parts.fleet.prefill.free(name),
-                "requests": len(found.requests),
-                "is_up": found.is_up,
-            }
-            for name, found in parts.fleet.prefill.prefillers.items()
-        ],
+        "prefillers": [_prefiller(parts, name) for name in parts.fleet.prefill.prefillers],
         "groups": [{"group": group, **steps.values(parts.fleet.mirror)} for group, steps in enumerate(parts.barriers.steps)],
         "state_divergence_total": sum(worker.divergences for worker in parts.fleet.mirror.workers),
         "prefix_prompt_tokens_total": parts.prefixes.sent_tokens,
@@ -46,18 +40,11 @@ def snapshot(parts: Parts) -> dict[str, Any]:
     }
 
 
-def _fell(parts: Parts) -> dict[str, Any] | None:
-    """The last round that least load decided in place of the policy; its time is that of the decision log."""
-    last = parts.deciding.fallback.last
-    if last is None:
-        return None
-    return {"decision": last.decision, "reason": last.reason, "why": last.why, "now_s": last.now_s}
-
-
-def _oldest_s(parts: Parts) -> float:
-    if not len(parts.pool):
-        return 0.0
-    return max(0.0, parts.turn.now_s - parts.rows.at.since_s[parts.pool.oldest()])
+def _prefiller(parts: Parts, name: str) -> dict[str, Any]:
+    prefill = parts.fleet.prefill
+    found = prefill.prefillers[name]
+    free = prefill.free(name)
+    return {"worker": name, "prefill_budget_free": free, "requests": len(found.requests), "is_up": found.is_up}
 
 
 def _worker(parts: Parts, place: int) -> dict[str, Any]:

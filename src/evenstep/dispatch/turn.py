@@ -11,10 +11,8 @@ from evenstep.dispatch.settings import Settings
 class Turn:
     """The values that all parts share while an event is handled.
 
-    Args:
-        settings: limits and deadlines.
-
     Attributes:
+        settings: limits and deadlines.
         now_s: the host's time in seconds; it never goes back; -inf before the first event.
         due: whether a `Tick` is wanted as soon as the reads at hand are done.
         legs: number of the last upstream call (leg); 0 before the first.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.core import Dispatcher
@@ -30,17 +32,9 @@ def warm(policy: str, predictor: str = "") -> None:
         fleet.tell(ev.WorkerAdded(now_s=0.0, spec=spec))
         fleet.tell(ev.Sampled(now_s=0.0, worker=name, running=0, waiting=0, kv_used=0.0))
     for request in range(_REQUESTS):
-        fleet.tell(
-            ev.Arrived(
-                now_s=0.0,
-                request=request,
-                prompt_tokens=1 + request,
-                key=request % 2 * (1 + request % 5),
-                request_class=request % 2,
-                expected_tokens=request % 3,
-                blocks=(1, 2 + request % 5),
-            )
-        )
+        key, blocks = request % 2 * (1 + request % 5), (1, 2 + request % 5)
+        facts: dict[str, Any] = {"key": key, "blocks": blocks, "request_class": request % 2, "expected_tokens": request % 3}
+        fleet.tell(ev.Arrived(now_s=0.0, request=request, prompt_tokens=1 + request, **facts))
     if (ahead := fleet.dispatcher.parts.deciding.ahead) is not None:
         ahead.ended(_REQUESTS, 1, _LONG, 0)
     has_left = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evenstep.emulator import tokens
@@ -32,19 +31,15 @@ class Out(Protocol):
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         """Send a whole answer: status, body of media type `kind`, and further header fields."""
-        ...
 
     def start(self) -> None:
         """Send the head of a stream, with status 200."""
-        ...
 
     def send(self, data: bytes, *, last: bool = False) -> None:
         """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
-        ...
 
     def abort(self) -> None:
         """Close the connection at once; bytes that were not sent are lost."""
-        ...
 
 
 class Host(Protocol):
@@ -55,36 +50,16 @@ class Host(Protocol):
 
         A key that is unknown, or whose sequence has ended, changes nothing.
         """
-        ...
 
     def strike(self, rank: int, fault: Fault) -> None:
         """Kill the rank with this number in the fleet, or its group, as the fault says."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class Part(Choice):
-    """One sequence of an answer; `ids` and `text` are what has not been sent.
-
-    Args:
-        key: its name towards the host.
-        stopping: watches for stop texts; None = there are none.
-        told: whether its last event was sent.
-    """
-
-    key: int = -1
-    stopping: Stopping | None = None
-    told: bool = False
 
 
 class Answer:
     """One answer to a request, under construction.
 
     Args:
-        asked: the request.
-        wording: writes its bytes.
         out: the client's connection; its `resumed` is set to `flush`.
-        host: runs its sequences.
         fault: strikes it; None = none.
         rank: number of its rank in the fleet.
         keys: names of its sequences towards the host, `asked.n` for each prompt in turn.
@@ -93,7 +68,6 @@ class Answer:
         parts: its sequences, in the order of `keys`.
         over: whether nothing more is sent.
         transfer: ``kv_transfer_params`` that a whole answer shows; empty = null.
-        cached_tokens: prompt tokens that its usage shows as cached.
     """
 
     def __init__(
@@ -107,16 +81,12 @@ class Answer:
         keys: Sequence[int],
     ) -> None:
         self.asked, self.rank, self.transfer = asked, rank, dict[str, Any]()
-        self.cached_tokens = 0
         self._wording, self._out, self._host, self._fault = wording, out, host, fault
-        self._count = 0
-        self._silent = False
-        self._garbage = b""
-        self._begun = False
-        self.over = False
+        self._count, self._garbage = 0, b""
+        self.over = self._silent = self._begun = False
         out.resumed = self.flush
         self.parts = [
-            Part(
+            Choice(
                 index,
                 [],
                 prompt=asked.prompts[index // asked.n].tolist() if asked.return_ids else None,
@@ -153,7 +123,7 @@ class Answer:
         self.over = True
         return False
 
-    def produced(self, part: Part, token: int, finish: str | None) -> None:
+    def produced(self, part: Choice, token: int, finish: str | None) -> None:
         """Take the next token of a sequence, to be sent by `flush`; `finish` is set with the last one.
 
         `finish` is ``stop`` or ``length``, else None. A complete stop text ends the sequence, also at the host. The fault
@@ -205,7 +175,7 @@ class Answer:
                 events += self._events(part)
         if done:
             if self.asked.usage_last:
-                events.append(self._wording.usage_event(self._count, self.cached_tokens))
+                events.append(self._wording.usage_event(self._count))
             events.append(DONE)
         data = events[0] if len(events) == 1 else b"".join(events)
         if data:
@@ -234,7 +204,7 @@ class Answer:
             self.over = True
             self._out.abort()
 
-    def _events(self, part: Part) -> list[bytes]:
+    def _events(self, part: Choice) -> list[bytes]:
         if part.stopping is None and len(part.ids) != 1:
             part.text = tokens.text_of(part.ids)
         events = self._wording.events(part)
@@ -246,7 +216,7 @@ class Answer:
         for part in self.parts:
             if part.stopping is None:
                 part.text = tokens.text_of(part.ids)
-        body = self._wording.whole(self.parts, self.cached_tokens, self.transfer or None)
+        body = self._wording.whole(self.parts, self.transfer or None)
         cut = self._fault is not None and self._fault.fault in ("cut", "malformed")
         return body[: len(body) // 2] if cut else body
 
@@ -292,10 +262,7 @@ class Answer:
 
     def _status(self) -> None:
         assert self._fault is not None
-        headers: list[tuple[str, str]] = []
-        if self._fault.retry_after_s:
-            headers.append(("Retry-After", str(self._fault.retry_after_s)))
-        if self._fault.location:
-            headers.append(("Location", self._fault.location))
+        given = {"Retry-After": self._fault.retry_after_s, "Location": self._fault.location}
+        headers = [(name, str(value)) for name, value in given.items() if value]
         body = error_body(self._fault.status, "the engine was told to fail") if self._fault.status != 304 else b""
         self._out.reply(self._fault.status, body, JSON, headers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TypeAlias, cast
 
 from evenstep.emulator.answer import EVENTS, JSON
 from evenstep.emulator.wording import error_body
@@ -17,7 +17,6 @@ from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
 
-MAX_BODY = 64 * 1024 * 1024
 _MOST_WAITING = 64 * 1024  # bytes of later requests before the connection is read no further
 _ANY = 1 << 62
 
@@ -33,47 +32,33 @@ def _read(head: bytes) -> tuple[_Parsed, int, bool]:
     return _Parsed(found), found.length, True
 
 
-_HEADS = Heads(_read)
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
+class _Rules:
     """Both what a `Server` reads heads by, and what it holds them to."""
 
-    body_bytes: int
-    head_bytes: int = 64 * 1024
+    heads = Heads(_read)
+    head_bytes, body_bytes = 64 * 1024, 64 * 1024 * 1024
 
     @property
-    def heads(self) -> Heads[_Parsed]:
-        return _HEADS
-
-    @property
-    def limits(self) -> _Limits:
+    def limits(self) -> _Rules:
         return self
 
 
-class Service(Protocol):
-    """Answers requests.
-
-    `serve` answers `head` and `body` on `out`, at once or later. It returns a function to call when the client leaves
-    before the answer is over; None if there is nothing to do.
-    """
-
-    def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None: ...
+#: Answers a request on a connection, at once or later. It returns what to call when the client leaves before the answer is
+#: over; None if there is nothing to do.
+Serve: TypeAlias = "Callable[[RequestHead, bytes, Connection], Callable[[], None] | None]"
 
 
 class Connection(asyncio.Protocol):
     """One client's connection to the emulator.
 
     Args:
-        service: answers its requests.
         alive: every open connection; this one adds and removes itself.
     """
 
-    def __init__(self, service: Service, alive: set[Connection]) -> None:
-        self._service, self._alive = service, alive
+    def __init__(self, serve: Serve, alive: set[Connection]) -> None:
+        self._serve, self._alive = serve, alive
         self._transport = cast(asyncio.Transport, None)
-        self._machine = Server(_Limits(MAX_BODY), most_waiting=_ANY)
+        self._machine = Server(_Rules(), most_waiting=_ANY)
         self._leave: Callable[[], None] | None = None
         self.paused = False
         self.resumed: Callable[[], None] | None = None
@@ -104,37 +89,34 @@ class Connection(asyncio.Protocol):
 
     def _take(self, event: Event[_Parsed] | None) -> None:
         if isinstance(event, Request):
-            leave = self._service.serve(event.parsed.head, event.body, self)
+            leave = self._serve(event.parsed.head, event.body, self)
             self._leave = leave if self._is_answering else None
         elif isinstance(event, HttpError):
             self.reply(event.status, error_body(event.status, event.message))
         elif event is not None:
             self._transport.write(CONTINUE)
 
-    # what an answer calls
+    # What an answer calls, as `answer.Out` says; without an answer under way, nothing happens.
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a whole answer: status, body of media type `kind`, header fields; nothing if no answer is under way."""
         if self._is_answering:
             fields = "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1", "replace")
             self._transport.write(self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields))
             self._answered()
 
     def start(self) -> None:
-        """Send the head of a stream, with status 200; nothing if no answer is under way."""
         if self._is_answering:
             self._machine.start(200, EVENTS.encode(), b"Cache-Control: no-cache\r\n")
             self._transport.write(self._machine.forward(b""))
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send bytes of a started stream in one write; `last` ends the stream cleanly. Nothing if no answer is under way."""
         if self._is_answering:
             self._transport.write(self._machine.piece(data, last))
             if last:
                 self._answered()
 
     def abort(self) -> None:
-        """Close the connection at once; bytes that were not sent are lost, and the function of `Service` is not called."""
+        """Close the connection at once; bytes that were not sent are lost, and the function of `Serve` is not called."""
         self._leave = None
         self._transport.abort()
 

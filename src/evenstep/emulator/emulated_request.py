@@ -17,13 +17,7 @@ from evenstep.request import I8
 
 
 class RefusedError(EvenstepError):
-    """A request that the engine answers with an error object.
-
-    Args:
-        status: HTTP status.
-        message: the reason, as a sentence.
-        param: the invalid field, if there is one.
-    """
+    """A request that the engine answers with an error object."""
 
     def __init__(self, status: int, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -78,10 +72,8 @@ class EmulatedRequest:
     """A parsed request for tokens.
 
     Args:
-        chat: chat or completion.
         prompts: int64 token ids of each prompt, not empty; each is answered `n` times.
         n: answers a prompt.
-        max_tokens: most tokens of each answer.
         min_tokens: tokens before which no answer ends by itself.
         stream: whether tokens come as they are made.
         usage_last: whether a stream tells usage in a last event.
@@ -90,8 +82,6 @@ class EmulatedRequest:
         stop_ids: tokens that end it.
         ends: whether the model may end it by itself (no ``ignore_eos``).
         seed: of sampled answers; None = greedy.
-        logprobs: whether log probabilities are asked for.
-        return_ids: whether token ids are.
         transfer: ``kv_transfer_params`` as they came; empty without.
         rank: the rank that the body names, from 0 among those of the port; None without.
     """
@@ -134,7 +124,6 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
 
     Args:
         chat: ``/v1/chat/completions``, else ``/v1/completions``.
-        model: name of the model that is served.
         longest: most tokens of prompt and answer together.
         each_alone: whether ``continuous_usage_stats`` works without ``include_usage``, as in SGLang.
 
@@ -147,7 +136,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
     except msgspec.ValidationError as error:
         _, _, place = str(error).partition(" - at `$")
         raise RefusedError(400, str(error), place.strip(".`") or None) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(400, f"The body is not JSON: {error}") from None
     if read.model is not None and read.model != model:
         raise RefusedError(404, f"The model `{read.model}` does not exist.", "model")

@@ -109,11 +109,7 @@ class Faults:
         return self._first("fault", (rank,))
 
     def metrics_delay_s(self, ranks: Collection[int]) -> float:
-        """Seconds, wall-clock, to delay the next answer of ``/metrics``; the fault is counted as used. 0 without one.
-
-        Args:
-            ranks: numbers in the fleet of the ranks that the page shows.
-        """
+        """Wall-clock seconds to delay the next metrics page of these ranks; the fault is counted as used. 0 without one."""
         fault = self._first("slow-metrics", ranks)
         return 0.0 if fault is None else fault.seconds
 
@@ -128,13 +124,7 @@ class Faults:
             if fault.rank != -1 and fault.rank not in ranks:
                 continue
             if fault.share == 1 or streams.uniform(self._seed, stream, self._asked[stream], index) < fault.share:
-                return self._used(index)
+                if fault.count:
+                    self.on[index : index + 1] = [replace(fault, count=fault.count - 1)] if fault.count > 1 else []
+                return fault
         return None
-
-    def _used(self, index: int) -> Fault:
-        fault = self.on[index]
-        if fault.count == 1:
-            del self.on[index]
-        elif fault.count > 1:
-            self.on[index] = replace(fault, count=fault.count - 1)
-        return fault

@@ -12,30 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from evenstep.emulator import group as ev
 from evenstep.emulator import tokens
-from evenstep.emulator.answer import Answer, Out, Part
+from evenstep.emulator.answer import Answer, Out
 from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
 from evenstep.emulator.faults import Fault, Faults, fault_of
-from evenstep.emulator.group import (
-    Action,
-    Arrived,
-    Cancelled,
-    Due,
-    Event,
-    Fetched,
-    Group,
-    Killed,
-    Lost,
-    Produced,
-    Pulled,
-    Revived,
-    Wake,
-)
+from evenstep.emulator.group import Group
 from evenstep.emulator.rank import Rank
 from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.emulator.transfer import Transfer
-from evenstep.emulator.wording import Wording
+from evenstep.emulator.wording import Choice, Wording
 
 _MOST_DIGITS = 20  # of a rank in a header
 _SALT = 0x2545F4914F6CDD1D
@@ -52,8 +39,7 @@ class Fleet:
     def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, ports: Sequence[int]) -> None:
         self.settings, self._loop = settings, loop
         self.faults = Faults(settings.seed)
-        for text in settings.faults:
-            self.faults.on.append(fault_of(text, settings.ranks))
+        self.faults.on += [fault_of(text, settings.ranks) for text in settings.faults]
         self.groups: list[Group] = []
         self._home: list[Group] = []
         for size in settings.sizes:
@@ -67,7 +53,7 @@ class Fleet:
         self.created = int(time.time())  # Unix time
         self._seed_state = tokens.drawn(settings.seed)
         self._keys = 0
-        self._parts: dict[int, tuple[Answer, Part]] = {}
+        self._parts: dict[int, tuple[Answer, Choice]] = {}
         self._dirty: list[Answer] = []
         self._fetches: set[asyncio.Task[None]] = set()
         self._strikes: list[asyncio.TimerHandle] = []  # deaths and restarts that faults have yet to bring
@@ -100,12 +86,6 @@ class Fleet:
     def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
         """Start an answer, which takes a fault if one hits it; returns None if the answer is over at once.
 
-        Args:
-            asked: the request.
-            rank: number of the rank that runs it.
-            request_id: the client's id, or ours.
-            out: the client's connection.
-
         Raises:
             RefusedError: ``kv_transfer_params`` without the location of the KV.
         """
@@ -123,7 +103,7 @@ class Fleet:
         works = [self._work(asked, part, leaves=leaves) for part in answer.parts]
         for part, work in zip(answer.parts, works, strict=True):
             self._parts[part.key] = (answer, part)
-            self._tell(group, Arrived(work, rank - group.first, source is not None))
+            self._tell(group, ev.Arrived(work, rank - group.first, source is not None))
         if source is not None:
             self._fetch(source, works, group)
         if leaves:
@@ -140,7 +120,7 @@ class Fleet:
         """Stop a sequence, whose further tokens are not wanted; an unknown key changes nothing (see `answer.Host`)."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
-            self._tell(self._home[answer.rank], Cancelled(key, finish))
+            self._tell(self._home[answer.rank], ev.Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
         """Kill a rank, and the rest of its group at once (``kill-group``) or after `Fault.peers_after_s`.
@@ -170,21 +150,20 @@ class Fleet:
         """Kill ranks by number: their answers break off, their sequences and memory are lost. Calls `ranks_changed`."""
         for number in ranks:
             group = self._home[number]
-            self._tell(group, Killed((number - group.first,)))
+            self._tell(group, ev.Killed(number - group.first))
         self.ranks_changed()
 
     def revive(self, ranks: Sequence[int] | None = None) -> None:
         """Restart the dead ones of these ranks, empty; None = of all. Calls `ranks_changed`."""
         for number in range(self.settings.ranks) if ranks is None else ranks:
             group = self._home[number]
-            self._tell(group, Revived((number - group.first,)))
+            self._tell(group, ev.Revived(number - group.first))
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
         """Hand over the KV of a finished sequence, whose blocks are then free.
 
         Args:
-            key: of the sequence.
             begun: the model's state after its prompt, as the other engine computes it.
 
         Returns:
@@ -194,7 +173,7 @@ class Fleet:
             group.expire(self.now_s)
             one = group.leased(key)
             if one is not None and one.begun == begun:
-                self._tell(group, Pulled(key))
+                self._tell(group, ev.Pulled(key))
                 return True
         return False
 
@@ -203,7 +182,7 @@ class Fleet:
         for waiting in (*self._wishes.values(), *self._fetches, *self._strikes):
             waiting.cancel()
 
-    def _work(self, asked: EmulatedRequest, part: Part, *, leaves: bool) -> Work:
+    def _work(self, asked: EmulatedRequest, part: Choice, *, leaves: bool) -> Work:
         prompt = asked.prompts[part.index // asked.n]
         settings = self.settings
         sample = part.index % asked.n
@@ -225,7 +204,7 @@ class Fleet:
         async def fetch() -> None:
             found = await self.transfer.fetch(source, works[0].begun)
             for work in works:
-                self._tell(group, Fetched(work.key, found))
+                self._tell(group, ev.Fetched(work.key, found))
 
         task = self._loop.create_task(fetch())
         self._fetches.add(task)
@@ -237,24 +216,22 @@ class Fleet:
             answer.fail("the engine core died: a rank of its group is gone")
         self.kill(alive)
 
-    def _tell(self, group: Group, event: Event, now_s: float | None = None) -> None:
-        self._act(group, group.handle(event, self.now_s if now_s is None else now_s))
-
     def _due(self, group: Group, at_s: float) -> None:
         del self._wishes[group]
         now_s = self.now_s
         if now_s - at_s > max(group.step_s, 1e-3 * self.settings.speed):
             self.late_steps[group] += 1
             at_s = now_s
-        self._tell(group, Due(), at_s)
+        self._tell(group, ev.Due(), at_s)
         dirty, self._dirty = self._dirty, []
         for answer in dirty:
             answer.flush()
 
-    def _act(self, group: Group, actions: list[Action]) -> None:
+    def _tell(self, group: Group, event: ev.Event, now_s: float | None = None) -> None:
+        """Have a group handle an event, and carry out the actions that it answers."""
         parts, dirty = self._parts, self._dirty
-        for action in actions:
-            if type(action) is Produced:
+        for action in group.handle(event, self.now_s if now_s is None else now_s):
+            if type(action) is ev.Produced:
                 found = parts.get(action.key)
                 if found is None:
                     continue  # stopped by another answer's fault in this very step
@@ -263,23 +240,17 @@ class Fleet:
                     del parts[action.key]
                 answer.produced(part, action.token, action.finish)
                 dirty.append(answer)
-            elif type(action) is Wake:
+            elif type(action) is ev.Wake:
                 if group in self._wishes:
                     self._wishes[group].cancel()
                 at = self._start_s + action.at_s / self.settings.speed
                 self._wishes[group] = self._loop.call_at(at, self._due, group, action.at_s)
-            elif type(action) is Lost:
-                self._lost(action)
-
-    def _lost(self, action: Lost) -> None:
-        found = self._parts.pop(action.key, None)
-        if found is None:
-            return
-        answer, _ = found
-        if action.reason == "kv":
-            answer.fail("the KV cache of the prompt could not be fetched")
-        else:
-            answer.die()
+            elif type(action) is ev.Lost and action.key in parts:
+                answer, _ = parts.pop(action.key)
+                if action.reason == "kv":
+                    answer.fail("the KV cache of the prompt could not be fetched")
+                else:
+                    answer.die()
 
 
 def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) -> int | None:

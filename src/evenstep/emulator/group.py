@@ -55,15 +55,15 @@ class Cancelled(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """Event: ranks, numbered within the group, die with all their sequences and memory; each sequence is `Lost`."""
+    """Event: a rank, numbered within the group, dies with all its sequences and memory; each sequence is `Lost`."""
 
-    ranks: tuple[int, ...]
+    rank: int
 
 
 class Revived(NamedTuple):
-    """Event: dead ranks, numbered within the group, start again, empty."""
+    """Event: a dead rank, numbered within the group, starts again, empty."""
 
-    ranks: tuple[int, ...]
+    rank: int
 
 
 class Due(NamedTuple):
@@ -133,9 +133,7 @@ class Group:
         self._leases: dict[int, tuple[Sequence, float]] = {}
         self._wake_s = math.inf
         self._stepping = False
-        self.steps = 0
-        self.step_s = 0.0
-        self.stepped_s = 0.0
+        self.steps, self.step_s, self.stepped_s = 0, 0.0, 0.0
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Take an event; returns the actions that the host must carry out, in order.
@@ -156,10 +154,9 @@ class Group:
             case Pulled():
                 self._drop_lease(event.key)
             case Killed():
-                return self._killed(event.ranks)
+                return self._killed(event.rank)
             case Revived():
-                for rank in event.ranks:
-                    self.ranks[rank].dead = False
+                self.ranks[event.rank].dead = False
         return self._wakes(now_s)
 
     def expire(self, now_s: float) -> None:
@@ -178,10 +175,6 @@ class Group:
     def awaiting(self, rank: int) -> int:
         """Number of a rank's sequences whose KV is still being fetched; the rank is numbered within the group."""
         return sum(self._live[key].rank == rank for key in self._awaiting)
-
-    def empty(self) -> bool:
-        """Whether no sequence waits, runs, fetches KV or has a lease."""
-        return not (self._live or self._leases or any(r.memory.used for r in self.ranks))
 
     def check(self) -> None:
         """Check that every sequence is in exactly one place, and that all memory is accounted for.
@@ -204,7 +197,7 @@ class Group:
         one, rank = event.sequence, self.ranks[event.rank]
         if rank.dead:
             return [Lost(one.key, "dead")]
-        one.rank, one.arrived_s = event.rank, now_s
+        one.rank = event.rank
         self._live[one.key] = one
         if event.awaits:
             self._awaiting.add(one.key)
@@ -235,21 +228,19 @@ class Group:
         else:
             self.ranks[one.rank].remove(one)
 
-    def _killed(self, ranks: tuple[int, ...]) -> list[Action]:
-        lost: list[Action] = []
-        for number in ranks:
-            rank = self.ranks[number]
-            rank.dead = True
-            for key in [key for key, one in self._live.items() if one.rank == number]:
-                self._live.pop(key).gone = True
-                self._awaiting.discard(key)
-                lost.append(Lost(key, "dead"))
-            self._leases = {k: v for k, v in self._leases.items() if v[0].rank != number}
-            rank.waiting.clear()
-            rank.running.clear()
-            rank.scheduled = []
-            rank.memory.clear()
-        return lost
+    def _killed(self, number: int) -> list[Action]:
+        rank = self.ranks[number]
+        rank.dead = True
+        lost = [key for key, one in self._live.items() if one.rank == number]
+        for key in lost:
+            self._live.pop(key).gone = True
+            self._awaiting.discard(key)
+        self._leases = {k: v for k, v in self._leases.items() if v[0].rank != number}
+        rank.waiting.clear()
+        rank.running.clear()
+        rank.scheduled = []
+        rank.memory.clear()
+        return [Lost(key, "dead") for key in lost]
 
     def _boundary(self, now_s: float) -> list[Action]:
         if now_s < self._wake_s:

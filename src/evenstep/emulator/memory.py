@@ -13,8 +13,6 @@ class Memory:
     """Blocks of one rank.
 
     Args:
-        blocks: number of blocks.
-        block_size: KV tokens of a block.
         sharing: whether prompt blocks are kept for later requests (prefix caching).
     """
 

@@ -39,13 +39,13 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     page.add("gauge", "vllm:num_requests_waiting_by_reason", awaiting, **who, reason="deferred")
     page.add("gauge", "vllm:kv_cache_usage_perc", memory.used / memory.blocks, **who)
     page.add("counter", "vllm:num_preemptions_total", counts.evictions, **who)
-    prompt = counts.local_tokens + counts.cached_tokens + counts.fetched_tokens
-    page.add("counter", "vllm:prompt_tokens_total", prompt, **who)
-    for source, value in (
-        ("local_compute", counts.local_tokens),
-        ("local_cache_hit", counts.cached_tokens),
-        ("external_kv_transfer", counts.fetched_tokens),
-    ):
+    sources = {
+        "local_compute": counts.local_tokens,
+        "local_cache_hit": counts.cached_tokens,
+        "external_kv_transfer": counts.fetched_tokens,
+    }
+    page.add("counter", "vllm:prompt_tokens_total", sum(sources.values()), **who)
+    for source, value in sources.items():
         page.add("counter", "vllm:prompt_tokens_by_source_total", value, **who, source=source)
     page.add("counter", "vllm:prefix_cache_queries_total", counts.looked_up_tokens, **who)
     page.add("counter", "vllm:prefix_cache_hits_total", counts.found_tokens, **who)
@@ -54,26 +54,20 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
         page.add("counter", "vllm:request_success_total", value, **who, finished_reason=reason)
     page.add("counter", "vllm:nixl_num_kv_expired_reqs_total", counts.expired_leases, **who)
     blocks, size = memory.blocks + 1, memory.block_size
-    config = {"num_gpu_blocks": blocks, "block_size": size, "kv_cache_size_tokens": blocks * size}
-    caching = {"enable_prefix_caching": str(fleet.settings.prefix_caching)}
-    shown = {key: str(value) for key, value in config.items()}
-    page.add("gauge", "vllm:cache_config_info", 1, **shown, **caching, engine=called)
+    config = {"num_gpu_blocks": str(blocks), "block_size": str(size), "kv_cache_size_tokens": str(blocks * size)}
+    caching = str(fleet.settings.prefix_caching)
+    page.add("gauge", "vllm:cache_config_info", 1, **config, enable_prefix_caching=caching, engine=called)
 
 
 def _sglang(page: Page, fleet: Fleet, number: int) -> None:
     rank, memory = fleet.rank(number), fleet.rank(number).memory
-    who = {
-        "model_name": fleet.settings.model,
-        "engine_type": "unified",
-        "tp_rank": "0",
-        "dp_rank": str(fleet.settings.first_rank + number),
-    }
+    called = str(fleet.settings.first_rank + number)
+    who = {"model_name": fleet.settings.model, "engine_type": "unified", "tp_rank": "0", "dp_rank": called}
     counts = rank.counts
-    total = memory.blocks * memory.block_size
     page.add("gauge", "sglang:num_running_reqs", len(rank.running), **who)
     page.add("gauge", "sglang:num_queue_reqs", len(rank.waiting), **who)
     page.add("gauge", "sglang:num_used_tokens", memory.used * memory.block_size, **who)
-    page.add("gauge", "sglang:max_total_num_tokens", total, **who)
+    page.add("gauge", "sglang:max_total_num_tokens", memory.blocks * memory.block_size, **who)
     page.add("gauge", "sglang:token_usage", memory.used / memory.blocks, **who)
     prompt = counts.local_tokens + counts.cached_tokens + counts.fetched_tokens
     page.add("counter", "sglang:prompt_tokens_total", prompt, **who)

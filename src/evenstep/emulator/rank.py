@@ -24,21 +24,15 @@ class Sequence:
 
     Args:
         key: its name towards the host.
-        prompt: prompt tokens.
-        max_tokens: tokens it produces at most.
         min_tokens: output tokens before which it does not end by itself.
-        ends: whether the model may end it.
-        stop_ids: tokens that end it.
         state: the model's state after the prompt and all that was produced.
         salt: of its draws, so another salt gives other tokens; 0 = greedy.
         chain: states of the prompt's full blocks, where prefixes are shared.
         leased: its blocks stay after its end, for another engine to fetch.
         fetched: prompt tokens whose KV comes from another engine.
-        arrived_s: engine time of its arrival, seconds.
         begun: the model's state after the prompt, which names the KV another engine may fetch.
         total: prompt and produced tokens.
         resident: tokens whose KV is there, those of the planned step included.
-        cached: prompt tokens found in the prefix cache at its first admission.
         private: number of blocks it holds alone.
         held: shared blocks it holds, in order of the prompt.
         published: leading blocks of `chain` that were offered for sharing.
@@ -58,11 +52,9 @@ class Sequence:
     chain: list[int] = field(default_factory=list[int])
     leased: bool = False
     fetched: int = 0
-    arrived_s: float = 0.0
     begun: int = 0
     total: int = 0
     resident: int = 0
-    cached: int = 0
     private: int = 0
     held: list[int] = field(default_factory=list[int])
     published: int = 0
@@ -72,11 +64,6 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.total, self.begun = self.prompt, self.state
-
-    @property
-    def produced(self) -> int:
-        """Tokens produced so far."""
-        return self.total - self.prompt
 
 
 @dataclass(slots=True)
@@ -89,7 +76,6 @@ class Counts:
         fetched_tokens: those whose KV came from another engine.
         looked_up_tokens: tokens looked up in the prefix cache, once for each request.
         found_tokens: those of them that were there.
-        produced_tokens: output tokens.
         evictions: how often a running sequence lost its blocks.
         expired_leases: finished sequences whose KV was not fetched in time.
         busy_s: engine seconds of its own part of the steps.
@@ -112,8 +98,6 @@ class Rank:
     """One emulated rank: its queue, its running sequences, its memory, and the plan of its next step.
 
     Args:
-        slots: sequences it runs at a time.
-        memory: its KV memory.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
         batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
 
@@ -129,10 +113,7 @@ class Rank:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.scheduled: list[Sequence] = []
-        self.load = 0
-        self.longest = 0
-        self.prefill_tokens = 0
-        self.decode_tokens = 0
+        self.load = self.longest = self.prefill_tokens = self.decode_tokens = 0
         self.counts = Counts()
         self.dead = False
 
@@ -235,14 +216,10 @@ class Rank:
             budget -= tokens
 
     def _count_sources(self, one: Sequence, cached: int, ready: int) -> None:
-        if one.evictions == 0:
-            one.cached = cached
-            if self.memory.sharing:  # as vLLM counts them: once a request, however often it is evicted
-                self.counts.looked_up_tokens += one.total
-                self.counts.found_tokens += cached
-        fetched = ready - cached
-        if one.fetched:
-            fetched += 1  # the last token's KV came too, and is computed once more
+        if one.evictions == 0 and self.memory.sharing:  # as vLLM counts them: once a request, however often it is evicted
+            self.counts.looked_up_tokens += one.total
+            self.counts.found_tokens += cached
+        fetched = ready - cached + bool(one.fetched)  # the last token's KV came too, and is computed once more
         self.counts.cached_tokens += cached
         self.counts.fetched_tokens += fetched
         self.counts.local_tokens += one.total - cached - fetched

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
-from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_parser, on_end
+from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_package, on_end
 
 _BACKLOG = 4096
 _WHERE = "evenstep emulate"
@@ -18,7 +18,7 @@ class Emulator:
     """Emulated engines that listen; `open` in a running event loop, which sets `ports` and `fleet`, `close` when done."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
-        need_parser(_WHERE)
+        need_package(_WHERE, "httptools")
         from evenstep.emulator.connection import Connection
         from evenstep.emulator.service import PortService
 
@@ -71,7 +71,7 @@ class Emulator:
         loop = asyncio.get_running_loop()
         service = self._service(self.fleet, self.ports[index][1])
         self._servers[index] = await loop.create_server(
-            lambda: self._connection(service, self._alive), sock=bound, backlog=_BACKLOG
+            lambda: self._connection(service.serve, self._alive), sock=bound, backlog=_BACKLOG
         )
 
     def _ranks_changed(self) -> None:

@@ -18,10 +18,10 @@ from evenstep.emulator.faults import fault_of
 from evenstep.emulator.fleet import Fleet, rank_of
 from evenstep.emulator.metrics_page import metrics_page
 from evenstep.emulator.wording import error_body, models_body
+from evenstep.engines.metrics.page import CONTENT_TYPE
 from evenstep.errors import InputError
 from evenstep.http.head import RequestHead
 
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: The release of each engine whose words these are.
 _SPEAKS = {"vllm": "0.32.0", "sglang": "0.5.9"}
 _GENERATES = {"/v1/completions": False, "/v1/chat/completions": True}
@@ -99,18 +99,16 @@ class PortService:
         return None
 
     def _metrics(self, out: Connection) -> None:
-        out.reply(200, metrics_page(self._fleet, self._ranks), _TEXT)
+        out.reply(200, metrics_page(self._fleet, self._ranks), CONTENT_TYPE)
 
     def _own(self, head: RequestHead, body: bytes, out: Connection) -> None:
         fleet = self._fleet
         match head.path, head.method:
-            case "/emulator/fault", "POST":
-                self._fault(_object(body))
-                out.reply(200, _listed(fleet))
-            case "/emulator/fault", "GET":
-                out.reply(200, _listed(fleet))
-            case "/emulator/fault", "DELETE":
-                fleet.heal()
+            case "/emulator/fault", "GET" | "POST" | "DELETE":
+                if head.method == "POST":
+                    self._fault(_object(body))
+                elif head.method == "DELETE":
+                    fleet.heal()
                 out.reply(200, _listed(fleet))
             case "/emulator/pull", "POST":
                 given = _object(body)
@@ -139,7 +137,7 @@ def _listed(fleet: Fleet) -> bytes:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(400, f"The body is not a JSON object: {error}") from None
 
 

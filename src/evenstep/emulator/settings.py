@@ -119,24 +119,10 @@ class EmulatorSettings:
 
 MOST_RANKS = 4096
 _AT_LEAST = {
-    "ranks": 1,
-    "first_rank": 0,
-    "slots": 1,
-    "port": 0,
-    "overhead_s": 0,
-    "per_token_s": 0,
-    "prefill_per_token_s": 0,
-    "decode_per_token_s": 0,
-    "token_budget": 0,
-    "kv_tokens": 1,
-    "block_size": 1,
-    "max_model_len": 1,
-    "mean_output_tokens": 0,
-    "lease_s": 0,
-    "seed": 0,
+    **dict.fromkeys(("ranks", "slots", "kv_tokens", "block_size", "max_model_len"), 1),
+    **dict.fromkeys(("first_rank", "port", "overhead_s", "per_token_s", "prefill_per_token_s", "decode_per_token_s"), 0),
+    **dict.fromkeys(("token_budget", "mean_output_tokens", "lease_s", "seed"), 0),
 }
-
-
 #: What a batch-time law takes the place of.
 _OF_STEPS = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
 
@@ -163,15 +149,15 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
         raise settled.refusal("mean_output_tokens", "0, or a number >= 1")
     if not value.model:
         raise settled.refusal("model", "a name")
-    for name in ("overhead_s", "per_token_s", "sync_s"):
-        if value.law is not None and settled.origin[name] != "default":
-            raise settled.refusal(name, "no value when a law is given", "Give it to the law.")
-    if value.batch_time is not None:
-        for name in _OF_STEPS:
+    for law, what, names in (
+        (value.law, "a law", ("overhead_s", "per_token_s", "sync_s")),
+        (value.batch_time, "a batch-time law", _OF_STEPS),
+    ):
+        for name in names if law is not None else ():
             if settled.origin[name] != "default":
-                raise settled.refusal(name, "no value when a batch-time law is given", "Give it to the law.")
-        if settled.origin["overhead_s"] == "default":
-            value = replace(value, overhead_s=0.0)
+                raise settled.refusal(name, f"no value when {what} is given", "Give it to the law.")
+    if value.batch_time is not None and settled.origin["overhead_s"] == "default":
+        value = replace(value, overhead_s=0.0)
     value.step_time()
     value.batch_law()
     for text in value.faults:

@@ -27,7 +27,6 @@ class Transfer:
 
     Args:
         settings: of the engine; its seed is part of its id.
-        ports: port of each rank.
         give: ``give(key, begun)`` hands over KV of this process, as `Fleet.pulled`.
     """
 
@@ -39,9 +38,7 @@ class Transfer:
         """The ``kv_transfer_params`` of a prefill leg's answer, which say where its KV is.
 
         Args:
-            name: the answer's id.
             one: the sequence that leaves its KV.
-            rank: number of the rank that holds it.
             reached: address of this machine that the client reached; named if the engine listens at every one.
         """
         settings = self._settings
@@ -82,7 +79,6 @@ class Transfer:
         """Fetch KV from another engine, or from this one; its blocks there are then freed.
 
         Args:
-            source: host, port and name, as `source` reads them.
             begun: the model's state after the prompt.
 
         Returns:

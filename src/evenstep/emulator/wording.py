@@ -13,18 +13,14 @@ import orjson
 
 from evenstep.emulator import tokens
 from evenstep.emulator.emulated_request import EmulatedRequest
+from evenstep.emulator.stopping import Stopping
 
 Dialect: TypeAlias = Literal["vllm", "sglang"]
 DONE = b"data: [DONE]\n\n"
 #: Placeholder for the log-probability of a chosen token; engines send a number, and clients only pass it on.
 LOGPROB = -0.25
 _TEXT = tuple(text.encode() for text in tokens.TEXT)
-_TYPES = {
-    400: "BadRequestError",
-    404: "NotFoundError",
-    413: "RequestEntityTooLarge",
-    500: "InternalServerError",
-}
+_TYPES = {400: "BadRequestError", 404: "NotFoundError", 413: "RequestEntityTooLarge", 500: "InternalServerError"}
 
 
 @dataclass(slots=True, eq=False)
@@ -32,13 +28,13 @@ class Choice:
     """One of the answers to a request (``n`` > 1 gives several), or the newest part of it.
 
     Args:
-        index: number of the answer, from 0.
-        ids: token ids of the part.
         text: text of these tokens, without a stop text.
         finish: ``stop`` or ``length``; None while it runs.
         stop_reason: the stop text, the id of the stop token, or ``recomputed``; None otherwise.
         prompt: ids of its prompt, if requested.
-        prompt_tokens: number of tokens of its prompt.
+        key: its name towards the host.
+        stopping: watches for stop texts; None = there are none.
+        told: whether its last event was sent.
         produced: number of tokens it has produced so far.
     """
 
@@ -50,6 +46,9 @@ class Choice:
     prompt: list[int] | None = None
     prompt_tokens: int = 0
     produced: int = 0
+    key: int = -1
+    stopping: Stopping | None = None
+    told: bool = False
 
 
 class Wording:
@@ -57,7 +56,6 @@ class Wording:
 
     Args:
         answer_id: its id, ``cmpl-...`` or ``chatcmpl-...``.
-        created: Unix time in seconds.
     """
 
     def __init__(self, asked: EmulatedRequest, dialect: Dialect, answer_id: str, created: int, model: str) -> None:
@@ -78,17 +76,18 @@ class Wording:
         """The events with the newest part of one answer: one, or two where SGLang ends a chat."""
         if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
             return [self.event(choice)]
-        return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
+        end = {"delta": {}, "logprobs": None, "finish_reason": choice.finish, self._stop_key: choice.stop_reason}
+        usage = self._usage_so_far(choice.prompt_tokens, choice.produced)
+        text = self.event(replace(choice, finish=None, stop_reason=None))
+        return [text, self._textless_event(choice, end, usage)]
 
     def event(self, choice: Choice) -> bytes:
         """An event with the newest part of one answer; empty for a chat that has no new text, no end and shows no ids.
 
         The end of a chat takes two events of SGLang, so `events` has to be asked for it.
         """
-        if len(choice.ids) == 1 and not self._asked.stop:
-            text = _TEXT[choice.ids[0]]
-        else:
-            text = _escaped(choice.text)
+        alone = len(choice.ids) == 1 and not self._asked.stop
+        text = _TEXT[choice.ids[0]] if alone else orjson.dumps(choice.text)[1:-1]
         body = self._body % text
         if self._asked.chat and not text and choice.finish is None:
             if not self._ids:
@@ -106,27 +105,21 @@ class Wording:
 
     def role_event(self, choice: Choice) -> bytes:
         """The first event of a chat's answer: a role, without a token."""
-        delta = {"role": "assistant", "content": ""}
-        value = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
+        value = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         tail = self._usage_so_far(choice.prompt_tokens, 0)
         if self._dialect == "vllm":
             tail += b',"prompt_token_ids":%b,"prompt_text":null' % orjson.dumps(choice.prompt)
-        return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), tail)
+        return self._textless_event(choice, value, tail)
 
-    def _finish_event(self, choice: Choice) -> bytes:
-        value = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish}
-        value[self._stop_key] = choice.stop_reason
-        usage = self._usage_so_far(choice.prompt_tokens, choice.produced)
-        return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), usage)
+    def _textless_event(self, choice: Choice, value: dict[str, Any], tail: bytes) -> bytes:
+        shown = orjson.dumps({"index": choice.index, **value})
+        return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, shown, tail)
 
     def _usage_so_far(self, prompt: int, produced: int) -> bytes:
         if not self._each:
             return self._quiet
-        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
-            prompt,
-            prompt + produced,
-            produced,
-        )
+        counts = prompt, prompt + produced, produced
+        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % counts
 
     def _tail(self, choice: Choice) -> bytes:
         """The text after the finish_reason of a choice in an event."""
@@ -139,39 +132,31 @@ class Wording:
         prompt = b"null" if choice.prompt is None or not self._ids else orjson.dumps(choice.prompt)
         return stop + b',"prompt_token_ids":' + prompt + ids
 
-    def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
+    def usage_event(self, completion_tokens: int) -> bytes:
         """The event with usage and no choices, for a stream that was asked for usage: the last before `DONE`."""
-        usage = orjson.dumps(self.usage(completion_tokens, cached_tokens))
+        usage = orjson.dumps(self._usage(completion_tokens))
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
-    def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
+    def whole(self, choices: Sequence[Choice], transfer: dict[str, Any] | None) -> bytes:
         """The JSON of a whole answer that does not stream; `transfer` is its ``kv_transfer_params``, with vLLM only."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
-        value["usage"] = self.usage(completion_tokens, cached_tokens)
+        value["usage"] = self._usage(completion_tokens)
         if self._ids and self._asked.chat and choices[0].prompt is not None:
             value["prompt_token_ids"] = choices[0].prompt
         if self._dialect == "vllm":
             value["kv_transfer_params"] = transfer
         return orjson.dumps(value)
 
-    def usage(self, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
-        """A usage object: these counts over all answers, cached tokens only if above 0, and the request's prompt tokens."""
-        found: dict[str, Any] = {
-            "prompt_tokens": self._asked.prompt_tokens,
-            "total_tokens": self._asked.prompt_tokens + completion_tokens,
-            "completion_tokens": completion_tokens,
-        }
-        if cached_tokens:
-            found["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
-        return found
+    def _usage(self, completion_tokens: int) -> dict[str, int]:
+        """A usage object: tokens of the request's prompts, and of all answers."""
+        prompt = self._asked.prompt_tokens
+        total = prompt + completion_tokens
+        return {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion_tokens}
 
     def _whole_choice(self, choice: Choice) -> dict[str, Any]:
         value: dict[str, Any] = {"index": choice.index}
-        if self._asked.chat:
-            value["message"] = {"role": "assistant", "content": choice.text}
-        else:
-            value["text"] = choice.text
+        value |= {"message": {"role": "assistant", "content": choice.text}} if self._asked.chat else {"text": choice.text}
         value["logprobs"] = self._logprobs(choice.ids) if self._asked.logprobs else None
         value |= {"finish_reason": choice.finish, self._stop_key: choice.stop_reason}
         if self._ids:
@@ -206,7 +191,3 @@ def models_body(model: str, longest: int, created: int) -> bytes:
     """The JSON of ``/v1/models``: one model, with `longest` as its most tokens, `created` at a Unix time."""
     one = {"id": model, "object": "model", "created": created, "owned_by": "evenstep", "root": model}
     return orjson.dumps({"object": "list", "data": [{**one, "parent": None, "max_model_len": longest}]})
-
-
-def _escaped(text: str) -> bytes:
-    return orjson.dumps(text)[1:-1]

@@ -39,9 +39,8 @@ class Dialect:
         counts: the engine can report the tokens of every chunk, by usage or ids; else they are estimated from events.
         finish_reasons: the engine ends every choice with a finish_reason; else ``[DONE]`` alone ends a stream.
         usage_needs_final: a request for continuous usage must also ask for the usage at the end.
-        completion_usage_off: form of ``usage`` in chunks of a completion whose request asked for no usage.
-        chat_usage_off: the same in chunks of a chat.
-        token_ids_off: form of ``token_ids`` and ``prompt_token_ids`` in chunks if the request did not ask for ids.
+        completion_usage_off: form of ``usage`` in chunks of a completion whose request asked for no usage; in those of a
+            chat it is absent.
         chat_from_ids: the engine continues a chat from the ids in ``kv_transfer_params.prompt_token_ids`` of its body.
         completions_go_on: given a prompt with the answer so far appended, the engine returns only the rest of the answer.
             False = it answers from the start.
@@ -52,8 +51,6 @@ class Dialect:
     finish_reasons: bool = True
     usage_needs_final: bool = True
     completion_usage_off: Off = "absent"
-    chat_usage_off: Off = "absent"
-    token_ids_off: Off = "null"
     chat_from_ids: bool = False
     completions_go_on: bool = True
     handover: Literal["kv_transfer_params", ""] = ""
@@ -65,12 +62,9 @@ class EngineSample:
 
     Args:
         rank: data-parallel rank, 0 where there is only one.
-        running: requests that run now.
-        waiting: requests that wait inside the engine now.
+        running, waiting: requests that run, and that wait inside the engine, now.
         kv_tokens: resident KV tokens, possibly rounded to whole blocks; nan = not on the page.
         kv_capacity: KV tokens the rank can hold; inf = not on the page.
-        block_size: tokens of a KV block; 0 = not on the page.
-        generated_tokens: output tokens since the engine started; nan = not on the page.
         prefix_queried: prompt tokens looked up in the prefix cache since the engine started; nan = not on the page.
         prefix_hit: of `prefix_queried`, the tokens that were in the cache; nan = not on the page.
     """
@@ -80,8 +74,6 @@ class EngineSample:
     waiting: int
     kv_tokens: float
     kv_capacity: float
-    block_size: int
-    generated_tokens: float
     prefix_queried: float = math.nan
     prefix_hit: float = math.nan
 

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -42,6 +41,7 @@ class Child:
 
     def __init__(self, shared: Any, *, is_plain: bool = False) -> None:
         _left[:] = [process for process in _left if process.poll() is None]
+        packed = pickle.dumps(shared)
         ours, theirs = socket.socketpair()
         with theirs, interrupts_later():
             self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Child:
         self.pipe = Connection(ours.detach())
         with suppress(OSError):  # it died already: its first answer is the end of the pipe
             self.pipe.send(sys.path)
-            self.pipe.send_bytes(pickle.dumps(shared))
+            self.pipe.send_bytes(packed)
 
     def give_way(self) -> None:
         """Let the process use only processor time that no other process wants, from now on."""
@@ -78,17 +78,16 @@ class Child:
 def serve(file: int) -> None:
     """Carry out jobs from a pipe until it is closed; the body of a `Child`'s process.
 
-    Args:
-        file: descriptor of this process's end. The first messages are the parent's ``sys.path`` and the shared object.
+    The first messages at this descriptor are the parent's ``sys.path`` and the shared object.
     """
     pipe = Connection(file)
-    locks().pause = partial(_pause, pipe)
+
+    def pause(seconds: float) -> None:
+        """Wait while another process compiles. If the parent no longer wants the answer, end this process."""
+        if wait([pipe], seconds):  # a job comes only after the answer to the last one, so the pipe is closed
+            os._exit(0)
+
+    locks().pause = pause
     with suppress(EOFError, OSError):
         sys.path[:] = pipe.recv()
         serve_spawned(pipe)
-
-
-def _pause(pipe: Connection, seconds: float) -> None:
-    """Wait while another process compiles. If the parent no longer wants the answer, end this process."""
-    if wait([pipe], seconds):  # a job comes only after the answer to the last one, so the pipe is closed
-        os._exit(0)

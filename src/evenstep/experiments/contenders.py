@@ -48,18 +48,15 @@ class Contender:
             policy = names.build("routing", cast("Mapping[str, Any]", policy))
         if not callable(getattr(policy, "route", None)):
             raise InputError(self.name, "policy", type(policy).__name__, "an object with a method `route(view)`")
-        spec = self.predictor if self.predictor is not None else _usual(policy)
+        spec, usual = self.predictor, getattr(policy, "usual_predictor", None)
+        if spec is None and usual is not None:
+            spec = {"name": usual}
         predictor = names.build("predict", spec) if spec is not None else None
         if predictor is None and horizon_of(policy) > 0:
             hint = "Name its predictor, e.g. predictor=oracle."
             expected = f"a predictor, since it looks {horizon_of(policy)} steps ahead"
             raise InputError(self.name, "predictor", "missing", expected, hint)
         return policy, predictor
-
-
-def _usual(policy: Any) -> dict[str, Any] | None:
-    name = getattr(policy, "usual_predictor", None)
-    return None if name is None else {"name": name}
 
 
 def contender(asked: PolicySpec) -> Contender:
@@ -101,15 +98,10 @@ def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
 
 
 def check_each_once(names: Iterable[str]) -> None:
-    """Refuse a policy that is given twice, because its rows would hide each other.
-
-    Raises:
-        InputError: two have the same name.
-    """
+    """Refuse a policy that is given twice with an `InputError`, because its rows would hide each other."""
     for name, count in Counter(names).items():
         if count > 1:
-            hint = "Leave the others out."
-            raise InputError("compare", "policy", name, f"each policy once, not {count} times", hint)
+            raise InputError("compare", "policy", name, f"each policy once, not {count} times", "Leave the others out.")
 
 
 def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
@@ -133,14 +125,11 @@ def _named(predictor: str | Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(spec: Mapping[str, Any]) -> str:
     """A mapping as the spec string that means the same."""
-    options: list[str] = []
+    flat: dict[str, Any] = {}
     for key, value in spec.items():
-        if key == "name":
-            continue
         if isinstance(value, Mapping):
-            inner = cast("Mapping[str, Any]", value)
-            options.append(f"{key}={inner['name']}")
-            options += [f"{key}.{k}={v}" for k, v in inner.items() if k != "name"]
-        else:
-            options.append(f"{key}={value}")
-    return ":".join([str(spec["name"]), ",".join(options)]).rstrip(":")
+            inner = dict(cast("Mapping[str, Any]", value))
+            flat |= {key: inner.pop("name"), **{f"{key}.{k}": v for k, v in inner.items()}}
+        elif key != "name":
+            flat[key] = value
+    return ":".join([str(spec["name"]), ",".join(f"{k}={v}" for k, v in flat.items())]).rstrip(":")

@@ -66,9 +66,8 @@ class Kernels:
     def begin(self, places: Places) -> tuple[Warming, bool]:
         """Start compiling the kernels that the disk cache lacks, in other processes; each contender is built once.
 
-        Returns:
-            The compilation under way, which the caller must end (it is a context manager), and whether runs begin in plain
-            Python. With Ray they never do.
+        Returns the compilation under way, which the caller must end (it is a context manager), and whether runs begin in
+        plain Python. With Ray they never do.
         """
         cold = cold_kernels([one.build()[0] for one in self.asked], self.loops)
         if self.may_begin_plain and places.executor != "ray":
@@ -107,12 +106,9 @@ class Crew:
         """Carry out the jobs, and yield each as it ends, with its result or error; an error does not stop the others.
 
         In one process jobs are carried out in their order. In several, the first job of each kind tells what the others
-        cost. The longest start first, so that no process is left with a long job at the end.
-
-        Args:
-            jobs: the jobs.
-            kernels: what they need; the time it takes to compile does not count as a job's.
-            longest_first: False = in their order everywhere, so that jobs next to each other share what they read.
+        cost. The longest start first, so that no process is left with a long job at the end; without `longest_first` they
+        start in their order, so that jobs next to each other share what they read. The time it takes to compile does not
+        count as a job's.
 
         Raises:
             InputError: a job whose process died twice, or a Ray cluster that cannot be used.
@@ -177,11 +173,9 @@ class Crew:
 
 
 def longest(kinds: Sequence[int], cost: Mapping[int, float]) -> int:
-    """The index, in `kinds`, of the next job: the first of a kind of unknown cost, else the first of the costliest kind.
+    """The index of the next job by the kinds of those that wait: of an unknown cost first, else of the costliest kind.
 
-    Args:
-        kinds: kind of each job that waits, at least one.
-        cost: seconds of a job by kind, where known.
+    `cost` has the seconds of a job by kind, where known.
     """
     places = {kind: place for place, kind in reversed([*enumerate(kinds)])}
     unknown = [place for kind, place in places.items() if kind not in cost]

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,8 +30,7 @@ RETRIES = 1
 class Job(Protocol):
     """One job, for instance a run to be made; a value that can be pickled.
 
-    Args:
-        label: what messages call it; it must differ from the labels of the other jobs, because deaths are counted by it.
+    Its `label` is what messages call it; it must differ from those of the other jobs, because deaths are counted by it.
     """
 
     @property
@@ -65,7 +65,7 @@ class Executor(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of jobs that can be submitted now: the room less the jobs that were submitted and have not ended."""
+        """The number of jobs that can be submitted now: the room less the jobs that have not ended."""
         ...
 
     def submit(self, job: Job) -> None:
@@ -84,11 +84,8 @@ class Executor(Protocol):
 class Here:
     """Carries out one job at a time, in this process. `submit` keeps the job; `wait` carries it out.
 
-    An `EvenstepError` ends the job with an error. Any other exception leaves `wait`.
-
-    Args:
-        shared: what all jobs need.
-        before: called with each job before it starts, for instance to compile its kernel; its time does not count.
+    An `EvenstepError` ends the job with an error. Any other exception leaves `wait`. `before` is called with each job before
+    it starts, for instance to compile its kernel; its time does not count.
     """
 
     def __init__(self, shared: Any, before: Callable[[Any], None] | None = None) -> None:
@@ -116,15 +113,11 @@ class Here:
 
 
 class Processes:
-    """Jobs in processes that die with this one.
+    """At most `count` processes for jobs, which die with this one; each starts with its first job.
 
     They are forked where that is safe (`can_fork`): a child then has every kernel and trace of this process at once.
     Elsewhere they are spawned, and get `shared` by the pipe. An exception of a job becomes its error (`attempt`); a process
     that dies gives a job that is `lost`.
-
-    Args:
-        count: processes at most; each starts with its first job.
-        shared: what all jobs need.
     """
 
     def __init__(self, count: int, shared: Any) -> None:
@@ -208,24 +201,22 @@ def work_off(
     choose: Callable[[Sequence[Any]], int],
     say: Callable[[str], None],
 ) -> Iterator[Ended]:
-    """Carry all jobs out: in this process at first, and in others as soon as `away` offers them.
+    """Carry all jobs out: in this process at first, and in others as soon as `away` offers them; yields each as it ends.
+
+    An error does not stop the others.
 
     Args:
-        jobs: the jobs.
-        here: this process.
+        jobs, here: the jobs, and this process.
         away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here. It is
             asked before each job until it gives one; all later jobs go there.
         choose: the index, in the list of waiting jobs, of the one to start next.
         say: told of a process that died; its job is tried again `RETRIES` times, before the others.
 
-    Yields:
-        Each job as it ends, with a result or an error; an error does not stop the others.
-
     Raises:
         InputError: a job whose process died twice.
     """
     waiting, running, done, spent = list(jobs), 0, 0, 0.0
-    lost: dict[str, int] = {}
+    lost = Counter[str]()
     place: Executor = here
     while waiting or running:
         if place is here and waiting:
@@ -235,22 +226,17 @@ def work_off(
             running += 1
         ended = place.wait()
         running -= 1
-        if ended.lost:
-            _note_lost(ended, lost, say)
-            waiting.insert(0, ended.job)
+        if not ended.lost:
+            done, spent = done + 1, spent + ended.seconds
+            yield ended
             continue
-        done, spent = done + 1, spent + ended.seconds
-        yield ended
-
-
-def _note_lost(ended: Ended, lost: dict[str, int], say: Callable[[str], None]) -> None:
-    """Count a job's dead process; the second is an error."""
-    label = ended.job.label
-    lost[label] = lost.get(label, 0) + 1
-    if lost[label] > RETRIES:
-        hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
-        raise InputError(label, "process", ended.lost, "a process that finishes the run; two attempts were lost", hint)
-    say(f"{label}: its process was {ended.lost}; tried again")
+        label = ended.job.label
+        lost[label] += 1
+        if lost[label] > RETRIES:
+            hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
+            raise InputError(label, "process", ended.lost, "a process that finishes the run; two attempts were lost", hint)
+        say(f"{label}: its process was {ended.lost}; tried again")
+        waiting.insert(0, ended.job)
 
 
 def attempt(job: Any, shared: Any) -> Ended:

@@ -44,10 +44,7 @@ K = TypeVar("K")
 
 
 class Lengths(Protocol):
-    """Draws requests of a workload without their times.
-
-    ``draw`` gives `count` requests; the same `seed` and `replicate` give the same ones.
-    """
+    """Draws `count` requests of a workload without their times; the same `seed` and `replicate` give the same ones."""
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace: ...
 
@@ -292,15 +289,9 @@ class Bisection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backlog:
-    """The share of what arrived that a run at a rate leaves to do, of one replicate (`executors.Job`).
+    """The share of what arrived that a run at a rate leaves to do (`executors.Job`); its fields are as in `Bisection`.
 
     A stable engine's share goes to 0 as runs get longer.
-
-    Args:
-        case: the case.
-        rate: requests a second.
-        requests: requests of the run.
-        seed, replicate: keys of the arrivals.
     """
 
     case: Case
@@ -323,11 +314,8 @@ class Backlog:
 def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
     """Carry out the jobs and return what each finds, in the order of `jobs`; their labels are replaced.
 
-    Args:
-        processes: at most so many; None = start here, and use all cores as soon as that pays.
-
-    Raises:
-        Exception: the error of the first job that fails.
+    At most so many `processes` are used; None = start here, and use all cores as soon as that pays. The error of the first
+    job that fails is raised.
     """
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
     found: list[Any] = [None] * len(jobs)
@@ -355,8 +343,10 @@ class Rates:
     def interval(self) -> Interval:
         """The mean with its 95 % interval, wider by `within` at both ends, since all replicates may be off to one side.
 
-        It has no ends with one replicate.
+        It has no ends with one replicate, or if a rate is inf.
         """
+        if math.inf in self.each:
+            return Interval(math.inf, None, None)
         found = mean_interval(self.each)
         if found.low is None or found.high is None:
             return found
@@ -366,16 +356,11 @@ class Rates:
 def largest_rates(
     cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
 ) -> dict[K, Rates]:
-    """The largest stable rate of each case, requests a second, under the keys of `cases`.
+    """The largest stable rate of each case, requests a second, under the keys of `cases`, over `seeds` replicates.
 
     All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
-    of them, else by the middle of the last bracket.
-
-    Args:
-        cases: each search begins at the case's own guess.
-        requests, precision, seed: see `Bisection`.
-        seeds: replicates of each case.
-        processes: see `work_through`.
+    of them, else by the middle of the last bracket. Each search begins at the case's own guess, with `requests`, `precision`
+    and `seed` as in `Bisection`; `processes` are those of `work_through`.
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]

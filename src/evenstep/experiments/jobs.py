@@ -66,19 +66,10 @@ class Plan:
         """The trace of replicate `index`, the same for all contenders; number 0 of a recorded trace is `source` itself."""
         return replicate(self.source, index, self.seed)
 
-    def rehearsal(self) -> Plan:
-        """The plan for a trace that is cut to its first `FEW` requests; only load profiles are cut in the plan itself."""
-        drift = self.cluster.drift
-        if drift.profiles is None:
-            return self
-        return replace(self, cluster=replace(self.cluster, drift=replace(drift, profiles=drift.profiles.head(FEW))))
-
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
         """Simulate one contender, with a new policy and predictor, on a replicate.
 
-        Args:
-            index: the replicate: it sets the seed, and only replicate 0 keeps `records` and `samples`.
-            trace: its requests, as `replicate` gives them.
+        Its `index` sets the seed, and only replicate 0 keeps `records` and `samples`; `trace` is as `replicate` gives it.
 
         Raises:
             InputError, PolicyError: see `Contender.build` and `simulate`.
@@ -102,12 +93,9 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """The traces of replicates 0 to ``seeds - 1``. Two equal ones would make an interval too narrow.
+    """The traces of replicates 0 to ``seeds - 1``, from their indices. Two equal ones would make an interval too narrow.
 
-    Args:
-        make: makes the replicate of an index.
-        seeds: how many, >= 1.
-        fewer: at the first copy of an earlier replicate, return only those before it; False = a copy is an error.
+    With `fewer`, only those before the first copy of an earlier one are returned.
 
     Raises:
         InputError: `seeds` below 1, or two equal replicates without `fewer`.
@@ -116,18 +104,13 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
     traces = [make(index) for index in range(seeds)]
     seen: dict[str, int] = {}
     for index, trace in enumerate(traces):
-        key = fingerprint(trace)
-        if key in seen and fewer:
+        first = seen.setdefault(fingerprint(trace), index)
+        if first != index and fewer:
             return traces[:index]
-        if key in seen:
-            raise InputError(
-                trace.name or "trace",
-                "seeds",
-                seeds,
-                f"replicates that differ; replicates {seen[key]} and {index} are the same requests in the same order",
-                "Use one seed (--seeds 1) or a longer trace.",
-            )
-        seen[key] = index
+        if first != index:
+            expected = f"replicates that differ; replicates {first} and {index} are the same requests in the same order"
+            hint = "Use one seed (--seeds 1) or a longer trace."
+            raise InputError(trace.name or "trace", "seeds", seeds, expected, hint)
     return traces
 
 
@@ -167,13 +150,7 @@ class RunJob:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of routing policies share.
-
-    Args:
-        plan: fleet, laws and seed.
-        asked: the contenders, in order.
-        traces: the requests of each replicate, by index.
-    """
+    """What all runs of a comparison of routing policies share; `traces` are the requests of each replicate, by index."""
 
     plan: Plan
     asked: Sequence[Contender]
@@ -196,7 +173,12 @@ class Shared:
         return Kernels(self.asked, loops, kind=RunJob.kind, rehearse=self._rehearse)
 
     def _rehearse(self, contender: int) -> Run:
-        return self.plan.rehearsal().run(self.asked[contender], 0, self.traces[0].head(FEW))
+        """Run a contender on the first `FEW` requests; profiles of loads are cut to these, too."""
+        plan, drift = self.plan, self.plan.cluster.drift
+        if drift.profiles is not None:
+            drift = replace(drift, profiles=drift.profiles.head(FEW))
+            plan = replace(plan, cluster=replace(plan.cluster, drift=drift))
+        return plan.run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
         """Simulate contender number `contender` on replicate `index`; see `Plan.run`."""
@@ -210,7 +192,7 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
 
     Args:
         shared: what the runs share, with `names`, `traces`, `kernels` and `run_of` as `Shared` has them.
-        processes: how many processes; None = start here, and use all cores as soon as that pays.
+        processes: how many; None = start here, and use all cores as soon as that pays.
         watch: told what happens; None = silent.
 
     Raises:

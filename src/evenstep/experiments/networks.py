@@ -52,14 +52,10 @@ def _busiest(section: EngineSection) -> tuple[int, float]:
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
     """The load of every call: the share of its engine's capacity that it takes. A recorded trace counts as one call.
 
-    Args:
-        network: the network.
-        traces: the recorded traces by task (`settled`); needed for every task that has one.
-
-    Returns:
-        A flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it cannot
-        keep up. A load is nan where `tokens_per_s` is nan, or where tasks have no mean rate, as all arrive at once. All
-        calls have one rank where the scheduling policy does not serve by priority.
+    Returns a flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it
+    cannot keep up. A load is nan where `tokens_per_s` is nan, or where tasks have no mean rate, as all arrive at once. All
+    calls have one rank where the scheduling policy does not serve by priority. `traces` are the recorded ones by task
+    (`settled`).
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -75,9 +71,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
             listed = engine.priority if _by_priority(engine.scheduling) else []
             rank = listed.index(f"{name}.{call}") if f"{name}.{call}" in listed else len(listed)
             share = rate * runs[call] * work / (tokens_per_s(engine) * engine.count)
-            found.append(
-                Flow(f"{name}.{call}", section.engine, share, rank, frozenset(f"{name}.{c}" for c in earlier[call]))
-            )
+            before = frozenset(f"{name}.{one}" for one in earlier[call])
+            found.append(Flow(f"{name}.{call}", section.engine, share, rank, before))
     return found
 
 
@@ -103,14 +98,11 @@ def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
 
 
 def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
-    """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason.
+    """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason; `traces` as in `flows`.
 
     A load above 1, of an engine, a virtual station or a hashed key, is unstable. Loads below 1 are stable only where a
     theorem says so: work-conserving policies without limits, full batches that run the most tokens a second, even routing,
     and no call that follows another. Tasks without a rate leave the verdict open, if the others do not overload an engine.
-
-    Args:
-        traces: the recorded traces by task; needed for every task that has one.
     """
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
@@ -126,11 +118,7 @@ def _in_sequence(network: Network, traces: Mapping[str, Trace]) -> bool:
 
 
 def _verdict(
-    network: Network,
-    found: Sequence[Flow],
-    engines: Sequence[Station],
-    stations: Sequence[Station],
-    in_sequence: bool,
+    network: Network, found: Sequence[Flow], engines: Sequence[Station], stations: Sequence[Station], in_sequence: bool
 ) -> tuple[str, str]:
     known = [one for one in found if not math.isnan(one.load)]
     over = [one for one in engine_loads(known) if one.load > 1]
@@ -157,10 +145,8 @@ def _verdict(
     for one in engines:
         section = network.engines[one.engines[0]]
         if not conserves(section.scheduling) or section.server.kv_tokens or section.server.seats:
-            return (
-                "unknown",
-                f"loads are below 1; the theorem needs work-conserving policies without limits, {one.engines[0]} differs",
-            )
+            needs = "work-conserving policies without limits"
+            return "unknown", f"loads are below 1; the theorem needs {needs}, {one.engines[0]} differs"
         if _busiest(section)[0] < (section.server.token_budget or NO_BUDGET):
             most = f"full batches of {one.engines[0]} run fewer tokens a second than smaller ones"
             return "unknown", f"loads are below 1; no theorem covers this: {most}"
@@ -185,10 +171,7 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
     """A sentence on the first tasks whose calls share one key and overload the engine that their hash chooses; else empty.
 
     Only groups with the routing ``consistent-hash`` count. A bound below the number of engines excuses a group: requests
-    above the bound then go to other engines.
-
-    Args:
-        found: the loads of all calls (`flows`).
+    above the bound then go to other engines. `found` are the loads of all calls (`flows`).
     """
     for name, section in network.engines.items():
         is_hash = section.routing.partition(":")[0] == "consistent-hash"
@@ -206,11 +189,7 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
 
 
 def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
-    """Read a network from its file; also its recorded traces, by task.
-
-    Args:
-        until_s: seconds after which a simulation stops, in place of the file's; None = the file's.
-    """
+    """Read a network from its file, and its recorded traces by task; `until_s`, unless None, replaces the file's."""
     network = load(path)
     if until_s is not None:
         network = replace(network, until_s=until_s)
@@ -218,12 +197,9 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 
 
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
-    """The analytical verdict on a network file, with one simulated run under `seed`.
+    """The analytical verdict on a network file, with one simulated run under `seed`, until `until_s` as in `settled`.
 
     The growth of each virtual station with a load above 1 is given too, unless the run counts no time.
-
-    Args:
-        until_s: see `settled`.
 
     Raises:
         InputError: a file that does not fit; it names the file.
@@ -237,13 +213,10 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Growth of the work of some calls, in engine seconds a second, over the second half of the run's counted time.
+    """Growth of the work of calls, named ``TASK.CALL``, in engine seconds a second over the second half of the counted time.
 
-    The work counts all these calls of tasks that have arrived and have not finished the call, at the call's mean tokens.
-
-    Args:
-        run: with ``counted_s > 0``.
-        calls: names ``TASK.CALL``.
+    The work counts all these calls of tasks that have arrived and have not finished the call, at the call's mean tokens. The
+    run has ``counted_s > 0``.
     """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):

@@ -17,8 +17,6 @@ from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Outage
 
-#: Keys of a service-level objective.
-_SLO = ("ttft", "tpot")
 _DRIFT = ("growth", "tokens_per_step", "sequence")
 
 
@@ -59,7 +57,7 @@ def slo_of(text: str | None) -> Slo | None:
     spec = names.options(text, where)
     made: dict[str, float] = {}
     for key, value in spec.items():
-        check_known(where, "key", key, _SLO, "ttft or tpot")
+        check_known(where, "key", key, ("ttft", "tpot"), "ttft or tpot")
         digits, scale = (value[:-2], 1e-3) if value.endswith("ms") else (value.removesuffix("s"), 1.0)
         try:
             made[f"{key}_s"] = float(digits) * scale
@@ -96,22 +94,17 @@ def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
     """
     kind, _, rest = text.partition(":")
     if kind == "uniform":
-        low, high = _bounds(text, rest)
+        bounds = numbers_of("worker speeds", "worker_speeds", rest.replace(":", "/")) if rest else ()
+        if len(bounds) != 2 or not 0 < bounds[0] <= bounds[1]:
+            raise InputError("worker speeds", "worker_speeds", text, "uniform:LOW:HIGH with 0 < LOW <= HIGH")
         drawn = streams.uniform(seed, "worker-speed", np.arange(workers))
-        return tuple((low + (high - low) * drawn).tolist())
+        return tuple((bounds[0] + (bounds[1] - bounds[0]) * drawn).tolist())
     speeds = numbers_of("worker speeds", "worker_speeds", text.replace(",", "/"))
     if len(speeds) > workers:
         raise InputError("worker speeds", "worker_speeds", text, f"at most {workers} numbers, one a worker")
     if min(speeds) <= 0:
         raise InputError("worker speeds", "worker_speeds", text, "numbers above 0")
     return speeds
-
-
-def _bounds(text: str, rest: str) -> tuple[float, float]:
-    bounds = numbers_of("worker speeds", "worker_speeds", rest.replace(":", "/")) if rest else ()
-    if len(bounds) != 2 or not 0 < bounds[0] <= bounds[1]:
-        raise InputError("worker speeds", "worker_speeds", text, "uniform:LOW:HIGH with 0 < LOW <= HIGH")
-    return bounds[0], bounds[1]
 
 
 def _outage(text: str, workers: int) -> Outage:
@@ -129,5 +122,4 @@ def _number(key: str, text: str) -> float | int:
     try:
         return int(text) if whole else float(text)
     except ValueError:
-        expected = "an integer" if whole else "a number"
-        raise InputError("drift", key, text, expected) from None
+        raise InputError("drift", key, text, "an integer" if whole else "a number") from None

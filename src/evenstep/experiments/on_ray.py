@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -93,8 +92,11 @@ def _connect(ray: Any, address: str | None) -> None:
     named = "--ray-address" if address is not None else "RAY_ADDRESS"
     address = address if address is not None else os.environ.get("RAY_ADDRESS")
     if not address:
+        before = signal.getsignal(signal.SIGTERM)
         # Left to itself Ray joins any cluster of this machine, and waits for ever where that one ends.
-        _start(partial(ray.init, address="local", include_dashboard=False, **quiet))
+        ray.init(address="local", include_dashboard=False, **quiet)  # ends with this thread
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray took it for itself
         return
 
     def join() -> None:
@@ -109,20 +111,11 @@ def _connect(ray: Any, address: str | None) -> None:
         raise InputError("sweep", named, address, "the address of a running cluster", f"{said}") from None
 
 
-def _start(init: Callable[[], object]) -> None:
-    """Start a cluster in this thread, with whose end it ends, and take SIGTERM back, which Ray takes for itself."""
-    before = signal.getsignal(signal.SIGTERM)
-    init()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
-
-
 def _in_a_thread(connect: Callable[[], object]) -> None:
     """Connect from a thread: Ray cannot be told to stop trying, and leaves SIGTERM alone there.
 
     Raises:
-        TimeoutError: it took longer than `ANSWER_S`.
-        Exception: what `connect` raises.
+        TimeoutError: it took longer than `ANSWER_S`. Else what `connect` raises.
     """
     failed: list[Exception] = []
 
@@ -156,11 +149,7 @@ def _silent() -> Generator[None]:
 
 
 def _check_listens(address: str) -> None:
-    """Check that a server accepts connections at an address that has a port.
-
-    Raises:
-        ConnectionError: there is no server.
-    """
+    """Check that a server accepts connections at an address that has a port; raises `ConnectionError` if there is none."""
     place = urlsplit(address if "://" in address else f"ray://{address}")
     if not (place.hostname and place.port):
         return  # a word such as auto, for Ray to judge

@@ -7,8 +7,10 @@ plain Python takes no longer than without.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import connection
 from typing import Any
@@ -45,7 +47,9 @@ class PlainFirst(Here):
         super().__init__(shared, before)
         self._warming, self._kind = warming, kind
         self._is_alone = warming.are_ready()
-        self._child: Child | None = Child(shared, is_plain=True)
+        self._child: Child | None = None
+        with suppress(pickle.PicklingError, AttributeError, TypeError):  # else it cannot leave this process
+            self._child = Child(shared, is_plain=True)
         self._until_s = time.monotonic() + (ALONE_S if self._is_alone else EAGER_S)
         self.made = 0
 
@@ -104,12 +108,8 @@ def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) ->
     """Start the processes that compile kernels; returns them, and whether runs begin in plain Python (`PlainFirst`).
 
     Runs begin plain if a kernel is missing and `may_begin_plain`. At least one other process compiles then; without a cache
-    on disk none does.
-
-    Args:
-        cold: for each contender the modules to compile (`cold_kernels`).
-        processes: processes that may compile in parallel to this one.
-        policies: `policy` of each contender, as it was asked for.
+    on disk none does. `cold` are the modules to compile (`cold_kernels`), `policies` each contender's, as it was asked for;
+    `processes` may compile in parallel to this one.
     """
     if not (any(cold) and may_begin_plain(policies)):
         return Warming(cold, processes), False

@@ -21,7 +21,6 @@ from evenstep.report.papers import Item, Paper, Papers, Verdict
 Record: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 
 _FOLDER = Path(__file__).with_name("papers")
-HOLDS, FAILS = "holds", "does not hold"
 #: The verdicts on an item that was run, the weakest first.
 _ORDER: tuple[Verdict, ...] = ("not ours to have", "does not", "holds within", "holds")
 
@@ -79,7 +78,7 @@ def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
     A claim that is not settled does not hold. Without claims the verdict is ``does not``.
     """
     verdicts = {claim["verdict"] for claim in claims}
-    return "holds" if verdicts == {HOLDS} else "holds within" if HOLDS in verdicts else "does not"
+    return "holds" if verdicts == {"holds"} else "holds within" if "holds" in verdicts else "does not"
 
 
 def _with_verdict(paper: Paper, item: Item, known: Record) -> Item:

@@ -72,8 +72,7 @@ class Experiment:
     """The value a file of ``experiments/papers`` binds to `experiment`.
 
     Args:
-        title: its subject.
-        source: paper and place in it.
+        title, source: its subject, and paper and place in it.
         run: runs it under a setting and returns its findings.
         most_traces: trace files it can take in place of its workload; 0 = it makes its own instance.
     """
@@ -85,15 +84,10 @@ class Experiment:
 
 
 def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
-    """Run one experiment.
+    """Run one experiment, named as ``evenstep reproduce list`` shows it, or a file of yours that binds `experiment`.
 
-    Args:
-        name: as ``evenstep reproduce list`` shows it, or a file of yours that binds `experiment`.
-        setting: how; the full size when left out.
-
-    Returns:
-        The findings with title and source; `command` and `versions` are empty. With trace files, constants of the default
-        workload (`OF_WORKLOADS`) are left out.
+    At the full size without a `setting`. The result's `command` and `versions` are empty. With trace files, constants of the
+    default workload (`OF_WORKLOADS`) are left out.
 
     Raises:
         InputError: an unknown name (the nearest are offered), a file that binds something else, or more trace files than it
@@ -121,9 +115,6 @@ def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, s
         default: a generator, returned as it is if the user gave no file.
         missing: the paper's data, in words.
         cluster, step_time: where it will run, to scale a workload file to the load that it asks for.
-
-    Raises:
-        InputError: a file that cannot be read.
     """
     if not setting.traces:
         return default, f"the synthetic workload '{default.name}' for {missing}"
@@ -144,7 +135,7 @@ def run_policies(
     samples: int = 0,
     power: Any = None,
 ) -> dict[str, list[Run]]:
-    """Every policy on every replicate, on the same requests with the same dice.
+    """Every policy on every replicate, on the same requests with the same dice: runs by label, then by replicate.
 
     Args:
         setting: replicates, key, processes.
@@ -154,12 +145,6 @@ def run_policies(
         records: keep the record tables of every replicate.
         samples: samples of every worker's load to keep, first replicate.
         power: power law; None = the default one.
-
-    Returns:
-        label to runs by replicate, in the order of `policies`.
-
-    Raises:
-        InputError, PolicyError: see `compare`.
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]
     plan = Plan(

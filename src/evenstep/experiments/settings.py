@@ -106,7 +106,7 @@ class FleetSettings:
     skip_bad_rows: bool = False
 
     def cluster(self) -> Cluster:
-        """The simulated fleet that these settings describe, made anew at each call; laws and objective are not part of it.
+        """The simulated fleet that these settings describe; laws and objective are not part of it.
 
         With `prefillers`, the prefill times belong to that tier. Else they delay each request by itself. Closed arrivals
         without users and without a think time replay the trace's sessions.
@@ -118,9 +118,10 @@ class FleetSettings:
         from evenstep.sim.cluster.simulation import Cluster
 
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
+        each = [self.slots] if isinstance(self.slots, int) else self.slots
         return Cluster(
             workers=self.workers,
-            slots=_slots(self.slots),
+            slots=tuple(each) if len(each) > 1 else each[0],
             groups=tuple(self.groups),
             arrivals=self.arrivals,
             pool=self.pool,
@@ -244,12 +245,7 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
-    """The JSON Schema of an object of `compare` settings; other keys are refused.
-
-    Args:
-        elsewhere: settings that the object must not hold, by name; only the names count.
-        description: text of the schema itself.
-    """
+    """The JSON Schema, with this description, of an object of `compare` settings but those named in `elsewhere`."""
     known = schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
@@ -267,8 +263,8 @@ def checked(settled: Settled[Any]) -> Any:
     """
     value = settled.value
     settled.check_numbers(_AT_LEAST, _ABOVE_ZERO)
-    if isinstance(value.slots, list):
-        _check_slots(settled)
+    if isinstance(value.slots, list) and (len(value.slots) not in (1, value.workers) or min(value.slots) < 1):
+        raise settled.refusal("slots", f"an integer >= 1, or {value.workers} of them, one a worker")
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.workers):
         raise settled.refusal("groups", f"sizes >= 1 that add up to {value.workers} workers")
     if value.load is not None and value.rate is not None:
@@ -289,12 +285,9 @@ def checked(settled: Settled[Any]) -> Any:
 
 
 def check_used(settled: Settled[Any]) -> None:
-    """Check that no setting of the fleet was given that changes nothing beside the others.
+    """Check that no setting of the fleet was given that changes nothing beside the others (`checked` accepted them).
 
     Not part of `checked`, since a sweep gives its fixed settings to every cell.
-
-    Args:
-        settled: settings that `checked` accepted.
 
     Raises:
         InputError: prefill times without timed arrivals, a budget without prefillers, a KV reserve without a KV limit.
@@ -312,25 +305,8 @@ def check_used(settled: Settled[Any]) -> None:
             raise settled.refusal(name, "no value here, as it would change nothing", hint)
 
 
-def _slots(given: int | list[int]) -> int | tuple[int, ...]:
-    """One number for all, or one a worker; a list of one is for all."""
-    if isinstance(given, int):
-        return given
-    return tuple(given) if len(given) > 1 else given[0]
-
-
-def _check_slots(settled: Settled[Any]) -> None:
-    value = settled.value
-    if len(value.slots) not in (1, value.workers) or min(value.slots) < 1:
-        raise settled.refusal("slots", f"an integer >= 1, or {value.workers} of them, one a worker")
-
-
 def check_fits(settled: Settled[Any], source: Source) -> None:
     """Check that a recorded trace has what its arrivals need; drawn workloads are checked when they run.
-
-    Args:
-        settled: settings that `checked` accepted.
-        source: the workload; unless it is a `Trace`, nothing is checked.
 
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.

@@ -10,7 +10,6 @@ from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, check_range_if_given
 from evenstep.experiments.jobs import Plan
-from evenstep.names import parse
 from evenstep.request import Trace
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Cluster
@@ -59,29 +58,18 @@ class Reading:
         from evenstep.workload.synthetic.yaml_file import Workload
 
         source, limit = self.source, self.limit
-        check_source(source)
+        if not (isinstance(source, str | Path | Trace) or callable(getattr(source, "draw", None))):
+            kind = "None" if source is None else type(source).__name__
+            hint = "For a DataFrame or other columns in memory, use Trace.from_columns."
+            raise InputError("compare", "source", kind, "a Trace, a path, or sample:NAME", hint)
         if isinstance(source, str | Path):
-            options: dict[str, Any] = {**parse(self.format_name)} if self.format_name is not None else {}
-            name = options.pop("name", None)
-            options["prefix_blocks"] = self.prefix_blocks  # blocks are most of a file: they are read where they are used
-            return open_source(source, name, skip_bad_rows=self.skip_bad_rows, limit=limit, seed=self.seed, **options)
+            common: dict[str, Any] = {"skip_bad_rows": self.skip_bad_rows, "limit": limit, "seed": self.seed}
+            # blocks are most of a file: they are read where they are used
+            return open_source(source, self.format_name, **common, prefix_blocks=self.prefix_blocks)
         if limit is not None and not isinstance(source, Trace):
             expected = "no limit for a synthetic workload; its file sets the number of requests"
             raise InputError("compare", "limit", limit, expected)
         return Workload(source.head(limit) if limit is not None else source)
-
-
-def check_source(source: Any) -> None:
-    """Check that an object is a trace, a generator of traces, or a path.
-
-    Raises:
-        InputError: it is none of them.
-    """
-    if isinstance(source, str | Path | Trace) or callable(getattr(source, "draw", None)):
-        return
-    kind = "None" if source is None else type(source).__name__
-    hint = "For a DataFrame or other columns in memory, use Trace.from_columns."
-    raise InputError("compare", "source", kind, "a Trace, a path, or sample:NAME", hint)
 
 
 def scaled(
@@ -93,16 +81,11 @@ def scaled(
     load: float | None = None,
     seed: int = 0,
 ) -> Source:
-    """The trace or generator of a workload, scaled to a rate or load, else to the one that its file asks for.
+    """The trace or generator of a workload at a rate or load (see `compare`), else at the one that its file asks for, if
+    any.
 
-    Without any of these it is returned as it is.
-
-    Args:
-        found: the workload.
-        cluster, step_time: the fleet, for `load`. Where workers differ in slots, its capacity is that of a fleet with the
-            most slots on every worker, times the share of those slots that it has.
-        rate, load: see `compare`; they win over what a workload file says.
-        seed: key of Poisson arrivals.
+    Where workers differ in slots, the fleet's capacity, for `load`, is that of one with the most slots on every worker,
+    times the share of those slots that it has. `seed` is the key of Poisson arrivals.
 
     Raises:
         InputError: a load under a law that is not linear or with another drift than one token a step, both a rate and a

@@ -85,8 +85,7 @@ class Judged:
 
     Args:
         policy: as it was asked for.
-        largest: mean of the largest stable rate over replicates, requests a second, with its 95 % interval; without ends
-            for one replicate.
+        largest: mean of the largest stable rate over replicates, requests a second, with its 95 % interval.
         closed: the closed form, or why it has none.
         at_rate: the verdict of replicate 0 at the rate asked for, or at the trace's own; None where there is neither.
         note: on what the policy knows of output lengths (`belief_note`); mostly empty.
@@ -101,12 +100,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of the command.
-
-    Args:
-        source: what arrives, in words.
-        rate: the rate that was judged, requests a second; None where neither a flag nor the source gives one.
-        policies: the verdict on each policy, in the order asked.
+    """The result of the command: what arrives, in words; the rate that was judged, requests a second, or None where neither
+    a flag nor the source gives one; and the verdict on each policy, in the order asked.
     """
 
     source: str
@@ -117,8 +112,7 @@ class Answer:
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     """Find every policy's largest stable rate by bisection, and judge the given rate or the source's own, if there is one.
 
-    Args:
-        processes: at most so many; None = all cores where that pays.
+    At most so many `processes` are used; None = all cores where that pays.
 
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.
@@ -133,18 +127,13 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     cases = [settings.case(policy, lengths) for policy in settings.policies]
     for case in cases:
         _check_fits(case, settings.requests)
-    every, requests, precision = dict(enumerate(cases)), settings.requests, settings.precision
-    found = largest_rates(every, requests, precision, settings.seed, settings.seeds, processes)
-    judged = [
-        Judged(
-            policy,
-            found[place].interval(),
-            case.closed,
-            case.verdict(rate, settings.requests, settings.seed, 0) if rate is not None else None,
-            belief_note(policy, case.built, bounded=False),
-        )
-        for place, (policy, case) in enumerate(zip(settings.policies, cases, strict=True))
-    ]
+    requests, seed = settings.requests, settings.seed
+    found = largest_rates(dict(enumerate(cases)), requests, settings.precision, seed, settings.seeds, processes)
+    judged: list[Judged] = []
+    for place, case in enumerate(cases):
+        at_rate = case.verdict(rate, requests, seed, 0) if rate is not None else None
+        note = belief_note(case.policy, case.built, bounded=False)
+        judged.append(Judged(case.policy, found[place].interval(), case.closed, at_rate, note))
     return Answer(said, rate, judged)
 
 
@@ -196,8 +185,11 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
         for name, value in (("--limit", settings.limit), ("--format-name or --columns", settings.format_name)):
             if value is not None:
                 raise InputError(_WHERE, name, value, "nothing with laws of lengths, which have no rows and no file")
-        found = Synthetic(1, *laws, name=settings.source)
-        return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals{_of_tails(laws)}"
+        said = f"lengths by the laws {settings.source}, Poisson arrivals"
+        if any(getattr(law, "alpha", math.inf) <= 2 for law in laws):  # a closed form asks for a finite variance
+            said += "; the variance is finite only because the tail is cut: few requests bring much of the work,"
+            said += " intervals are wide"
+        return Laws(Synthetic(1, *laws, name=settings.source)), None, said
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
     check_means(workload)
     trace = replicate(workload.source, 0, settings.seed)
@@ -216,13 +208,6 @@ def _own_rate(source: object, trace: Trace) -> float | None:
         return mean_rate(source.arrivals) or None
     found = rate(trace)  # nan without times
     return found if _RATES[0] <= found <= _RATES[1] else None
-
-
-def _of_tails(laws: tuple[Any, Any]) -> str:
-    """A word on laws whose variance is infinite but for their cut: a closed form asks for a finite one."""
-    if all(getattr(law, "alpha", math.inf) > 2 for law in laws):
-        return ""
-    return "; the variance is finite only because the tail is cut: few requests bring much of the work, intervals are wide"
 
 
 def _laws(text: str) -> tuple[Any, Any] | None:

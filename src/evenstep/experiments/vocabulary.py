@@ -27,21 +27,15 @@ V = TypeVar("V")
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
-    """Split each case's (result, sentence on what stands in for the paper's data).
-
-    Returns:
-        The results by case, and the sentences that differ, in order, joined by ``; ``.
+    """Split each case's (result, sentence on what stands in for the paper's data): the results by case, and the sentences
+    that differ, in order, joined by ``; ``.
     """
     told = dict.fromkeys(told for _, told in found.values())
     return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
 
 def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
-    """A field of the runs' summaries times `factor`, one number a run, in their order; nan if a run has no value.
-
-    Raises:
-        KeyError: the summaries have no such field.
-    """
+    """A field of the runs' summaries times `factor`, one number a run, in their order; nan if a run has no value."""
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
 
@@ -64,11 +58,7 @@ def ratio(above: Sequence[float], under: Sequence[float]) -> Interval:
 
 
 def quotients(above: Sequence[float], under: Sequence[float]) -> list[float]:
-    """``above[i] / under[i]`` for each replicate i; nan where ``under[i]`` is 0, for instance without any imbalance.
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
+    """``above[i] / under[i]`` for each replicate i; nan where ``under[i]`` is 0. Different lengths raise ValueError."""
     return [a / b if b else float("nan") for a, b in zip(above, under, strict=True)]
 
 
@@ -81,14 +71,13 @@ def rows_of(
     paper: Mapping[str, float | str] | None = None,
     against: str = "",
 ) -> list[Row]:
-    """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty).
+    """A row a policy for one field of the summary, with the paired difference to the case `against` (the first when empty).
 
     Args:
         runs: label to runs.
         name: the field; its values are multiplied by `factor`.
         quantity, unit: as in `Row`.
         paper: label to the paper's number; a label without one has None in its row.
-        against: label of the case to compare with; its own row has no difference.
     """
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
@@ -106,27 +95,18 @@ def row(
 ) -> Row:
     """The row of a mean over replicates, with its paired difference, `ours` minus `base`, replicate by replicate.
 
-    There is no difference, and `against` is dropped, if `base` is empty or the same object as `ours`.
-
-    Args:
-        case, quantity, unit, paper: as in `Row`.
-        ours, base: one number a replicate, in the same order.
-        against: name of the case that `base` belongs to.
+    There is no difference, and `against`, the case that `base` belongs to, is dropped, if `base` is empty or the same object
+    as `ours`. The other arguments are as in `Row`.
     """
     apart = paired_difference(ours, base) if base and base is not ours else None
     return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
 
 
 def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, list[Any]]:
-    """A row a policy and replicate, policy by policy, for the data file.
+    """A row a policy and replicate, policy by policy, for the data file; `runs` are by label.
 
-    Args:
-        runs: label to runs.
-        fields: names of summary fields; a field without a value is None.
-        fixed: columns with one value for all rows.
-
-    Returns:
-        Column name to values: `fixed`, then ``case`` (the label), ``replicate`` (from 0), ``digest`` and `fields`.
+    Returns the columns: `fixed`, with one value for all rows, then ``case`` (the label), ``replicate`` (from 0), ``digest``
+    and the summary's `fields`, None without a value.
     """
     table: dict[str, list[Any]] = {name: [] for name in (*fixed, "case", "replicate", "digest", *fields)}
     for label, own in runs.items():
@@ -170,9 +150,7 @@ def near(value: Interval, target: float, share: float) -> bool | None:
 def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
     """Least-squares slope of log y over log x, one for each replicate: the exponent of a power law.
 
-    Args:
-        x: P numbers above 0, one a point.
-        y: ``y[p][r]`` of point p and replicate r, above 0.
+    `x` has P numbers above 0, one a point; ``y[p][r]``, above 0, is that of point p and replicate r.
     """
     logs, every = np.log(np.array(x, float)), np.log(np.array(y, float))
     return [float(np.polyfit(logs, every[:, r], 1)[0]) for r in range(every.shape[1])]
@@ -224,12 +202,8 @@ def listed(items: Iterable[Any]) -> str:
 def by_worker(load: F8, **columns: Any) -> dict[str, Any]:
     """Every worker's load at some samples, as columns of S * G rows: sample by sample, in each the workers in order.
 
-    Args:
-        load: float64[S, G], KV tokens.
-        columns: further columns, S values (one a sample), or one for all.
-
-    Returns:
-        The further columns, then ``worker`` (from 0) and ``load_tokens``.
+    `load` is float64[S, G], KV tokens. Further columns, of S values (one a sample) or one for all, come first, then
+    ``worker`` (from 0) and ``load_tokens``.
     """
     samples, workers = load.shape
     repeated = {name: np.repeat(np.broadcast_to(value, samples), workers) for name, value in columns.items()}
@@ -253,10 +227,7 @@ def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> Non
 def bands(
     axes: Any, series: Mapping[str, tuple[Sequence[float], Sequence[Interval]]], colours: Sequence[str] = COLOURS
 ) -> None:
-    """Draw for each label, x and intervals, a line through the means in a band of the intervals; no band without ends.
-
-    Colours are taken as in `lines`.
-    """
+    """Draw for each label, x and intervals, a line through the means in a band of the intervals; colours as in `lines`."""
     for colour, (label, (x, y)) in zip(cycle(colours), series.items(), strict=False):
         band_line(axes, x, y, label, colour)
 
@@ -264,10 +235,8 @@ def bands(
 def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequence[str]) -> dict[str, Any]:
     """The arrays of each key as long columns, a row an entry, key after key; the key is repeated on its rows.
 
-    Args:
-        found: by key, a tuple of arrays that have one length.
-        parts: column of the whole key (text), or columns of the first parts of a tuple key.
-        arrays: columns of the first arrays; further arrays are left out.
+    `found` has, by key, a tuple of arrays of one length, of which the first are named by `arrays`. `parts` names the column
+    of the whole key (text), or columns of the first parts of a tuple key.
     """
     keys = [(key,) if isinstance(parts, str) else key for key, own in found.items() for _ in own[0]]
     names = [parts] if isinstance(parts, str) else parts
@@ -280,10 +249,7 @@ def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequenc
 def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
     """One number a key and replicate as columns: parts of the key (`grouped`), ``replicate`` from 0, and the number.
 
-    Args:
-        found: by key, one number a replicate.
-        names: columns of the key's first parts.
-        value: column of the numbers.
+    `found` has, by key, one number a replicate; `value` is the column of the numbers.
     """
     replicates = [r for own in found.values() for r in range(len(own))]
     return {**grouped(found, names), "replicate": replicates, value: flat(found)}

@@ -68,12 +68,9 @@ class Warming:
         return list(self._busy)
 
     def note(self, ready: Iterable[object]) -> None:
-        """Handle processes that have compiled a module, and give each the next one.
+        """Handle compiling processes that can be read: each gets the next module. Connections not in `pipes` are ignored.
 
         A process that died is replaced while modules wait; its module is left to `ready`.
-
-        Args:
-            ready: connections that can be read; those not in `pipes` are ignored.
         """
         for pipe in ready:
             if pipe not in self._busy:
@@ -96,14 +93,10 @@ class Warming:
         return not self._pending()
 
     def ready(self, contender: int) -> None:
-        """Wait until the contender's missing kernels are compiled, and load them; those in the cache at the start are not
-        loaded.
+        """Wait until a contender's missing kernels are compiled, and load them; those in the cache at the start are not.
 
         What no other process could compile is compiled here. If none of them finishes a module within `PATIENCE_S`, all are
         ended.
-
-        Args:
-            contender: its index in `modules`.
         """
         while not self.is_ready(contender):
             found = connection.wait(self.pipes, PATIENCE_S)
@@ -119,10 +112,7 @@ class Warming:
         The call itself does not wait for the modules.
         """
         for child, _ in self._busy.values():
-            if at_once:
-                child.end()
-            else:
-                child.leave()
+            (child.end if at_once else child.leave)()
         self._busy, self._waiting = {}, []
 
     def _pending(self) -> set[str]:
@@ -149,16 +139,13 @@ def load(module: str) -> None:
 def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
     """For each policy, the modules whose kernels the disk cache lacks: its run's loop, then its own if it is evenstep's.
 
-    All lists are empty without numba.
-
-    Args:
-        policies: the policies to be run.
-        loops: for each the loop its run takes (`cluster.host.loop_of`).
+    `loops` has the loop of each policy's run (`cluster.host.loop_of`). All lists are empty without numba.
     """
     found: list[list[str]] = []
     for policy, loop in zip(policies, loops, strict=True):
         module, file = type(policy).__module__, compiled.kernel_file(policy)
-        needed = [] if _in_cache(_loop_file(loop)) else [loop]
+        code = kernel_cache.ROOT.parent.joinpath(*loop.split(".")).with_suffix(".py")
+        needed = [] if _in_cache(code) else [loop]
         if module.startswith("evenstep.") and file is not None and not _in_cache(file):
             needed.append(module)
         found.append(needed if compiled.numba is not None else [])
@@ -172,10 +159,5 @@ def compile_notice() -> str:
     return ""
 
 
-def _loop_file(module: str) -> Path:
-    return kernel_cache.ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
-
-
 def _in_cache(file: Path) -> bool:
-    """Whether the disk cache has this file's kernels."""
     return kernel_cache.place().has(file)

@@ -20,12 +20,12 @@ from evenstep.gateway.config.layers import Sources, placed
 from evenstep.gateway.config.salt import salt_of
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM
+from evenstep.gateway.connections.engine import KEPT_BY_THE_SYSTEM
 from evenstep.gateway.connections.tls import client_context, server_context
-from evenstep.gateway.gateway import Gateway
 from evenstep.gateway.operate.compiling import begins_plain, compile_and_warm, try_plain
 from evenstep.gateway.operate.logs import Logs, logging_to
 from evenstep.gateway.operate.operation import Operation
+from evenstep.gateway.serve.gateway import Gateway
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
@@ -120,17 +120,13 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
+        gateway = self.gateway
         if self.begins_plain:
             await try_plain(self.config.policy, self.config.predictor)
-            self.gateway.start()
-            await compile_and_warm(self._rules)
-        else:
-            await compile_and_warm(self._rules)
-            self.gateway.start()
-
-    def _rules(self) -> tuple[str, str]:
-        config = self.gateway.config()
-        return config.policy, config.predictor
+            gateway.start()
+        await compile_and_warm(lambda: (gateway.config.policy, gateway.config.predictor))
+        if not self.begins_plain:
+            gateway.start()
 
 
 def serve(
@@ -157,10 +153,7 @@ def serve(
     """
     sockets.allow_files()
     _keep_freed_memory()
-    with (
-        logging_to(settled.value.log) as logs,
-        asyncio.Runner(loop_factory=sockets.loop_factory()) as runner,
-    ):
+    with logging_to(settled.value.log) as logs, asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
         runner.run(_serve(sources, settled, bound, logs, say, hangups))
 
 
@@ -208,8 +201,9 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
     workers = len(gateway.workers())
     say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
     if server.begins_plain:
-        await server.ready()
-        say("kernels are compiled: from now on compiled code decides")
+        with suppress(Exception):  # `_until_told` raises it
+            await server.ready()
+            say("kernels are compiled: from now on compiled code decides")
 
 
 async def _until_told(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
@@ -242,7 +236,7 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
         beginning.result()
     beginning.cancel()
     say("draining: nothing new is accepted; once more ends at once")
-    draining = loop.create_task(server.drain(server.gateway.config().limits.drain_s))
+    draining = loop.create_task(server.drain(server.gateway.config.limits.drain_s))
     asked = loop.create_task(at_once.wait())
     await asyncio.wait((draining, asked), return_when=asyncio.FIRST_COMPLETED)
     if not (draining.done() and draining.result()):

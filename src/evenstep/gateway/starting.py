@@ -35,9 +35,8 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
     It reads `sources` and binds the port itself. With TLS, nothing is answered until the gateway is imported.
 
     Raises:
-        InputError: a missing package, an invalid config, a port that is taken; see also `server.serve`.
+        InputError: an invalid config, a port that is taken; see also `server.serve`.
     """
-    sockets.need_gateway_extra(WHERE)
     hangups = list[int]()  # a reload follows them; by default they would end the process
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, lambda number, _frame: hangups.append(number))

@@ -136,7 +136,10 @@ class Client:
                     return self._wait()
                 text, data = begun.take(end)
             try:
-                head, length = self._parse(text)
+                if self._is_head:
+                    head, length = read_response_head(text, to_head=True), 0
+                else:
+                    head, length = self._heads.read(text)
             except HttpError as error:
                 return self._broken(error.message)
             if head.status >= 200:
@@ -149,12 +152,6 @@ class Client:
                 return self._broken("it says without an end that its answer will come")
             if not data:
                 return None
-
-    def _parse(self, text: bytes) -> tuple[ResponseHead, int]:
-        if self._is_head:
-            head = read_response_head(text, to_head=True)
-            return head, head.length
-        return self._heads.read(text)
 
     def _wait(self) -> Piece | None:
         """The head is not whole: the part that is there must be plausible."""

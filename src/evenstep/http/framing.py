@@ -155,11 +155,7 @@ class Chunked:
         return out
 
     def _all(self, data: bytes) -> bytes:
-        out = self._each(data)
-        self.is_between = self._state == _AT_SIZE and not self._line
-        return out
-
-    def _each(self, data: bytes) -> bytes:
+        """Bytes cut anywhere, and trailers."""
         out: list[bytes] = []
         if self._line:
             data, self._line = self._line + data, b""
@@ -176,16 +172,17 @@ class Chunked:
             stop = data.find(b"\r\n", at)
             if stop < 0:
                 self._wait(data[at:])
-                return b"".join(out)
+                break
             self._take(data[at:stop])
             at = stop + 2
         if self._state == _OVER:
             self.rest += data[at:]
+        self.is_between = self._state == _AT_SIZE and not self._line
         return b"".join(out)
 
     def _wait(self, line: bytes) -> None:
         """Keep a line that is not whole. The part that is there must be valid."""
-        whole = line[:-1] if line.endswith(b"\r") else line
+        whole = line.removesuffix(b"\r")
         if self._state == _AT_END:
             good = not whole
         elif self._state == _AT_SIZE:

@@ -16,9 +16,11 @@ llhttp parses what these rules let through. A violation raises `HttpError`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import httptools
 
@@ -34,6 +36,8 @@ _DIGITS = re.compile(rb"[0-9]{1,18}")
 MAX_FIELDS = 128
 CHUNKED = -1
 UNTIL_CLOSED = -2
+
+P = TypeVar("P", httptools.HttpRequestParser, httptools.HttpResponseParser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +168,7 @@ def read_request_head(head: bytes) -> RequestHead:
         HttpError: it breaks a rule. The status is 405 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers,
             else 400.
     """
-    if _REQUEST.fullmatch(head) is None:
-        raise HttpError(_what_is_wrong(head))
-    fields = _Fields()
-    parser = httptools.HttpRequestParser(fields)
-    try:
-        with suppress(httptools.HttpParserUpgrade):  # a server may ignore the offer (RFC 9110 section 7.8)
-            parser.feed_data(head)
-    except httptools.HttpParserError as error:
-        raise HttpError(f"The request is not HTTP: {error}.") from None
-    _bounded(fields)
+    fields, parser = _parsed(head, _REQUEST, httptools.HttpRequestParser, "request")
     headers = fields.found
     version_1_1 = parser.get_http_version() == "1.1"
     if b"\\" in fields.url:  # no URL has one, and some engines read it as a slash
@@ -187,8 +182,6 @@ def read_request_head(head: bytes) -> RequestHead:
     if method == "CONNECT":  # RFC 9110 section 9.3.6
         raise HttpError("CONNECT is not served.", 405)
     length = _length(fields, version_1_1)
-    connection = headers.get("connection", "").lower()
-    keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
     expect = headers.get("expect", "").lower()
     if expect and expect != "100-continue":  # RFC 9110 section 10.1.1
         raise HttpError("Only 100-continue may be expected.", 417)
@@ -198,7 +191,7 @@ def read_request_head(head: bytes) -> RequestHead:
         path=target.partition("?")[0],
         headers=headers,
         length=0 if length == UNTIL_CLOSED else length,
-        keep_alive=keep_alive,
+        keep_alive=_keeps_alive(fields, version_1_1),
         chunks=version_1_1,
         expects=bool(expect) and version_1_1,
     )
@@ -214,31 +207,38 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
     Raises:
         HttpError: it breaks a rule of this file.
     """
-    if _RESPONSE.fullmatch(head) is None:
-        raise HttpError(_what_is_wrong(head))
-    fields = _Fields()
-    parser = httptools.HttpResponseParser(fields)
-    try:
-        with suppress(httptools.HttpParserUpgrade):
-            parser.feed_data(head)
-    except httptools.HttpParserError as error:
-        raise HttpError(f"The answer is not HTTP: {error}.") from None
-    _bounded(fields)
+    fields, parser = _parsed(head, _RESPONSE, httptools.HttpResponseParser, "answer")
     status = parser.get_status_code()
     version_1_1 = parser.get_http_version() == "1.1"
     length = _length(fields, version_1_1)
     if to_head or status in {204, 304} or status < 200:  # RFC 9112 section 6.3, rule 1
         length = 0
-    connection = fields.found.get("connection", "").lower()
-    keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
+    keep_alive = _keeps_alive(fields, version_1_1) and length != UNTIL_CLOSED
     kind = fields.found.get("content-type", "").partition(";")[0].strip().lower()
     is_plain = fields.found.get("content-encoding", "identity") == "identity"
-    return ResponseHead(status, fields.found, length, keep_alive and length != UNTIL_CLOSED, kind, is_plain)
+    return ResponseHead(status, fields.found, length, keep_alive, kind, is_plain)
 
 
-def _bounded(fields: _Fields) -> None:
+def _parsed(head: bytes, rule: re.Pattern[bytes], parser_of: Callable[[_Fields], P], what: str) -> tuple[_Fields, P]:
+    """The fields of a head that keeps the rules, and the llhttp parser that has read it."""
+    if rule.fullmatch(head) is None:
+        raise HttpError(_what_is_wrong(head))
+    fields = _Fields()
+    parser = parser_of(fields)
+    try:
+        with suppress(httptools.HttpParserUpgrade):  # a server may ignore the offer (RFC 9110 section 7.8)
+            parser.feed_data(head)
+    except httptools.HttpParserError as error:
+        raise HttpError(f"The {what} is not HTTP: {error}.") from None
     if fields.fields > MAX_FIELDS:
         raise HttpError(f"There are more than {MAX_FIELDS} headers.", 431)
+    return fields, parser
+
+
+def _keeps_alive(fields: _Fields, version_1_1: bool) -> bool:
+    """Whether the connection may be used again (RFC 9112 section 9.3)."""
+    connection = fields.found.get("connection", "").lower()
+    return "close" not in connection if version_1_1 else "keep-alive" in connection
 
 
 def _length(fields: _Fields, version_1_1: bool) -> int:

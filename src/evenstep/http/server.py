@@ -24,7 +24,7 @@ from evenstep.http.errors import HttpError, body_too_large, head_too_large
 from evenstep.http.framing import Framing, framed, framing_of
 from evenstep.http.head import PartialHead, RequestHead
 
-#: To be written when `Server.receive` returns `WAITS` (RFC 9110 section 10.1.1).
+#: An event of `Server.receive`: write it to the client, which sends its body only then (RFC 9110 section 10.1.1).
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
 
@@ -100,13 +100,8 @@ class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
     body: bytes
 
 
-class Waits(msgspec.Struct, frozen=True, eq=False):
-    """Event: the client sends its body only after a `CONTINUE`, which the host writes to it."""
-
-
-WAITS = Waits()
-#: The events that bytes can bring.
-Event = Request[P] | HttpError | Waits
+#: The events that bytes can bring; bytes are a `CONTINUE`.
+Event = Request[P] | HttpError | bytes
 
 
 class Server(Generic[P]):
@@ -205,11 +200,7 @@ class Server(Generic[P]):
         return self._take_head(*begun.take(end))
 
     def _take_head(self, head: bytes, more: bytes) -> Event[P] | None:
-        """A whole head.
-
-        Args:
-            more: the bytes after it.
-        """
+        """Parse a whole head; `more` are the bytes after it."""
         rules = self._rules
         try:
             parsed, length = rules.heads.read(head)
@@ -233,7 +224,7 @@ class Server(Generic[P]):
         self.state, self.got, self._framing = _BODY, 0, framing_of(length)
         if more:
             return self._read_body(more)
-        return WAITS if found.expects else None
+        return CONTINUE if found.expects else None
 
     def _read_body(self, data: bytes) -> Event[P] | None:
         framing, limit = self._framing, self._rules.limits.body_bytes
@@ -281,22 +272,17 @@ class Server(Generic[P]):
             kind: its content type.
             fields: further lines of the head, each with its CRLF.
         """
-        is_usual = self.state is _ANSWERING and self.keep_alive and self._chunks
-        stays = b"" if is_usual else self._stays()
         pieces = (
             _FIRST_LINES.get(status) or _unknown(status),
             fields,
             b"Content-Type: ",
             kind,
             b"\r\nContent-Length: %d\r\n" % len(body),
-            stays,
+            self._stays(),
             b"\r\n",
             b"" if self._is_head else body,
         )
-        if is_usual:
-            self.state, self.parsed, self._had_empty_line = _IDLE, None, False
-        else:
-            self._end()
+        self._end()
         return b"".join(pieces)
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
@@ -325,9 +311,8 @@ class Server(Generic[P]):
             data: plain bytes of the body; they are framed as a chunk if `is_framed`.
         """
         if self.is_framed:  # RFC 9112 section 7.1
-            data = b"%x\r\n%b\r\n" % (len(data), data) if data and not last else framed(data, last)
-        if self._prefix:
-            data, self._prefix, self.has_begun = self._prefix + data, b"", True
+            data = framed(data, last)
+        data = self.forward(data)
         if last:
             self._end()
         return data

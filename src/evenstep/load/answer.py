@@ -28,7 +28,7 @@ from evenstep.errors import EngineError
 
 #: How an answer's tokens were counted.
 Counting = Literal["usage", "ids", "estimated"]
-_LIMIT = 16 << 20
+_LIMIT, _64_BITS = 16 << 20, (1 << 64) - 1
 _GOOD = frozenset(("stop", "length", "tool_calls"))
 
 
@@ -153,6 +153,7 @@ class Answer:
         except EngineError as error:
             self.fail("bad-chunk", str(error))
             return
+        before = self.tokens
         if chunk.error is not None or chunk.object == "error":
             self.fail("error-event", _said(chunk.error))
         elif chunk.choices is None:
@@ -163,35 +164,34 @@ class Answer:
         elif len(chunk.choices) > 1 or chunk.choices[0].index != 0:
             self.fail("bad-chunk", "a chunk of another choice than the one asked for")
         else:
-            self._chunk(chunk, chunk.choices[0], now_s)
+            self._chunk(chunk, chunk.choices[0])
+        if self.tokens > before:
+            self.meters.count(now_s, self.tokens - before)
+            if before == 0:
+                self.first_s = now_s
+            else:
+                self.meters.gaps_s.append(now_s - self.last_s)
+            self.last_s = now_s
 
-    def _chunk(self, chunk: Chunk, choice: Choice, now_s: float) -> None:
+    def _chunk(self, chunk: Chunk, choice: Choice) -> None:
         content = choice.content
         before = self.tokens
         if choice.token_ids is not None:
             self._ids = max(self._ids, 0) + len(choice.token_ids)
             self.tokens = self._ids
             for token in choice.token_ids:
-                self.crc = zlib.crc32(token.to_bytes(8, "little", signed=True), self.crc)
+                self.crc = zlib.crc32((token & _64_BITS).to_bytes(8, "little"), self.crc)
         elif content:
             self.crc = zlib.crc32(content.encode(), self.crc)
         if chunk.usage is not None:
             self._told(chunk.usage)
-        elif self._ids < 0 and (content or (choice.delta is not None and choice.delta.others)):
+        elif self._ids < 0 and (content or choice.others):
             self._estimated += 1
             self.tokens = self._estimated
         if self.finish is not None and self.tokens > before:
             self.fail("tokens-twice", "tokens after the finish_reason")
         if choice.finish_reason is not None:
             self.finish = choice.finish_reason
-        new = self.tokens - before
-        if new > 0:
-            self.meters.count(now_s, new)
-            if before == 0:
-                self.first_s = now_s
-            else:
-                self.meters.gaps_s.append(now_s - self.last_s)
-            self.last_s = now_s
 
     def _told(self, usage: Usage) -> None:
         """The engine's own count, so far."""

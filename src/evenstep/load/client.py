@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from contextlib import suppress
+from functools import partial
 
 from evenstep.http.heads import response_heads
 from evenstep.load.connection import Call, Connection
@@ -21,19 +22,17 @@ class Client:
 
     Args:
         path: of every request, after the target's `base`.
-        headers: further header lines by name.
         timeout_s: seconds from the start of a request to the end of its answer, at most.
 
     Attributes:
-        heads: parsed heads of answers, shared by all connections.
-        connections: number of connections that were made.
+        connections: number of connections that were ever made.
     """
 
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
         self._target, self._timeout_s = target, timeout_s
         self._loop = asyncio.get_running_loop()
-        self.heads = response_heads()
         self._idle: list[Connection] = []
+        self._connection = partial(Connection, response_heads(), self._idle.append, self._gone)
         self._open: set[Connection] = set()
         self._making: set[asyncio.Task[None]] = set()
         self._tls = ssl.create_default_context() if target.secure else None
@@ -43,7 +42,7 @@ class Client:
             f"Accept: text/event-stream\r\nUser-Agent: evenstep-load\r\n{lines}"
         ).encode("latin-1")
         self._address: tuple[str, int] = (target.host, target.port)
-        self.connections = 0  # that were ever made
+        self.connections = 0
 
     async def resolve(self) -> None:
         """Look the host up once, so that no request waits for it.
@@ -97,12 +96,7 @@ class Client:
         while self._open:
             await asyncio.sleep(0)
 
-    def idle(self, connection: Connection) -> None:
-        """Keep a connection whose answer has ended, for a later request. Connections call it."""
-        self._idle.append(connection)
-
-    def gone(self, connection: Connection) -> None:
-        """Forget a connection that was closed, by either side. Connections call it."""
+    def _gone(self, connection: Connection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -112,7 +106,7 @@ class Client:
         name = self._target.host if self._tls is not None else None
         try:
             _, connection = await self._loop.create_connection(
-                lambda: Connection(self), host, port, ssl=self._tls, server_hostname=name
+                self._connection, host, port, ssl=self._tls, server_hostname=name
             )
         except OSError as error:
             call.fail("connect", error.strerror or str(error))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TypeAlias, cast
 
 from evenstep.http.client import Client as Machine
 from evenstep.http.client import Piece
@@ -16,6 +16,7 @@ from evenstep.load.answer import Answer
 
 _MAX_ERROR = 64 * 1024
 _EVENTS = "text/event-stream"
+Told: TypeAlias = "Callable[[Connection], None]"
 
 
 @dataclass(slots=True, eq=False)
@@ -76,30 +77,22 @@ class Call:
         self.fail("timeout", f"no end within {timeout_s:g} s")
 
 
-class Owner(Protocol):
-    """Keeps connections for reuse, and parsed heads of their answers (`heads`), which all its connections share."""
-
-    heads: Heads[ResponseHead]
-
-    def idle(self, connection: Connection) -> None:
-        """Called when an answer has ended and the connection can take another request."""
-        ...
-
-    def gone(self, connection: Connection) -> None:
-        """Called once when a connection is closed, by either side, before the call on it fails."""
-        ...
-
-
 class Connection(asyncio.Protocol):
     """One connection to the server under load; it carries one call at a time.
 
-    `idle_since_s` is the time of `time.monotonic` at which its last answer ended; 0 before.
+    Args:
+        heads: parsed heads of answers, shared by all connections.
+        idle: called when an answer has ended and the connection can take another request.
+        gone: called once when the connection is closed, by either side, before the call on it fails.
+
+    Attributes:
+        idle_since_s: time of `time.monotonic` at which its last answer ended; 0 before.
     """
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self, heads: Heads[ResponseHead], idle: Told, gone: Told) -> None:
+        self._idle, self._gone = idle, gone
         self._transport = cast(asyncio.Transport, None)
-        self._machine = Machine(owner.heads)
+        self._machine = Machine(heads)
         self._call: Call | None = None
         self._error = bytearray()
         self.idle_since_s = 0.0
@@ -131,7 +124,7 @@ class Connection(asyncio.Protocol):
             self._take(piece, now_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.gone(self)
+        self._gone(self)
         call = self._call
         piece = self._machine.end() if exc is None else None
         if call is not None and piece is not None and piece.over:  # the body lasts until the connection ends
@@ -176,7 +169,7 @@ class Connection(asyncio.Protocol):
             call.answer.end(now_s)
         if self._machine.keeps and not self._transport.is_closing():
             self.idle_since_s = now_s
-            self._owner.idle(self)
+            self._idle(self)
         else:
             self._transport.close()
         call.over()

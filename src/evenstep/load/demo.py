@@ -6,17 +6,16 @@ it, and by the gateway, which computes it from the chunks it forwards.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from evenstep.errors import InputError
 from evenstep.load.demo_settings import DemoSettings, contender
-from evenstep.load.processes import beside, emulator, free_ports, gateway
+from evenstep.load.processes import HOST, beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, Progress, drive
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
@@ -27,7 +26,6 @@ from evenstep.request import Trace
 #: Share of slots that counts as full.
 FULL = 0.98
 _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
-_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,45 +88,30 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
     with beside(emulator(engine, options), engine, "/health", _ENGINES_S) as engines:
         for text in settings.policies:
             policy, gather_ms = contender(text)
-            with gateway(gateway_config(settings, policy, gather_ms, engine, listen, admin), _GATEWAY_S) as router:
-                pages = Watch(
-                    Target(_HOST, engine, False, ""),
-                    Target(_HOST, admin, False, ""),
-                    {"engines": engines, "gateway": router},
-                )
-                asked = LoadSettings(
-                    source=settings.source,
-                    url=f"http://{_HOST}:{listen}",
-                    model="emulated",
-                    seed=settings.seed,
-                )
-                with _watched(pages):
+            with gateway(gateway_config(settings, policy, gather_ms, engine), listen, admin, _GATEWAY_S) as router:
+                targets = Target(HOST, engine, False, ""), Target(HOST, admin, False, "")
+                pages = Watch(*targets, {"engines": engines, "gateway": router})
+                url = f"http://{HOST}:{listen}"
+                asked = LoadSettings(source=settings.source, url=url, model="emulated", seed=settings.seed)
+                with pages:
                     outcome = drive(trace, asked, None if watch is None else partial(watch, text))
             yield shown(settings, text, outcome, summary(outcome, asked), pages.samples)
 
 
-def gateway_config(
-    settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, listen: int, admin: int
-) -> dict[str, Any]:
-    """The gateway's config for one policy, as the content of its YAML file.
+def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None, engine: int) -> dict[str, Any]:
+    """The gateway's config for one policy, as `processes.gateway` takes it.
 
     Args:
         policy: NAME[:key=value,...].
         gather_ms: milliseconds to gather free slots; None = the gateway's default.
-        engine: port of the engines; `listen` and `admin` are the gateway's own.
+        engine: port of the engines.
     """
-    found: dict[str, Any] = {
-        "version": 1,
-        "listen": {"host": _HOST, "port": listen},
-        "admin": {"host": _HOST, "port": admin},
+    return {
         "policy": policy,
         "slots": settings.slots,
-        "workers": [{"url": f"http://{_HOST}:{engine}", "ranks": settings.ranks, "name": "rank"}],
-        "dispatch": {"ttl_s": 600.0},
+        "workers": [{"url": f"http://{HOST}:{engine}", "ranks": settings.ranks, "name": "rank"}],
+        "dispatch": {"ttl_s": 600.0} | ({} if gather_ms is None else {"gather_ms": gather_ms}),
     }
-    if gather_ms is not None:
-        found["dispatch"]["gather_ms"] = gather_ms
-    return found
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
@@ -199,7 +182,6 @@ def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
     """The first and the last sample with full slots; if fewer than two have them, with any request running.
 
     Args:
-        samples: the readings, oldest first.
         full: running requests, over all ranks, that fill the slots; a sample with as many or more counts.
 
     Raises:
@@ -216,12 +198,3 @@ def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextlib.contextmanager
-def _watched(pages: Watch) -> Generator[None]:
-    pages.begin()
-    try:
-        yield
-    finally:
-        pages.end()

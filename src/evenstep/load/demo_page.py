@@ -151,11 +151,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
     number = series_of(row.name for row in rows)
     body = [[f"{swatch(number[row.name])}{escape(row.name)}", *cells(row, first)] for row in rows]
     heads = [("policy", ""), *((name, unit) for name, unit, _ in COLUMNS)]
-    lead = [
-        _lead(rows),
-        table(heads, body),
-        *(f'<p class="hint">{escape(text)}</p>' for text in foot(settings, rows)),
-    ]
+    lead = [_lead(rows), table(heads, body), *(f'<p class="hint">{escape(text)}</p>' for text in foot(settings, rows))]
     runs = {row.name: load_page.Shown(row.outcome, row.summary) for row in rows}
     title = f"Live: {settings.ranks} emulated ranks behind the gateway"
     return load_page.page(title, runs, lead, versions, command)

@@ -64,9 +64,9 @@ def contender(text: str) -> tuple[str, float | None]:
     """
     from evenstep import names
 
-    policy, _, gather = text.partition("@")
+    policy, at, gather = text.partition("@")
     names.build("routing", names.parse(policy))
-    if not gather and "@" not in text:
+    if not at:
         return policy, None
     try:
         number = float(gather)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.load.processes import beside, emulator, free_ports, gateway
+from evenstep.load.processes import HOST, beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, drive
 from evenstep.load.settings import LoadSettings
 from evenstep.load.workflow import Workflow
@@ -25,10 +25,11 @@ from evenstep.sim.network.description import EngineSection, Network, Order
 from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.tasks import Calls, draw
 
-_HOST = "127.0.0.1"
 _START_S = 600.0  # kernels may have to be compiled, on a slow machine
 #: Slots of an engine that has no limit of its own.
 _SLOTS = 256
+#: KV tokens of an engine whose memory the file does not limit: more than its calls can hold.
+_KV_TOKENS = 1 << 30
 #: Keys of one priority; a lower priority's lie above all of them.
 _RANK = float(1 << 44)
 #: The gateway's order for each order of a network. Calls bring the keys of static orders as their priority; among equal ones
@@ -66,8 +67,8 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
     with contextlib.ExitStack() as stack:
         for name, section in network.engines.items():
             stack.enter_context(beside(emulated(name, section, ports[name], speed), ports[name], "/health", _START_S))
-        stack.enter_context(gateway(gateway_config(network, routing, ports, listen, admin), _START_S))
-        settings = LoadSettings(source=network.name, url=f"http://{_HOST}:{listen}", model="any", seed=seed)
+        stack.enter_context(gateway(gateway_config(network, routing, ports), listen, admin, _START_S))
+        settings = LoadSettings(source=network.name, url=f"http://{HOST}:{listen}", model="any", seed=seed)
         trace = Trace(calls.prompt, calls.output, name=network.name)
         outcome = drive(trace, settings, workflow=workflow(network, calls, speed))
     return _measured(network, calls, outcome, seed, speed)
@@ -124,37 +125,27 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
         "overhead-s": server.overhead_s,
         "batch-time": section.batch_time,
         "token-budget": server.token_budget or 0,
+        "kv-tokens": server.kv_tokens or _KV_TOKENS,
         "speed": speed,
     }
     if server.kv_tokens:
-        found |= {"kv-tokens": server.kv_tokens, "block-size": server.block_tokens}
+        found["block-size"] = server.block_tokens
     return emulator(port, found)
 
 
-def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
-    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model.
+def gateway_config(network: Network, routing: str, ports: Mapping[str, int]) -> dict[str, Any]:
+    """The gateway's config, as `processes.gateway` takes it: one pool for each engine or group, named as the model.
 
-    `routing` is the policy's name, `ports` the port of each engine or group by name; `listen` and `admin` are the gateway's.
+    `routing` is the policy's name, `ports` the port of each engine or group by name.
     """
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():
         for rank in range(section.count):
             own = f"{name}-{rank}" if section.count > 1 else name
-            one = {"url": f"http://{_HOST}:{ports[name]}", "name": own, "group": own, "models": [name]}
+            one = {"url": f"http://{HOST}:{ports[name]}", "name": own, "group": own, "models": [name]}
             workers.append(one | {"slots": slots_of(section)} | ({"rank": rank} if section.count > 1 else {}))
-    return {
-        "version": 1,
-        "listen": {"host": _HOST, "port": listen},
-        "admin": {"host": _HOST, "port": admin},
-        "policy": routing,
-        "workers": workers,
-        "dispatch": {
-            "order": _ORDERS[network.order],
-            "gather_ms": 0.0,
-            "ttl_s": 3600.0,
-            "pool_limit": 1_000_000,
-        },
-    }
+    dispatch = {"order": _ORDERS[network.order], "gather_ms": 0.0, "ttl_s": 3600.0, "pool_limit": 1_000_000}
+    return {"policy": routing, "workers": workers, "dispatch": dispatch}
 
 
 def _measured(network: Network, calls: Calls, outcome: Outcome, seed: int, speed: float) -> Live:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 
 import msgspec
 
@@ -39,7 +38,7 @@ def first_model(target: Target, api_key: str | None) -> str:
         raise EngineError(f"{target.authority}: /v1/models answered {status}; expected 200. {hint}")
     try:
         models = msgspec.json.decode(body, type=_Models).data
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise EngineError(f"{target.authority}: /v1/models is not a list of models. {hint}") from None
     if not models:
         raise EngineError(f"{target.authority}: /v1/models lists no model. {hint}")
@@ -54,13 +53,8 @@ def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, byt
     Raises:
         InputError: it cannot be reached, does not speak HTTP, or is silent for 10 s.
     """
-    if target.secure:
-        context = ssl.create_default_context()
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            target.host, target.port, timeout=_TIMEOUT_S, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(target.host, target.port, timeout=_TIMEOUT_S)
+    kind = http.client.HTTPSConnection if target.secure else http.client.HTTPConnection
+    connection = kind(target.host, target.port, timeout=_TIMEOUT_S)
     try:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         connection.request("GET", target.base + path, headers=headers)

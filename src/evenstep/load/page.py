@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.load.run import Outcome
-from evenstep.load.summary import PERCENTILES, times
+from evenstep.load.run import BUCKET_S, Outcome
+from evenstep.load.summary import PERCENTILES, times, tokens_of
 from evenstep.report import html
 from evenstep.report.numbers import short
 from evenstep.report.plots import distribution, lines
@@ -20,6 +20,13 @@ from evenstep.request import F8
 _NAMES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2EL", "e2el"))
 _KINDS = ("mean", "median", *(f"p{p}" for p in PERCENTILES))
 _POINTS = 300
+#: Name, title, label, unit, whether the axis is logarithmic, and caption of each distribution.
+_DISTRIBUTIONS = (
+    ("TTFT", "Time to first token", "time to first token", "ms", True, "From sending a request."),
+    ("TPOT", "Time per output token", "time per output token", "ms", False, "After the first token."),
+    ("ITL", "Inter-token latency", "gaps between chunks", "ms", False, "Between chunks of one answer."),
+    ("E2EL", "End-to-end latency", "time to the end", "s", True, "From sending a request to the end of its answer."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,45 +97,33 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
     The distributions are of TTFT, TPOT and E2EL of good answers and of the gaps of all answers, the figures output tokens
     a second and requests under way.
     """
-    shown = list(zip(series_of(runs).values(), runs.values(), strict=True))
-    values: dict[str, list[tuple[int, F8]]] = {name: [] for name in ("TTFT", "TPOT", "E2EL", "ITL")}
-    for number, run in shown:
-        good = np.array([not error for error in run.outcome.records.error], np.bool_)
-        several = good & (run.outcome.records.output_tokens > 1)
-        ttft, tpot, e2el = times(run.outcome)
-        values["TTFT"].append((number, 1e3 * ttft[good]))
-        values["TPOT"].append((number, 1e3 * tpot[several]))
-        values["E2EL"].append((number, e2el[good]))
-        gaps = run.outcome.gaps
-        shares = np.linspace(0.0, 1.0, 1001) if gaps.total else np.zeros(0)
-        values["ITL"].append((number, 1e3 * gaps.quantiles(shares)))
-    what = "share of requests, %"
-    tokens = [(i, *_rate(run.outcome)) for i, run in shown]
-    running = [(i, *_running(run.outcome)) for i, run in shown]
+    shown = [(number, run.outcome) for number, run in zip(series_of(runs).values(), runs.values(), strict=True)]
+    values = [(number, _values(outcome)) for number, outcome in shown]
+    charts: list[tuple[str, str, str]] = []
+    for name, title, label, unit, log, caption in _DISTRIBUTIONS:
+        share = f"share of {'gaps' if name == 'ITL' else 'requests'}, %"
+        found = [(number, each[name]) for number, each in values]
+        charts.append((title, distribution(found, label, f"{name}, {unit}", share, log=log), caption))
+    tokens = [(number, *_rate(outcome)) for number, outcome in shown]
+    running = [(number, *_running(outcome)) for number, outcome in shown]
     return [
-        (
-            "Time to first token",
-            distribution(values["TTFT"], "time to first token", "TTFT, ms", what, log=True),
-            "From sending a request.",
-        ),
-        (
-            "Time per output token",
-            distribution(values["TPOT"], "time per output token", "TPOT, ms", what),
-            "After the first token.",
-        ),
-        (
-            "Inter-token latency",
-            distribution(values["ITL"], "gaps between chunks", "ITL, ms", "share of gaps, %"),
-            "Between chunks of one answer.",
-        ),
-        (
-            "End-to-end latency",
-            distribution(values["E2EL"], "time to the end", "E2EL, s", what, log=True),
-            "From sending a request to the end of its answer.",
-        ),
+        *charts,
         ("Output tokens", lines(tokens, "output tokens over time", "time, s", "tokens/s"), "As they reached the client."),
         ("Requests under way", lines(running, "requests under way over time", "time, s", "requests"), "Sent and not ended."),
     ]
+
+
+def _values(outcome: Outcome) -> dict[str, F8]:
+    """What the distributions of a run are of: milliseconds, and seconds of E2EL."""
+    good = np.array([not error for error in outcome.records.error], np.bool_)
+    ttft, tpot, e2el = times(outcome)
+    shares = np.linspace(0.0, 1.0, 1001) if outcome.gaps.total else np.zeros(0)
+    return {
+        "TTFT": 1e3 * ttft[good],
+        "TPOT": 1e3 * tpot[good & (outcome.records.output_tokens > 1)],
+        "ITL": 1e3 * outcome.gaps.quantiles(shares),
+        "E2EL": e2el[good],
+    }
 
 
 def _table(runs: Mapping[str, Shown]) -> str:
@@ -142,11 +137,11 @@ def _table(runs: Mapping[str, Shown]) -> str:
 
 def _rate(outcome: Outcome) -> tuple[F8, F8]:
     """Times and output tokens a second, over stretches of a second or of a three-hundredth of the run."""
-    each = max(round(1 / outcome.bucket_s), -(-outcome.tokens.size // _POINTS))
-    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)]).reshape(-1, each)
-    width = each * outcome.bucket_s
-    at: F8 = np.arange(padded.shape[0], dtype=np.float64) * width + 0.5 * width
-    return at, padded.sum(axis=1) / width
+    each = max(round(1 / BUCKET_S), -(-outcome.tokens.size // _POINTS))
+    tokens = tokens_of(outcome, each)
+    width = each * BUCKET_S
+    at: F8 = np.arange(tokens.size, dtype=np.float64) * width + 0.5 * width
+    return at, tokens / width
 
 
 def _running(outcome: Outcome) -> tuple[F8, F8]:

@@ -20,6 +20,7 @@ from evenstep.errors import EngineError, InputError
 from evenstep.load.models import get
 from evenstep.load.settings import Target
 
+HOST = "127.0.0.1"  #: where all of them listen
 _STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 _COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _PAUSE_S, _END_S = 0.05, 10.0
@@ -32,9 +33,6 @@ def free_ports(count: int) -> list[int]:
 
     They are not reserved: another server may take one. Later calls begin with other ports.
 
-    Args:
-        count: at least 1.
-
     Raises:
         EngineError: there are not that many.
     """
@@ -42,7 +40,7 @@ def free_ports(count: int) -> list[int]:
     for number in itertools.islice(_tried, len(_PORTS)):
         port = _PORTS[number % len(_PORTS)]
         with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((HOST, port))
             ports.append(port)
         if len(ports) == count:
             return ports
@@ -70,7 +68,7 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
         try:
-            _until_ready(process, Target("127.0.0.1", port, False, ""), path, wait_s, words, said)
+            _until_ready(process, Target(HOST, port, False, ""), path, wait_s, words, said)
             yield process.pid
         finally:
             process.terminate()
@@ -82,23 +80,28 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 
 
 @contextlib.contextmanager
-def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
-    """Run a gateway with this config during the block, once the kernels of its policy are compiled; yields its process id.
+def gateway(config: Mapping[str, Any], listen: int, admin: int, wait_s: float) -> Generator[int]:
+    """Run a gateway during the block, once the kernels of its policy are compiled; yields its process id.
 
-    One that begins in plain Python is too slow for its budget: its figures would be those of least load. `wait_s` and errors
-    are as in `beside`; compiling is not limited.
+    One that begins in plain Python is too slow for its budget: its figures would be those of least load.
+
+    Args:
+        config: the content of its YAML file, without version and addresses.
+        listen, admin: its ports on this machine.
+        wait_s: as in `beside`, and so are the errors; compiling is not limited.
     """
+    places = {name: {"host": HOST, "port": port} for name, port in (("listen", listen), ("admin", admin))}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gateway.yaml"
-        path.write_text(json.dumps(config))
+        path.write_text(json.dumps({"version": 1, **places, **config}))
         subprocess.run([sys.executable, "-c", _COMPILE, config["policy"], ""], check=False)
-        with beside(["serve", "--config", str(path)], config["listen"]["port"], "/readyz", wait_s) as pid:
+        with beside(["serve", "--config", str(path)], listen, "/readyz", wait_s) as pid:
             yield pid
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
     """The words after ``evenstep`` that start emulated engines on this machine; `options` are values by flag (no dashes)."""
-    flags = {"host": "127.0.0.1", "port": port, **options}
+    flags = {"host": HOST, "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 
 
@@ -121,12 +124,7 @@ def resident_mb(pid: int) -> float:
 
 
 def _until_ready(
-    process: subprocess.Popen[bytes],
-    target: Target,
-    path: str,
-    wait_s: float,
-    words: Sequence[str],
-    said: IO[bytes],
+    process: subprocess.Popen[bytes], target: Target, path: str, wait_s: float, words: Sequence[str], said: IO[bytes]
 ) -> None:
     end_s = time.monotonic() + wait_s
     while True:

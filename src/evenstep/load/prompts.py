@@ -26,12 +26,14 @@ from evenstep.request import I8, Trace
 _WORDS = tuple(files("evenstep.load").joinpath("words.txt").read_text(encoding="utf-8").split())
 #: Words, or ids, that prompts are made of.
 CHOICES = len(_WORDS)
-_WORD = tuple(f" {word}" for word in _WORDS)
 #: Ids that nearly every vocabulary has, and that are special in none known.
 FIRST_ID = 8
+#: How each token is written, and what stands between two: as text, and as ids.
+_FORMS = (tuple(f" {word}" for word in _WORDS), ""), (tuple(str(FIRST_ID + i) for i in range(CHOICES)), ",")
 _RUN = 16  # tokens that are drawn at a time
 _RUNS = 4096  # different runs
 _NAME = 5  # tokens that spell a stream's number
+_KEY = (1 << 60) - 1  # bits of a prompt's key that count
 
 
 class Prompts:
@@ -44,9 +46,10 @@ class Prompts:
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:
         self._trace, self._settings = trace, settings
-        self._runs, self._texts, self._ids = _runs(settings.seed)
-        self._keys = _keys(trace)
-        self._session = trace.column("session")
+        self._has_ids = settings.prompts == "ids"
+        self._token, self._between = _FORMS[self._has_ids]
+        self._runs, self._told = _runs(settings.seed, self._has_ids)
+        self._session, self._prompt_key = trace.column("session"), trace.column("prompt_key")
         self._tail = _tail(settings)
         self._model = orjson.dumps(model)
 
@@ -58,10 +61,8 @@ class Prompts:
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
         stretches = self._stretches(row, length)
-        if self._settings.prompts == "ids":
-            prompt = b"[" + ",".join(self._written(*one, ids=True) for one in stretches).encode() + b"]"
-        else:
-            prompt = b'"' + "".join(self._written(*one, ids=False) for one in stretches).encode() + b'"'
+        text = self._between.join([self._written(*one) for one in stretches]).encode()
+        prompt = b"[%b]" % text if self._has_ids else b'"%b"' % text
         if self._settings.chat:
             head = b'{"model":%b,"messages":[{"role":"user","content":%b}]' % (model_text, prompt)
         else:
@@ -74,9 +75,10 @@ class Prompts:
         """The parts of a prompt: name of the draws, key, and tokens of each."""
         blocks = self._trace.prefix_blocks
         if blocks is None or blocks.offsets[row] == blocks.offsets[row + 1]:
-            kind = ("alone", "session", "prompt")
-            which, key = divmod(int(self._keys[row]), 1 << 60)
-            return [(f"load-{kind[which]}", key, length)]
+            session, prompt = int(self._session[row]), int(self._prompt_key[row])
+            if session >= 0:
+                return [("load-session", session, length)]
+            return [("load-prompt", prompt & _KEY, length) if prompt else ("load-alone", row, length)]
         scope = int(self._session[row]) + 1 if blocks.scope == "session" else 0
         name = f"load-block-{scope}" if scope else "load-block"
         size, found = blocks.block_tokens, list[tuple[str, int, int]]()
@@ -89,48 +91,33 @@ class Prompts:
             found.append(("load-alone", row, length))
         return found
 
-    def _written(self, name: str, key: int, length: int, *, ids: bool) -> str:
-        """The first tokens of one stream, as text or as ids with commas between."""
+    def _written(self, name: str, key: int, length: int) -> str:
+        """The first tokens of one stream."""
         spelled = _spelled(key, name)[:length]
         rest = length - len(spelled)
         runs = -(-rest // _RUN)
         at = np.arange(runs, dtype=np.int64) + (key & 0xFFFFFFFFFF) * (1 << 20)
         picks = (streams.uniform(self._settings.seed, name, at) * _RUNS).astype(np.int64).tolist()
         whole, over = divmod(rest, _RUN)
-        if ids:
-            parts = [",".join(str(FIRST_ID + i) for i in spelled)]
-            parts += [self._ids[pick] for pick in picks[:whole]]
-            if over:
-                parts.append(",".join(str(FIRST_ID + i) for i in self._runs[picks[whole]][:over].tolist()))
-            return ",".join(parts)
-        text = "".join(_WORD[i] for i in spelled) + "".join(self._texts[pick] for pick in picks[:whole])
+        parts = [self._token[i] for i in spelled] + [self._told[pick] for pick in picks[:whole]]
         if over:
-            text += "".join(_WORD[i] for i in self._runs[picks[whole]][:over].tolist())
-        return text
+            parts += [self._token[i] for i in self._runs[picks[whole]][:over].tolist()]
+        return self._between.join(parts)
 
 
 @lru_cache(maxsize=2)
-def _runs(seed: int) -> tuple[I8, list[str], list[str]]:
-    """Runs of tokens that prompts are put together from: numbers int64[runs, length], as text, and as ids."""
+def _runs(seed: int, has_ids: bool) -> tuple[I8, list[str]]:
+    """Runs of tokens that prompts are put together from: numbers int64[runs, length], and as they are written."""
     places = np.arange(_RUNS * _RUN, dtype=np.int64)
     drawn = (streams.uniform(seed, "load-runs", places) * CHOICES).astype(np.int64).reshape(_RUNS, _RUN)
-    texts = ["".join(_WORD[i] for i in run) for run in drawn.tolist()]
-    return drawn, texts, [",".join(str(FIRST_ID + i) for i in run) for run in drawn.tolist()]
+    token, between = _FORMS[has_ids]
+    return drawn, [between.join([token[i] for i in run]) for run in drawn.tolist()]
 
 
 def _spelled(key: int, name: str) -> list[int]:
     """The tokens that tell one stream from another: the number of its kind mixed with its key, in base 256."""
     number = (key + streams.stream_number(name)) % CHOICES**_NAME
     return [(number >> (8 * place)) % CHOICES for place in range(_NAME)]
-
-
-def _keys(trace: Trace) -> I8:
-    """int64[N], kind (0 alone, 1 session, 2 prompt) times 2**60 plus the number of the stream."""
-    rows = np.arange(len(trace), dtype=np.int64)
-    session, prompt = trace.column("session"), trace.column("prompt_key")
-    folded = prompt & ((1 << 60) - 1)
-    keys = np.where(prompt != 0, (2 << 60) + folded, rows)
-    return np.where(session >= 0, (1 << 60) + session, keys)
 
 
 def _tail(settings: LoadSettings) -> bytes:

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,12 +22,12 @@ from evenstep.load.schedule import Schedule
 from evenstep.load.settings import LoadSettings, target_of
 from evenstep.load.workflow import Workflow
 from evenstep.measure.quantiles import LogHistogram
-from evenstep.request import F8, Trace
+from evenstep.request import F8, I8, Trace
 from evenstep.sockets import allow_files, loop_factory
 
 _TICK_S = 0.02
 _PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
-BUCKET_S = 0.25
+BUCKET_S = 0.25  #: seconds over which output tokens are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,6 @@ class Progress:
     Args:
         done: number of requests that have ended, failed ones included.
         failed: number of these that failed.
-        running: number of requests sent and not ended.
-        total: number of all requests.
         tokens: output tokens received so far, those of unfinished answers included.
         now_s: seconds since the start of the run.
     """
@@ -61,30 +58,24 @@ class Outcome:
         gaps: histogram of the seconds between chunks of one answer that brought tokens; of failed answers, too.
         gap_sum_s: exact sum of all gaps, in seconds.
         gap_squares: exact sum of their squares, in seconds squared.
-        tokens: int64[M], output tokens that came in each `bucket_s` from the start, up to the last token.
-        bucket_s: seconds.
+        tokens: int64[M], output tokens that came in each `BUCKET_S` from the start, up to the last token.
         duration_s: from the first start to the last end; nan where nothing ended.
         start_s: when it began, in seconds of `time.monotonic`.
         lag_s: float64[L], seconds by which each tick of the loop's timer came late; it is due 20 ms after the one before.
         cpu_s: CPU seconds of this process during the run.
-        model: name of the served model.
-        connections: number of connections made.
-        trace: the requests.
     """
 
     records: Records
     gaps: LogHistogram
     gap_sum_s: float
     gap_squares: float
-    tokens: Any
-    bucket_s: float
+    tokens: I8
     duration_s: float
     start_s: float
     lag_s: F8
     cpu_s: float
     model: str
     connections: int
-    trace: Trace
 
 
 class Interrupted(KeyboardInterrupt):
@@ -100,10 +91,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def drive(
-    trace: Trace,
-    settings: LoadSettings,
-    watch: Callable[[Progress], None] | None = None,
-    workflow: Workflow | None = None,
+    trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None] | None = None, workflow: Workflow | None = None
 ) -> Outcome:
     """Send all requests of a trace, and wait until every answer has ended, well or not.
 
@@ -175,15 +163,12 @@ class Run:
         self._model, self._prompts = model, Prompts(trace, settings, model)
         self._workflow = workflow
         self._schedule = workflow or Schedule(
-            trace,
-            users=settings.closed,
-            times=trace.arrival_s if not settings.closed else None,
-            speed=settings.speed,
+            trace, users=settings.closed, times=trace.arrival_s if not settings.closed else None, speed=settings.speed
         )
         self._records = Records.of(trace)
         self._gaps, self._gap_sum_s, self._gap_squares = LogHistogram(), 0.0, 0.0
         self._lag_s: list[float] = []
-        self._failed = self._tokens = 0
+        self._failed = 0
         self._wake: asyncio.TimerHandle | None = None
         self._wake_s = math.inf
 
@@ -240,14 +225,12 @@ class Run:
             self._gap_sum_s,
             self._gap_squares,
             np.array(self._meters.tokens, np.int64),
-            BUCKET_S,
             duration_s,
             self._start_s,
             np.array(self._lag_s),
             time.process_time() - self._cpu_s,
             self._model,
             self._client.connections,
-            self._trace,
         )
 
     def _go(self) -> None:
@@ -267,19 +250,15 @@ class Run:
 
     def _begin(self, row: int, due_s: float) -> None:
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
-        asked = self._asked(row)
+        flow = self._workflow
+        body = self._prompts.body(row, "" if flow is None else flow.models[row])
+        asked = self._client.request(body, b"" if flow is None else flow.lines(row))
         call = Call(asked, answer, lambda call: self._ended(row, call))
         self._client.start(call)
         self._records.due_s[row] = due_s
         self._records.started_s[row] = call.started_s - self._start_s
         if self._started is not None:
             self._started(row, call)
-
-    def _asked(self, row: int) -> bytes:
-        flow = self._workflow
-        if flow is None:
-            return self._client.request(self._prompts.body(row))
-        return self._client.request(self._prompts.body(row, flow.models[row]), flow.lines(row))
 
     def _finish(self) -> None:
         if not self._over.done():
@@ -291,7 +270,6 @@ class Run:
             return
         self._records.ended(row, call.answer, call.status, now_s, self._start_s)
         self._failed += bool(call.answer.error)
-        self._tokens += call.answer.tokens
         self._schedule.ended(row, now_s - self._start_s)
         if self._schedule.is_over:
             self._finish()
@@ -306,7 +284,9 @@ class Run:
         if len(self._meters.gaps_s) > 50_000:
             self._drain()
         if self._watch is not None and len(self._lag_s) % 10 == 1:
-            self._watch(self._progress(now_s))
+            done, started, total = self._schedule.finished, self._schedule.started, self._schedule.total
+            tokens = sum(self._meters.tokens)
+            self._watch(Progress(done, self._failed, started - done, total, tokens, now_s - self._start_s))
         self._ticking = self._loop.call_later(_TICK_S, self._tick, now_s + _TICK_S)
 
     def _drain(self) -> None:
@@ -315,14 +295,3 @@ class Run:
         self._gaps.add(gaps)
         self._gap_sum_s += float(gaps.sum())
         self._gap_squares += float((gaps * gaps).sum())
-
-    def _progress(self, now_s: float) -> Progress:
-        schedule = self._schedule
-        return Progress(
-            schedule.finished,
-            self._failed,
-            schedule.started - schedule.finished,
-            schedule.total,
-            sum(self._meters.tokens),
-            now_s - self._start_s,
-        )

@@ -26,12 +26,10 @@ class Due:
     Times are seconds from the start of the run. A subclass counts the ends in `finished`.
 
     Args:
-        total: number of requests.
         known: due time and row of each request that waits for no other; taken over and reordered.
 
     Attributes:
         total: number of requests.
-        started: number of requests that `due` has handed out.
         finished: number of requests that have ended.
     """
 

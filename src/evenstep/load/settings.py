@@ -118,15 +118,16 @@ def target_of(url: str) -> Target:
     expected = "an http or https URL, e.g. http://127.0.0.1:8000"
     try:
         parts = urlsplit(url)
-        port = parts.port
+        host, port = parts.hostname or "", parts.port
+        host.encode("idna")  # as it is looked up
     except ValueError:
         raise InputError("evenstep load", "--url", url, expected) from None
-    fits = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    fits = parts.scheme in ("http", "https") and host and port != 0 and not (parts.query or parts.fragment)
     if not fits or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError("evenstep load", "--url", url, expected, "Keys go into --api-key.")
     secure = parts.scheme == "https"
     path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return Target(parts.hostname or "", port or (443 if secure else 80), secure, path)
+    return Target(host, port or (443 if secure else 80), secure, path)
 
 
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:

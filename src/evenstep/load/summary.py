@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.load.run import Outcome
+from evenstep.load.run import BUCKET_S, Outcome
 from evenstep.load.settings import OBJECTIVES, LoadSettings
 from evenstep.measure.quantiles import LogHistogram
-from evenstep.request import F8
+from evenstep.request import F8, I8
 
 PERCENTILES = (90, 95, 99)
 _KINDS = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
@@ -43,7 +43,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     prompt = int(np.where(r.prompt_tokens >= 0, r.prompt_tokens, r.asked_prompt_tokens)[good].sum())
     output = int(r.output_tokens[good].sum())
     ttft, tpot, e2el = times(outcome)
-    found: dict[str, Any] = {
+    return {
         "date": datetime.now(UTC).strftime("%Y%m%d-%H%M%S"),
         "endpoint_type": "openai-chat" if settings.chat else "openai",
         "model_id": outcome.model,
@@ -59,21 +59,18 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
         "request_goodput": goodput(outcome, settings.objectives()),
         "output_throughput": output / seconds,
         "total_token_throughput": (prompt + output) / seconds,
-        "max_output_tokens_per_s": _most_per_s(outcome),
+        "max_output_tokens_per_s": float(tokens_of(outcome, round(1 / BUCKET_S)).max(initial=0)),
         "max_concurrent_requests": most_at_once(r.started_s, r.ended_s),
         **_figures("ttft", 1e3 * ttft[good]),
         **_figures("tpot", 1e3 * tpot[good & (r.output_tokens > 1)]),
         **_gaps(outcome),
         **_figures("e2el", 1e3 * e2el[good]),
-    }
-    found |= {
         "asked_input_tokens": asked,
         "errors_by_kind": dict(errors.most_common()),
         "counting": counting(outcome),
         "output_crc32": zlib.crc32(r.crc.tobytes()),
         **client(outcome),
     }
-    return found
 
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
@@ -195,8 +192,6 @@ def _named(name: str, found: Sequence[float]) -> dict[str, float | None]:
     return {f"{kind}_{name}_ms": float(found[at]) if found else None for at, kind in enumerate(_KINDS)}
 
 
-def _most_per_s(outcome: Outcome) -> float:
-    """The most output tokens of any whole second from the start."""
-    each = round(1 / outcome.bucket_s)
-    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)])
-    return float(padded.reshape(-1, each).sum(axis=1).max(initial=0))
+def tokens_of(outcome: Outcome, each: int) -> I8:
+    """int64[M], output tokens of each stretch of `each` buckets (`run.BUCKET_S`) from the start; the last may be short."""
+    return np.add.reduceat(outcome.tokens, np.arange(0, outcome.tokens.size, each))

@@ -55,13 +55,12 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """Reads pages from `begin` to `end`. Use it once.
+    """Reads pages during a ``with`` block, in a thread: at its beginning, and every `every_s` seconds. Use it once.
 
     Args:
         engine: an emulator with one barrier group.
         gateway: a gateway's page; None without a gateway.
         processes: process ids by name, whose CPU time is measured.
-        path: of the gateway's page.
         every_s: seconds between readings.
         samples: the readings so far, oldest first; one that failed is missing.
     """
@@ -69,22 +68,18 @@ class Watch:
     engine: Target
     gateway: Target | None
     processes: dict[str, int] = field(default_factory=dict[str, int])
-    path: str = "/metrics"
     every_s: float = 0.25
     samples: list[Sample] = field(default_factory=list[Sample])
     _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _thread: threading.Thread = field(init=False)
 
-    def begin(self) -> None:
-        """Start a thread that reads the pages now and every `every_s` seconds, and appends to `samples`."""
+    def __enter__(self) -> None:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
-        """Stop reading metrics pages, and wait until the thread has ended."""
+    def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def read(self) -> Sample:
         """Read both pages once, and return the figures; `samples` stays as it is.
@@ -92,7 +87,7 @@ class Watch:
         Raises:
             EvenstepError: the engines' page cannot be read. If the gateway's cannot, its figures are empty.
         """
-        engine = _figures(self.engine, "/metrics", _ENGINE)
+        engine = _figures(self.engine, _ENGINE)
         if missing := [_ENGINE[key] for key in _SHARED if key not in engine]:
             raise EngineError(f"metrics page: {missing[0]} is missing; expected a number.")
         for key in _SHARED:
@@ -101,7 +96,7 @@ class Watch:
         gateway: dict[str, float] = {}
         if self.gateway is not None:
             with contextlib.suppress(EvenstepError):  # the figures of engines are known anyway
-                gateway = _figures(self.gateway, self.path, _GATEWAY)
+                gateway = _figures(self.gateway, _GATEWAY)
         return Sample(at_s, engine, gateway, {name: cpu_s(pid) for name, pid in self.processes.items()})
 
     def _run(self) -> None:
@@ -111,15 +106,12 @@ class Watch:
             self._over.wait(self.every_s)
 
 
-def _figures(target: Target, path: str, names: dict[str, str]) -> dict[str, float]:
+def _figures(target: Target, names: dict[str, str]) -> dict[str, float]:
     """Sums by key, and the number of lines of the first one as ``ranks``."""
-    _, page = get(target, path)
-    found: dict[str, float] = {}
-    ranks = 0
-    keys = {name: key for key, name in names.items()}
-    first = next(iter(names.values()))
-    for line in lines(page, wanted(names.values())):
-        key = keys[line.name]
-        found[key] = found.get(key, 0.0) + line.value
-        ranks += line.name == first
-    return {**found, "ranks": float(ranks)}
+    _, page = get(target, "/metrics")
+    told = lines(page, wanted(names.values()))
+    found: dict[str, float] = {"ranks": float(sum(line.name == next(iter(names.values())) for line in told))}
+    for key, name in names.items():
+        if values := [line.value for line in told if line.name == name]:
+            found[key] = sum(values)
+    return found

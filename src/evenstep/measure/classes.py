@@ -30,10 +30,7 @@ class ByClass:
         self._span_s = _FIRST_SPAN_S  # covered by all bins together
 
     def add(self, request_class: I8, output_tokens: I8, admitted_s: F8, wait_s: F8) -> None:
-        """Count completed requests in any order, N >= 1; the arrays are not kept.
-
-        int64[N] each: class, and output tokens. float64[N] seconds each: clock at admission, and wait.
-        """
+        """Count N >= 1 completed requests, in any order; the arrays, int64[N] and float64[N] seconds, are not kept."""
         self._make_room(request_class, float(admitted_s.max()))
         row = np.searchsorted(self._classes, request_class)
         count = self._classes.size
@@ -46,8 +43,8 @@ class ByClass:
     def rows(self) -> list[dict[str, Any]]:
         """One dict a class seen so far, lowest number first; empty before the first request.
 
-        Keys: ``request_class``, ``requests`` and ``output_tokens`` (sums), ``mean_wait_s``, ``oldest_wait_s`` (the longest
-        wait) and ``admitted_share`` (in [0, 1], up to the time that the class describes; the shares add up to 1).
+        Keys: ``request_class``, ``requests``, ``output_tokens``, ``mean_wait_s``, ``oldest_wait_s`` (the longest),
+        ``admitted_share`` (in [0, 1], up to the time that the class describes; the shares add up to 1).
         """
         if self._classes.size == 0:
             return []

@@ -34,6 +34,11 @@ class Interval:
     high: float | None
 
     @property
+    def half(self) -> float | None:
+        """Half the distance of the ends; None without ends."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
     def is_clear(self) -> bool:
         """Whether the interval excludes 0 (an end at 0 does not), so the sign is clear; False without ends."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
@@ -96,8 +101,7 @@ class PolicyResult:
         Raises:
             InputError: no such field, or its value in a replicate is None, text or nested.
         """
-        if name not in self.summaries[0]:
-            self._unknown(name)
+        self._check_known(name)
         found = list[float]()
         for summary in self.summaries:
             value = summary.get(name)
@@ -112,8 +116,7 @@ class PolicyResult:
         Raises:
             InputError: no such field.
         """
-        if name not in self.summaries[0]:
-            self._unknown(name)
+        self._check_known(name)
         return mean_over(name, [summary.get(name) for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
@@ -126,9 +129,9 @@ class PolicyResult:
             return None
         return mean_interval(self.values(name))
 
-    def _unknown(self, name: str) -> NoReturn:
-        """Raise the error of a field that the summaries do not have."""
-        raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
+    def _check_known(self, name: str) -> None:
+        if name not in self.summaries[0]:
+            raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,11 +180,7 @@ class Compared(Generic[C]):
     versions: dict[str, str] = field(default_factory=dict)
 
     def differences(self, result: PolicyResult) -> dict[str, Interval]:
-        """Paired differences, `result` less the baseline, by field; empty for the baseline itself.
-
-        Args:
-            result: one of `policies`.
-        """
+        """Paired differences, `result` (one of `policies`) less the baseline, by field; empty for the baseline itself."""
         return (result.versus if self.baseline else result.versus_first) or {}
 
     @property
@@ -198,11 +197,7 @@ class Compared(Generic[C]):
         return any(policy in (result, result.policy) for result in self.policies)
 
     def __getitem__(self, policy: str) -> PolicyResult:
-        """The first result whose `policy` equals this text exactly, options included.
-
-        Raises:
-            InputError: no policy compared has this name.
-        """
+        """The first result whose `policy` equals this text exactly, options included; `InputError` if there is none."""
         for result in self.policies:
             if result.policy == policy:
                 return result
@@ -228,15 +223,9 @@ class Comparison(Compared[Conditions]):
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """The mean of independent replicates with its 95 % t-interval.
+    """The mean of independent replicates with its 95 % t-interval (n - 1 degrees of freedom); one number has no ends.
 
-    Args:
-        values: one number a replicate, at least one.
-
-    Returns:
-        The mean and the interval. With one replicate, `low` and `high` are None.
-
-    Source: Student's t with n - 1 degrees of freedom.
+    `values` holds one number a replicate, at least one.
     """
     from scipy.special import stdtrit
 
@@ -246,6 +235,11 @@ def mean_interval(values: Sequence[float]) -> Interval:
         return Interval(mean, None, None)
     half = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * np.std(values, ddof=1) / np.sqrt(n))
     return Interval(mean, mean - half, mean + half)
+
+
+def interval_of(values: Sequence[Any]) -> Interval | None:
+    """`mean_interval` of numbers of which some may be None; the result is then None."""
+    return None if any(value is None for value in values) else mean_interval([float(value) for value in values])
 
 
 def share_interval(hits: int, count: int) -> Interval:
@@ -259,13 +253,9 @@ def share_interval(hits: int, count: int) -> Interval:
 
 
 def quantile_interval(values: F8, share: float) -> Interval:
-    """A quantile of independent values, with a 95 % interval whose ends are two of the values.
+    """A quantile of float64[N] independent values, N >= 1, with a 95 % interval whose ends are two of the values.
 
-    The quantile interpolates linearly. With too few values, as for 0.99 of 100, `low` and `high` are None.
-
-    Args:
-        values: float64[N], in any order, N >= 1.
-        share: which quantile, in (0, 1), for instance 0.95.
+    The quantile, `share` in (0, 1), interpolates linearly. With too few values, as for 0.99 of 100, there are no ends.
     """
     from scipy.special import bdtr
 
@@ -289,50 +279,33 @@ def below(one: Interval | None, other: Interval | None) -> bool | None:
 
 
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
-    """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
+    """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval; no ends with one replicate.
 
     Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. The
-    interval is zero wide if the difference is the same in every replicate. With one replicate, `low` and `high` are None.
-
-    Args:
-        ours, baseline: one number a replicate, in the same order; different lengths raise ValueError.
+    interval is zero wide if the difference is the same in every replicate. Different lengths raise ValueError.
     """
     return mean_interval([a - b for a, b in zip(ours, baseline, strict=True)])
 
 
 def check_replicates(policy: str, digests: Sequence[str]) -> None:
-    """Refuse replicates that are copies of each other, because their interval would be too narrow.
-
-    Raises:
-        InputError: two replicates of the policy have the same digest; the text names `policy`.
-    """
+    """Refuse copies among a policy's replicates with an `InputError`, because their interval would be too narrow."""
     if len(set(digests)) < len(digests):
-        raise InputError(
-            policy,
-            "seeds",
-            len(digests),
-            f"replicates that differ, and only {len(set(digests))} do",
-            "Use --seeds 1, or a workload whose replicates are not copies of each other.",
-        )
+        expected = f"replicates that differ, and only {len(set(digests))} do"
+        hint = "Use --seeds 1, or a workload whose replicates are not copies of each other."
+        raise InputError(policy, "seeds", len(digests), expected, hint)
 
 
 def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison:
-    """The comparison of runs made on the same replicates.
+    """The comparison of runs made on the same replicates; its notes are the trace's and `prediction_notes`.
 
     Args:
         runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
         baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
 
-    Returns:
-        The comparison; its notes are the trace's and `prediction_notes`. The caller adds command, versions and more notes
-        with `dataclasses.replace`.
-
     Raises:
         InputError: replicates that are copies of each other.
     """
-    for own in runs:
-        check_replicates(own[0].conditions.policy, [run.digest for run in own])
-    results = tuple(policy_result(own, runs[0], runs[baseline] if baseline else None) for own in runs)
+    results = results_of(runs, [[run.summary for run in own] for own in runs], baseline)
     first = runs[0][0]
     trace, notes, replicates = _workload(first, len(runs[0]))
     return Comparison(
@@ -346,32 +319,43 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
     )
 
 
-def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Sequence[Run] | None = None) -> PolicyResult:
-    """One policy's runs with its paired differences, for hosts that show rows before all runs are done.
+def results_of(
+    runs: Sequence[Sequence[Any]], figures: Sequence[list[dict[str, Any]]], baseline: int, but: frozenset[str] = NOT_OUTCOMES
+) -> tuple[PolicyResult, ...]:
+    """The results of policies on the same replicates, with their paired differences.
 
     Args:
-        own: its runs by replicate.
-        first: the first policy's runs; None or `own` itself = no difference to the first.
-        baseline: another policy's runs to compare with, or None.
+        runs: for each policy its runs by replicate, of a fleet or of an engine.
+        figures: the summaries of these runs.
+        baseline: see `compare_runs`.
+        but: figures without differences.
+
+    Raises:
+        InputError: replicates that are copies of each other.
     """
-    conditions = own[0].conditions
-    return PolicyResult(
-        policy=conditions.policy,
-        predictor=conditions.predictor,
-        oracle=conditions.oracle,
-        seeds=tuple(run.conditions.seed for run in own),
-        digests=tuple(run.digest for run in own),
-        summaries=tuple(run.summary for run in own),
-        versus_first=None if first is None or own is first else _differences_of(own, first),
-        versus=None if baseline is None or own is baseline else _differences_of(own, baseline),
-    )
+    results: list[PolicyResult] = []
+    for own, found in zip(runs, figures, strict=True):
+        conditions, digests = own[0].conditions, tuple(run.digest for run in own)
+        check_replicates(conditions.policy, digests)
+        names = outcomes(found[0], but)
+        versus = [None if other is found else paired(found, other, names) for other in (figures[0], figures[baseline])]
+        results.append(
+            PolicyResult(
+                policy=conditions.policy,
+                predictor=getattr(conditions, "predictor", ""),
+                oracle=getattr(conditions, "oracle", False),
+                seeds=tuple(run.conditions.seed for run in own),
+                digests=digests,
+                summaries=tuple(found),
+                versus_first=versus[0],
+                versus=versus[1] if baseline else None,
+            )
+        )
+    return tuple(results)
 
 
 def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """Sentences for each policy: how many predictions had too short a history; that a replicate ended before a first fit.
-
-    Empty if neither happened.
-    """
+    """Sentences for each policy: how many predictions had too short a history; that a replicate ended before a first fit."""
     notes: list[str] = []
     for result in results:
         short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
@@ -396,16 +380,12 @@ def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> 
 
 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
-    """Combine the values of one summary field over all replicates.
+    """Combine the values of one summary field over all replicates, at least one.
 
     The first rule that applies holds. If any value is text, the result is that text if all are equal, else ``mixed``.
     If any value is None, the result is None. The dict ``counted`` is averaged name by name; a name that a replicate lacks
     is 0 there. Booleans give True if all are true. Numbers are averaged; whole numbers with a whole mean give an int. The
     dict ``window`` is the first replicate's, with kind ``mixed`` if kinds differ. Other values are the first replicate's.
-
-    Args:
-        name: the field; only ``counted`` and ``window`` matter.
-        values: one for each replicate, at least one.
     """
     first = values[0]
     if any(isinstance(value, str) for value in values):
@@ -434,7 +414,10 @@ def to_json_object(comparison: Comparison) -> dict[str, Any]:
     """
     conditions = {k: known(v) for k, v in asdict(comparison.conditions).items()}
     found: dict[str, Any] = {"replicates": comparison.replicates, "yardsticks": comparison.yardsticks}
-    found |= _observed_object(comparison.observed)
+    observed = comparison.observed
+    if observed is not None:
+        figures = {"policy": observed.result.policy, **observed.result.summaries[0]}
+        found["observed"] = {**figures, "error": observed.error, "overridden": list(observed.overridden)}
     return json_of(comparison, conditions, found, ("predictor", "oracle", "reachable_live"))
 
 
@@ -444,13 +427,13 @@ def json_of(
     """The JSON-ready form of a comparison, policies in their order there.
 
     Args:
-        comparison: the comparison.
-        conditions: the conditions of its runs, in JSON types; ``policy``, ``seed`` and the names in `facts` are left out.
+        comparison, conditions: the comparison, and the conditions of its runs, in JSON types; ``policy``, ``seed`` and the
+            names in `facts` are left out.
         more: other fields of the object, which replace those of the same name.
         facts: names of the attributes of `PolicyResult` to show of each policy.
 
-    Returns:
-        Facts about the runs, and the list ``policies``. Each policy has every summary field (`mean_over` of its replicates),
+    Returns: facts about the runs, and the list ``policies``. Each policy has every summary field (`mean_over` of its
+    replicates),
         ``digest``, ``versus_first`` and, if its `versus` is not None, ``versus``: by field ``diff``, ``low`` and ``high``.
         ``per_seed`` lists each replicate's seed, digest and summary fields.
     """
@@ -466,20 +449,6 @@ def json_of(
         "notes": list(comparison.notes),
         **more,
         "policies": [_policy_object(result, facts) for result in comparison.policies],
-    }
-
-
-def _observed_object(observed: ObservedRun | None) -> dict[str, Any]:
-    if observed is None:
-        return {}
-    figures = observed.result.summaries[0]
-    return {
-        "observed": {
-            "policy": observed.result.policy,
-            **figures,
-            "error": observed.error,
-            "overridden": list(observed.overridden),
-        }
     }
 
 
@@ -509,11 +478,9 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
 def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
-    """Paired differences, `own` less `other`, with 95 % intervals, by figure; asking for an absent one is an `InputError`.
+    """Paired differences of figures with 95 % intervals: `own` less `other`, a summary for each replicate in one order.
 
-    Args:
-        own, other: a summary for each replicate, in the same order.
-        names: numeric figures; one that is None or missing in any summary is left out.
+    A figure that is None or missing in any summary is left out; asking the result for it raises `InputError`.
     """
     found = Differences()
     for name in names:
@@ -523,23 +490,15 @@ def paired(
     return found
 
 
-def _differences_of(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:
-    ours, theirs = [run.summary for run in own], [run.summary for run in other]
-    return paired(ours, theirs, outcomes(ours[0]))
-
-
 def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...], str]:
     """A description of the runs, notes on them, and how their replicates differ."""
-    found: dict[str, Any] = {
-        "requests": run.totals.requests,
-        "output_tokens": run.totals.output_tokens,
-    }
-    if run.trace is None:
+    found: dict[str, Any] = {"requests": run.totals.requests, "output_tokens": run.totals.output_tokens}
+    trace = run.trace
+    if trace is None:
         return found, (), "one" if replicates == 1 else ""
-    found |= {"name": run.trace.name, "format": run.trace.format, "rows": len(run.trace)}
-    found |= {"synthetic": run.trace.synthetic}
-    kind = "drawn anew" if run.trace.synthetic else "rotated"
-    return found, run.trace.notes, kind if replicates > 1 else "one"
+    found |= {"name": trace.name, "format": trace.format, "rows": len(trace), "synthetic": trace.synthetic}
+    kind = "drawn anew" if trace.synthetic else "rotated"
+    return found, trace.notes, kind if replicates > 1 else "one"
 
 
 def _yardsticks(result: PolicyResult, runs: Sequence[Run]) -> dict[str, Any]:

@@ -35,10 +35,7 @@ class StreamingDigest:
         self._held = 0
 
     def add(self, request_id: I8, worker: I8, admitted_step: I8, finished_step: I8) -> None:
-        """Take a chunk of completed requests; values are copied.
-
-        Args:
-            request_id, worker, admitted_step, finished_step: int64[N] each, in any order; ids are >= 0. N = 0 is ignored.
+        """Take a chunk of completed requests, int64[N] each, ids >= 0 in any order; values are copied, and N may be 0.
 
         Raises:
             ValueError: a request id of an earlier call: a request completes once. `finish` finds one given twice in a call.
@@ -58,10 +55,7 @@ class StreamingDigest:
         self._advance()
 
     def finish(self, final_clock_s: float) -> str:
-        """The digest, 64 hexadecimal digits; to be called once, at the end. Ids that were never added are skipped.
-
-        Args:
-            final_clock_s: the clock at the end of the run, seconds.
+        """The digest, 64 hexadecimal digits; to be called once, with the final clock. Ids that were never added are skipped.
 
         Raises:
             ValueError: a request id was given twice.
@@ -103,11 +97,8 @@ class StreamingDigest:
 
 
 def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, final_clock_s: float) -> str:
-    """SHA-256 of a whole run, 64 hexadecimal digits.
-
-    Args:
-        request_id, worker, admitted_step, finished_step: int64[N] each, in any order. Ids are distinct; this is not checked.
-        final_clock_s: the clock at the end of the run, seconds.
+    """SHA-256 of a whole run, 64 hexadecimal digits: int64[N] columns in any order, final clock. Ids are distinct (not
+    checked).
     """
     rows: NDArray[np.int64] = np.empty((request_id.size, _ROW), _LITTLE)
     in_order = bool(np.all(request_id[1:] > request_id[:-1]))
@@ -120,7 +111,7 @@ def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, fin
 
 
 def digest_of(requests: RequestTable, final_clock_s: float) -> str:
-    """`digest` of a request table; `final_clock_s` is the clock at the end of the run, seconds."""
+    """`digest` of a request table."""
     return digest(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step, final_clock_s)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evenstep.errors import InputError
-from evenstep.measure.comparison import Compared, PolicyResult, check_replicates, json_of, outcomes, paired
+from evenstep.measure.comparison import Compared, json_of, results_of
 from evenstep.measure.engine_records import EngineConditions, EngineRun, judged
 from evenstep.measure.metrics import Slo, known
 from evenstep.measure.stability import stability
@@ -41,36 +41,19 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, 
 
     Args:
         runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
-        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
+        baseline: see `comparison.compare_runs`.
         slo: objective for goodput; None = summaries have no goodput. They also have ``verdict`` (`verdict`).
 
     Raises:
         InputError: replicates that are copies of each other.
     """
-    results: list[PolicyResult] = []
-    figures = [[_figures(run, slo) for run in own] for own in runs]
-    for own, found in zip(runs, figures, strict=True):
-        check_replicates(own[0].conditions.policy, [run.digest for run in own])
-        names = outcomes(found[0], frozenset())
-        versus = [None if other is found else paired(found, other, names) for other in (figures[0], figures[baseline])]
-        results.append(
-            PolicyResult(
-                policy=own[0].conditions.policy,
-                predictor="",
-                oracle=False,
-                seeds=tuple(run.conditions.seed for run in own),
-                digests=tuple(run.digest for run in own),
-                summaries=tuple(found),
-                versus_first=versus[0],
-                versus=versus[1] if baseline else None,
-            )
-        )
+    results = results_of(runs, [[_figures(run, slo) for run in own] for own in runs], baseline, but=frozenset())
     first = runs[0][0]
     trace: dict[str, Any] = {"requests": first.totals.requests + first.totals.unfinished}
     if first.trace is not None:
         trace |= {"name": first.trace.name, "format": first.trace.format, "synthetic": first.trace.synthetic}
     notes = first.trace.notes if first.trace is not None else ()
-    return EngineComparison(tuple(results), first.conditions, baseline, trace, notes, slo=slo)
+    return EngineComparison(results, first.conditions, baseline, trace, notes, slo=slo)
 
 
 def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:

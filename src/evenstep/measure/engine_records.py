@@ -136,7 +136,6 @@ class EngineRun:
     """One simulated (or recorded) run of an engine.
 
     Args:
-        conditions, totals: its conditions and its sums.
         requests: the completed requests.
         iterations: the iterations; None when records were off.
         trace: the trace that was run, unfinished requests included, or None where it is not known.
@@ -157,64 +156,49 @@ class EngineRun:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every figure by name, as the function `summary` gives it; computed on first use and kept."""
-        return summary(self)
+        """Every figure by name, as `docs/reference/metrics.md` defines them: counts, rates, shares and seconds.
 
-
-def summary(run: EngineRun) -> dict[str, Any]:
-    """Every figure of a run by name, as `docs/reference/metrics.md` defines them: counts, rates, shares and seconds.
-
-    Requests are the completed ones. Each of ``e2e``, ``ttft``, ``wait``, ``tpot`` and ``tbt`` comes as ``_mean_s``,
-    ``_p50_s``, ``_p95_s``, ``_p99_s`` and ``_p999_s``; nan without a value. ``tbt`` is the gap between consecutive tokens of
-    a request, ``tpot`` a request's mean gap (of requests with several tokens), and ``tel_s`` the sum of all end-to-end
-    latencies (Interval scheduling eq. 2). Rates and shares of a run of zero length are 0.
-    """
-    totals, table = run.totals, run.requests
-    span = totals.makespan_s
-    found: dict[str, Any] = {
-        "requests": totals.requests,
-        "unfinished": totals.unfinished,
-        "output_tokens": totals.output_tokens,
-        "throughput_tokens_per_s": totals.output_tokens / span if span else 0.0,
-        "throughput_with_prompts_tokens_per_s": (totals.output_tokens + totals.prompt_tokens) / span if span else 0.0,
-        "throughput_requests_per_s": totals.requests / span if span else 0.0,
-    }
-    several = table.output_tokens > 1
-    ttft_s, tpot_s = first_and_next_s(table)
-    spans = {
-        "e2e": table.finished_s - table.arrival_s,
-        "ttft": ttft_s,
-        "wait": table.scheduled_s - table.arrival_s,
-        "tpot": tpot_s[several],
-    }
-    for name, values in spans.items():
-        found |= latencies(name, values)
-    found["tel_s"] = float(np.sum(spans["e2e"]))
-    found |= {
-        "tbt_mean_s": totals.gap_mean_s,
-        **named("tbt", LogHistogram.of(totals.gap_counts).quantiles(_SHARES)),
-        "tbt_max_s": totals.gap_max_s if totals.gaps else math.nan,
-        "evictions": totals.evictions,
-        "wasted_tokens": totals.wasted_tokens,
-        "moved_tokens": totals.moved_tokens,
-        "iterations": totals.iterations,
-        "makespan_s": span,
-        "busy_share": totals.busy_s / span if span else 0.0,
-        "barrier_share": totals.barrier_s / totals.busy_s if totals.busy_s else 0.0,
-        "prefill_tokens": totals.prefill_tokens,
-        "decode_tokens": totals.decode_tokens,
-        "counted": dict(totals.counted),
-    }
-    return found
+        Requests are the completed ones. Each of ``e2e``, ``ttft``, ``wait``, ``tpot`` and ``tbt`` comes as ``_mean_s``,
+        ``_p50_s``, ``_p95_s``, ``_p99_s`` and ``_p999_s``; nan without a value. ``tbt`` is the gap between consecutive
+        tokens of a request, ``tpot`` its mean (of requests with several tokens), and ``tel_s`` the sum of all end-to-end
+        latencies (Interval scheduling eq. 2). Rates and shares of a run of zero length are 0.
+        """
+        totals, table = self.totals, self.requests
+        span = totals.makespan_s
+        ttft_s, tpot_s = first_and_next_s(table)
+        e2e_s = table.finished_s - table.arrival_s
+        return {
+            "requests": totals.requests,
+            "unfinished": totals.unfinished,
+            "output_tokens": totals.output_tokens,
+            "throughput_tokens_per_s": totals.output_tokens / span if span else 0.0,
+            "throughput_with_prompts_tokens_per_s": (totals.output_tokens + totals.prompt_tokens) / span if span else 0.0,
+            "throughput_requests_per_s": totals.requests / span if span else 0.0,
+            **latencies("e2e", e2e_s),
+            **latencies("ttft", ttft_s),
+            **latencies("wait", table.scheduled_s - table.arrival_s),
+            **latencies("tpot", tpot_s[table.output_tokens > 1]),
+            "tel_s": float(np.sum(e2e_s)),
+            "tbt_mean_s": totals.gap_mean_s,
+            **named("tbt", LogHistogram.of(totals.gap_counts).quantiles(_SHARES)),
+            "tbt_max_s": totals.gap_max_s if totals.gaps else math.nan,
+            "evictions": totals.evictions,
+            "wasted_tokens": totals.wasted_tokens,
+            "moved_tokens": totals.moved_tokens,
+            "iterations": totals.iterations,
+            "makespan_s": span,
+            "busy_share": totals.busy_s / span if span else 0.0,
+            "barrier_share": totals.barrier_s / totals.busy_s if totals.busy_s else 0.0,
+            "prefill_tokens": totals.prefill_tokens,
+            "decode_tokens": totals.decode_tokens,
+            "counted": dict(totals.counted),
+        }
 
 
 def energy_j(power: Power, run: EngineRun) -> float:
     """Joules of a run: each iteration at the power of the tokens it runs a second, the rest of the makespan at idle power.
 
-    Raises:
-        InputError: a run whose records were off, so that it has no iterations.
-
-    Source: BF-IO eqs. 10, 11, for an engine that is one worker; here tokens of prefills count, too.
+    `InputError` if records were off. Source: BF-IO eqs. 10, 11, for an engine of one worker; tokens of prefills count, too.
     """
     if run.iterations is None:
         raise InputError("energy", "records", None, "a run with its iterations recorded")

@@ -1,8 +1,7 @@
 """Defines every metric: one small pure function each, over columns of the record tables.
 
-`measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the same formulas on one page.
-K is a number of rows of a step table, N of a request table; `size` is the number of workers of each row's
-group.
+`measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the formulas. K is a number of rows of a step
+table, N of a request table; `size` is float64[K], the workers of each row's group.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class Slo:
     """A service-level objective: a request meets it when both of its times are at or below the limits.
 
     Args:
-        ttft_s: time to first token, seconds; inf = no limit.
-        tpot_s: time per output token, seconds; inf = no limit.
+        ttft_s, tpot_s: time to first token, and time per output token, seconds; inf = no limit.
 
     Raises:
         InputError: a limit that is not above 0.
@@ -55,14 +53,7 @@ def known(value: Any) -> Any:
 
 
 def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
-    """Idle KV tokens of each step: workers times envelope, minus the sum of loads.
-
-    Args:
-        envelope, load_sum: float64[K], KV tokens: heaviest worker and all workers.
-        size: float64[K], workers of the group.
-
-    Returns:
-        float64[K], KV tokens.
+    """float64[K], idle KV tokens of each step: workers times envelope (the heaviest's load), minus the sum of loads.
 
     Source: BF-IO eq. 7; BalanceRoute's max minus min is `spread`.
     """
@@ -77,14 +68,13 @@ def spread(envelope: F8, load_min: F8) -> F8:
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
     """One minus mean over maximum of a group's workers: for loads their imbalance, for step times the share lost waiting.
 
-    This is the one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
+    The one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
     ``barrier_idle_ratio`` (loads and C in tokens, where C is known).
 
     Args:
         heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
         size: float64[K], workers of the group.
-        fixed: time each worker spends at any load, in the same unit (C in seconds for
-            `idle_time_share`).
+        fixed: time each worker spends at any load, in the same unit (C in seconds for `idle_time_share`).
 
     Returns:
         float64[K] in [0, 1); 0 if no worker has work, since then no worker waits for another.
@@ -97,23 +87,17 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
 
 
 def lost_share(lost_s: float, worker_s: float) -> float:
-    """Share of worker seconds that were lost waiting at the barrier; nan without worker seconds.
+    """Share of worker seconds that were lost at the barrier, both summed over workers; nan without worker seconds.
 
     For hosts that count seconds instead of steps. If all steps are equally long, it is the summary's ``idle_time_share``.
-
-    Args:
-        lost_s: seconds lost at the barrier, summed over workers.
-        worker_s: all seconds of steps, summed over workers.
     """
     return lost_s / worker_s if worker_s > 0 else float("nan")
 
 
 def barrier_worth(tokens_per_s: float, lost: float) -> float:
-    """Tokens a second that even loads would add: the same batches in steps shorter by the share `lost`.
+    """Tokens a second that even loads would add to a measured rate: the same batches in steps shorter by the share `lost`.
 
-    Args:
-        tokens_per_s: the measured rate, with that share lost at the barrier.
-        lost: share of time lost, in [0, 1): the summary's ``idle_time_share``, or `lost_share`. 1 raises ZeroDivisionError.
+    `lost` lies in [0, 1): the summary's ``idle_time_share``, or `lost_share`. 1 raises ZeroDivisionError.
     """
     return tokens_per_s * lost / (1.0 - lost)
 
@@ -124,15 +108,9 @@ def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
 
 
 def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
-    """The steps that step metrics are averaged over, so that filling and draining do not blur them.
+    """The rows from the first to the last full step (`full`, bool[K]), so that filling and draining do not blur averages.
 
-    Args:
-        is_full: bool[K], steps with at least 98 % of all slots busy, in order.
-
-    Returns:
-        (kind, first, last): ``full-slots`` and the first and last such step, or ``running``, 0 and K - 1
-        when fewer than 10 steps are full. Row numbers from 0, both ends included; (``running``, 0, -1) for no
-        steps.
+    Returns ``full-slots`` and two row numbers, both included; with fewer than 10 full steps, ``running``, 0 and K - 1.
     """
     rows = np.flatnonzero(is_full)
     if rows.size < FEWEST_FULL_STEPS:
@@ -171,11 +149,7 @@ def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> di
     Args:
         good, good_tokens: completed requests that meet it (`meets`), and their output tokens.
         requests: all completed requests.
-        makespan_s: length of the run, seconds.
-
-    Returns:
-        ``goodput_requests_per_s`` and ``goodput_tokens_per_s`` (nan if `makespan_s` is 0), and ``slo_share``, in [0, 1]
-        (nan if `requests` is 0).
+        makespan_s: length of the run, seconds. Rates are nan if it is 0, and the share in [0, 1] is nan without requests.
     """
     nan = float("nan")
     return {
@@ -188,10 +162,7 @@ def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> di
 def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:
     """Mean KV load of a worker with all slots busy, in tokens, under any policy: ``Lbar = B * load_steps / active_steps``.
 
-    Args:
-        conditions: gives B, the mean slots of a worker.
-        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` over requests at a drift of 1.
-        active_steps: sum over steps of running requests, above 0; ``sum o`` over requests at one token a step.
+    B is the mean slots of a worker. `load_steps` and `active_steps`, above 0, are sums as in `Totals`.
     """
     return conditions.slots_total / conditions.workers * load_steps / active_steps
 
@@ -209,8 +180,7 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
         tokens_per_active_step: tokens a running request makes a step (1 but for speculative decoding).
 
     Returns:
-        tokens a second, over all groups; nan when t_l is nan (a law that is not linear has no such closed form) or a step
-        takes no time.
+        nan when t_l is nan (a law that is not linear has no such closed form) or a step takes no time.
     """
     total = 0.0
     for size, overhead_s, share in zip(conditions.group_sizes, group_overheads(conditions), idle, strict=True):
@@ -221,20 +191,17 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
 
 
 def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps: int, longest: int) -> float:
-    """A makespan no policy can beat: every slot busy and every load even, or the longest request alone.
+    """A makespan no policy can beat, in seconds: every slot busy and every load even, or the longest request alone.
 
     One group: ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step on their own, so only the larger
     of ``C * max o`` and ``C * tokens / GB + t_l * work / G`` is certain, with the smallest C. If their workers differ in
-    slots, no sum is: the bound is the largest of the three terms.
+    slots, no sum is: the bound is the largest of the three terms. nan when t_l is nan.
 
     Args:
-        conditions: slots, group sizes, C and t_l.
+        conditions: slots (GB in all), group sizes, C and t_l.
         load_steps: KV tokens times steps of the whole run (``work``).
         active_steps: request steps of the whole run (``tokens`` at one token a step).
         longest: decode steps of the longest request (``max o``).
-
-    Returns:
-        seconds; nan when t_l is nan. In the formula C and t_l are those of the step-time law, and GB is all slots.
     """
     overheads = group_overheads(conditions)
     work_s = conditions.seconds_per_token * load_steps / conditions.workers

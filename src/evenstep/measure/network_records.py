@@ -13,11 +13,9 @@ import numpy as np
 from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
-from evenstep.measure.stability import Stability, Verdict, in_system, judged
+from evenstep.measure.stability import Stability, Verdict, in_system, judged, moments_of
 from evenstep.request import F8, I8
 
-#: Share of a run before the verdict on its path, stretches that the rest is cut into, and moments looked at in each.
-_WARM_UP, _STRETCHES, _MOMENTS = 0.5, 10, 100
 #: Figures that a live run and a simulated one show next to each other.
 LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
@@ -106,18 +104,15 @@ class NetworkRun:
         Args:
             engine: index in `engines` of the one judged by its own calls; None = all engines together.
         """
-        if self.counted_s <= 0:  # all tasks came at once
+        if self.counted_s <= 0:
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
         came = self.calls.released_s < np.inf
         if engine is not None:
             came &= self.calls.engine == engine
         released, finished = np.sort(self.calls.released_s[came]), np.sort(self.calls.finished_s[came])
-        from_s = _WARM_UP * self.counted_s
-        times = np.linspace(from_s, self.counted_s, _STRETCHES * _MOMENTS, endpoint=False)
-        held = in_system(released, finished, times).reshape(_STRETCHES, _MOMENTS)
-        span_s = self.counted_s - from_s
-        counted = np.searchsorted(released, self.counted_s, side="right") - np.searchsorted(released, from_s)
-        return judged(held.mean(axis=1), span_s / _STRETCHES, float(counted) / span_s)
+        end_s, moments = self.counted_s, moments_of(self.counted_s)
+        arrived = np.searchsorted(released, end_s, side="right") - np.searchsorted(released, moments[0])
+        return judged(in_system(released, finished, moments), end_s, float(arrived) / (end_s - float(moments[0])))
 
     def _verdict(self, engine: int | None = None) -> Verdict | None:
         return self.stability(engine).verdict if self.counted_s > 0 else None
@@ -173,7 +168,6 @@ class Ordered:
     """The results of one order in which calls wait at engines, over all replicates.
 
     Args:
-        order: its name.
         runs: one run for each seed; all orders have the same seeds in the same order.
         versus: paired differences by figure, this order less the first one; None for the first itself.
     """
@@ -192,8 +186,7 @@ class Live:
     """One live run of a network's tasks, sent through a gateway to emulated engines.
 
     Args:
-        order: the order in which calls waited at an engine.
-        seed: key of every random draw.
+        order, seed: as in `NetworkRun`.
         tasks, unfinished: all tasks that came, and how many of them were not done when the run stopped.
         failed: calls that ended with an error.
         latencies: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds
@@ -210,10 +203,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveOrdered:
-    """The figures of one order over all replicates, simulated or live.
+    """The figures of one order over all replicates.
 
     Args:
-        order: its name.
         way: ``simulated`` or ``live``.
         means: mean and 95 % interval over replicates, by figure of `LIVE`.
         versus: paired differences by figure, this order less the first order run in the same way; None for the first itself.
@@ -226,14 +218,11 @@ class LiveOrdered:
 
 
 def live_orders(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[LiveOrdered]:
-    """Compare orders in the simulator and live.
+    """Compare orders with the first pair's: for each a simulated and a live result, orders as they first come in `pairs`.
 
     Args:
         pairs: a simulated run and its live counterpart for each order and seed, at least one pair. Every order has the same
-            seeds in the same sequence. The first pair's order is the one that others are compared with.
-
-    Returns:
-        Two results for each order, ``simulated`` then ``live``; orders as they first come in `pairs`.
+            seeds in the same sequence.
     """
     values: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run, live in pairs:

@@ -17,8 +17,8 @@ from evenstep.in_use import writes
 def replacing(path: Path) -> Generator[BinaryIO]:
     """A context manager that gives a binary file, which replaces `path` if the block ends without an error.
 
-    The file is written next to `path` and renamed, so a reader sees the old file or the new one. After an error in the block
-    the old file stays, and the new one is deleted. A device or a pipe is written in place; a link is followed.
+    The file is written next to `path` and renamed, so a reader sees the old file or the new one. After an error the old one
+    stays. A device or a pipe is written in place; a link is followed.
 
     Raises:
         InputError: the folder is missing, the path is not writable, the disk is full, or the command has read the file; also
@@ -37,7 +37,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
                 yield out
             umask = os.umask(0)
             os.umask(umask)
-            Path(name).chmod(0o666 & ~umask)
+            Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -59,11 +59,7 @@ def cannot_write(path: Path, error: OSError) -> InputError:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents; an existing folder stays as it is.
-
-    Raises:
-        InputError: the folder cannot be made, for instance because a file has its name.
-    """
+    """Create a folder and its parents if missing; `InputError` if it cannot be made, as where a file has its name."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -32,16 +32,12 @@ _VERSION = 1
 
 
 def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapping[str, Any]) -> int:
-    """Write a table as a Parquet file from its columns.
+    """Write a table as a Parquet file, which is replaced whole; returns the number of rows.
 
     Args:
         columns: by name, all of one length: anything that `pyarrow.table` accepts.
-        path: the file; replaced whole.
         kind: word for the kind of table, which `read_columns` checks.
         about: JSON values for the metadata, NumPy ones included; ``version`` and ``table`` are added.
-
-    Returns:
-        The number of rows.
 
     Raises:
         InputError: the file cannot be written.
@@ -61,7 +57,6 @@ def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Pa
     """Read a file of `write_columns`: a `pyarrow.Table`, and the metadata: ``version``, ``table`` (the kind) and `about`.
 
     Args:
-        path: the file.
         kinds: kinds of table that are accepted.
         one, file: noun phrases with which errors name such a table, and such a file.
 
@@ -83,16 +78,12 @@ def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Pa
 
 
 def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
-    """Write one record table, for `read_table`.
+    """Write one record table, for `read_table`; the file is replaced whole, and `InputError` says if it cannot be written.
 
     Args:
         table: an instance of a class in `TABLES` or `ENGINE_TABLES`. Two-dimensional columns become lists of fixed size,
             absent ones are left out, and plain numbers go into the metadata.
-        path: the file; replaced whole.
         metadata: JSON values, kept under the key ``evenstep``.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     import pyarrow as pa
 
@@ -134,11 +125,11 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
     return kind(**values), head
 
 
-def write_run(run: Run, folder: Path) -> list[Path]:
-    """Write the tables a run has: ``requests.parquet``, ``steps.parquet``, ``workers.parquet``, ``decisions.parquet``.
+def write_run(run: Run | EngineRun, folder: Path) -> list[Path]:
+    """Write the tables a run has, a file for each of `TABLES`, or of `ENGINE_TABLES`: ``requests.parquet`` and so on.
 
     Args:
-        run: the run, with its record tables; every file carries its conditions, totals, digest and summary.
+        run: the run; every file carries its conditions, digest and summary, and its totals unless it is an engine's.
         folder: where to; made when missing. Files of these names are replaced, others stay.
 
     Returns:
@@ -147,35 +138,19 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     Raises:
         InputError: the run kept no records, or a file cannot be written.
     """
-    kept = {name: getattr(run, name) for name in TABLES if getattr(run, name) is not None}
+    metadata: dict[str, Any] = {"conditions": asdict(run.conditions)}
+    if isinstance(run, EngineRun):
+        tables = {"engine_requests": run.requests, "iterations": run.iterations}
+    else:
+        tables = {name: getattr(run, name) for name in TABLES}
+        metadata["totals"] = asdict(run.totals)
+    kept = {folder / f"{name}.parquet": table for name, table in tables.items() if table is not None}
     if not kept:
         raise InputError(str(folder), "records", "off", "a run that kept its records", "Ask for records.")
-    return _write(kept, folder, run, totals=asdict(run.totals))
-
-
-def _write(kept: dict[str, Any], folder: Path, run: Run | EngineRun, **more: Any) -> list[Path]:
     make_folder(folder)
-    metadata = {"conditions": asdict(run.conditions), **more, "digest": run.digest, "summary": run.summary}
-    for name, table in kept.items():
-        write_table(table, folder / f"{name}.parquet", metadata)
-    return [folder / f"{name}.parquet" for name in kept]
-
-
-def write_engine_run(run: EngineRun, folder: Path) -> list[Path]:
-    """Write the tables of one engine's run: ``engine_requests.parquet`` and, where it was kept, ``iterations.parquet``.
-
-    Args:
-        run: the run; every file carries its conditions, digest and summary, not its totals.
-        folder: where to; made when missing. Files of these names are replaced, others stay.
-
-    Returns:
-        The paths of the files written.
-
-    Raises:
-        InputError: a file cannot be written.
-    """
-    kept = {"engine_requests": run.requests, "iterations": run.iterations}
-    return _write({name: table for name, table in kept.items() if table is not None}, folder, run)
+    for path, table in kept.items():
+        write_table(table, path, {**metadata, "digest": run.digest, "summary": run.summary})
+    return [*kept]
 
 
 def read_run(folder: Path) -> Run:

@@ -145,8 +145,7 @@ class Conditions:
             follows the last answer).
         pool: requests in the pool of saturated arrivals; 0 otherwise.
         seed: key of the run's random draws.
-        policy: the policy with its options, as text, as the user wrote it.
-        predictor: its predictor's name, or empty.
+        policy, predictor: the policy with its options, as the user wrote it, and its predictor's name, or empty.
         oracle: whether true output lengths were shown to the policy or predictor, which is impossible live.
         prefill: whether prefill takes time; if not, a time to first token includes no prefill.
     """
@@ -223,15 +222,12 @@ class Run:
     """One simulated (or recorded) run: record tables, totals, digest. It can be pickled.
 
     Args:
-        conditions: its conditions.
-        totals: sums over the run.
-        hashed: computes `digest`, called once, on first use.
-        measured: computes `summary`, called once, on first use.
+        conditions, totals: its conditions, and sums over the run.
+        hashed, measured: compute `digest` and `summary`, called once, on first use.
         requests: one row a completed request, or a function that computes the table on first read; None when records
             were off.
         steps: one row a decode step; None when records were off.
-        workers: samples of every worker; None unless asked for.
-        decisions: one row a decision of the policy; None unless asked for.
+        workers, decisions: samples of every worker, and one row a decision of the policy; None unless asked for.
         trace: the trace that was run (for report headers), or None.
     """
 
@@ -279,11 +275,9 @@ def columns(table: Any) -> dict[str, Any]:
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
-    """Join tables of one kind, row after row. A single part is returned as it is; otherwise the list is emptied.
+    """Join tables of one kind, a class whose fields are arrays or None; a single part is returned as it is.
 
-    Args:
-        kind: class of the table; every field is an array or None.
-        parts: at least one, with the same columns; emptied to save memory.
+    The list `parts`, with at least one table, is otherwise emptied to save memory; all have the same columns.
     """
     if len(parts) == 1:
         return parts[0]

@@ -13,10 +13,8 @@ from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, I8, Trace, offsets_of
 
-#: Moments of a stretch at which the number of requests is read.
-_SAMPLES = 100
-#: Stretches of equal length, and the share of the time that is left out before the first.
-_STRETCHES, _WARM_UP = 10, 0.5
+#: Share of the time that is left out, stretches of equal length that the rest is cut into, and moments of each.
+_WARM_UP, _STRETCHES, _SAMPLES = 0.5, 10, 100
 
 Verdict = Literal["stable", "unstable", "undecided"]
 Unit = Literal["requests", "tokens"]
@@ -70,72 +68,55 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
     end = min(float(arrival_s[-1]), run.totals.makespan_s) if arrival_s.size else 0.0
     if end <= 0:
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
-    times = np.linspace(_WARM_UP * end, end, _STRETCHES * _SAMPLES, endpoint=False)
-    moments = np.append(times, end)
+    moments = np.append(moments_of(end), end)
+    ends = moments[[0, -1]]
     if unit == "requests":
         counted = in_system(arrival_s, np.sort(run.requests.finished_s), moments)
+        arrived = np.searchsorted(arrival_s, ends, side="right")
     else:
-        counted = work_left(run, moments)
-    held = counted[:-1].reshape(_STRETCHES, _SAMPLES).mean(axis=1)
-    ends = moments[[0, -1]]
-    arrived = np.searchsorted(arrival_s, ends, side="right") if unit == "requests" else tokens_arrived(run, ends)
+        counted, arrived = work_left(run, moments), tokens_arrived(run, ends)
     come, left, span_s = float(arrived[1] - arrived[0]), float(counted[-1] - counted[0]), float(ends[1] - ends[0])
-    found = judged(held, (1 - _WARM_UP) * end / _STRETCHES, come / span_s, tolerance)
+    found = judged(counted[:-1], end, come / span_s, tolerance)
     return replace(found, served_per_s=(come - left) / span_s)
 
 
-def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:
-    """The verdict on the mean number in a system over consecutive stretches of equal length.
+def moments_of(end_s: float) -> F8:
+    """float64[1000], ascending: the times in the second half of `end_s` seconds at which `judged` needs counts."""
+    return np.linspace(_WARM_UP * end_s, end_s, _STRETCHES * _SAMPLES, endpoint=False)
+
+
+def judged(counted: F8, end_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:
+    """The verdict on the number in a system, as `stability` describes it; `served_per_s` is nan.
 
     Args:
-        held: float64[K], mean number in each stretch, in order of time; K >= 3.
-        apart_s: length of a stretch, seconds.
-        arrivals_per_s: arrivals a second over the same time, in the unit of `held`.
+        counted: float64[1000], the number at each of `moments_of(end_s)`.
+        end_s: end of the time that counts, seconds.
+        arrivals_per_s: arrivals a second in the second half of it, in the unit of `counted`.
         tolerance: share of the arrivals that a drift may have and still count as zero.
-
-    Returns:
-        The verdict, from the drift over the K - 1 differences with the interval that `stability` describes; `served_per_s`
-        is nan.
     """
-    drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
-    return Stability(_verdict(drift, tolerance * arrivals_per_s), drift, arrivals_per_s)
-
-
-def _wider(drift: Interval) -> Interval:
-    assert drift.low is not None and drift.high is not None
-    half = math.sqrt(1.5) * (drift.high - drift.low) / 2
-    return Interval(drift.value, drift.value - half, drift.value + half)
-
-
-def _verdict(drift: Interval, tolerated: float) -> Verdict:
-    assert drift.low is not None and drift.high is not None
-    if drift.low > tolerated:
-        return "unstable"
-    return "stable" if drift.high < tolerated else "undecided"
+    held = counted.reshape(_STRETCHES, _SAMPLES).mean(axis=1)
+    found = mean_interval((np.diff(held) / ((1 - _WARM_UP) * end_s / _STRETCHES)).tolist())
+    assert found.half is not None
+    half, tolerated = math.sqrt(1.5) * found.half, tolerance * arrivals_per_s
+    low, high = found.value - half, found.value + half
+    verdict: Verdict = "unstable" if low > tolerated else "stable" if high < tolerated else "undecided"
+    return Stability(verdict, Interval(found.value, low, high), arrivals_per_s)
 
 
 def in_system(come_s: F8, finished_s: F8, times_s: F8) -> F8:
-    """Number of requests (or calls) in a system at some times: those that have come by then, less those finished by then.
+    """float64[T], whole numbers of requests (or calls) in a system at `times_s`: come by then, less finished by then.
 
-    Args:
-        come_s: float64[N], when each comes, ascending, seconds.
-        finished_s: float64[M], when each finishes, ascending, seconds; those that never finish are left out.
-        times_s: float64[T], in any order, seconds.
-
-    Returns:
-        float64[T] of whole numbers.
+    `come_s` float64[N] and `finished_s` float64[M] are ascending, `times_s` float64[T] in any order, all seconds; those that
+    never finish are left out of `finished_s`.
     """
     come, finished = (np.searchsorted(ends, times_s, side="right") for ends in (come_s, finished_s))
     return (come - finished).astype(np.float64)
 
 
 def tokens_of(trace: Trace, first_token: str) -> I8:
-    """int64[N], tokens that an engine runs for each request if it evicts nothing.
+    """int64[N], tokens that an engine runs for each request if it evicts nothing: prompt and output tokens.
 
-    Args:
-        trace: the requests.
-        first_token: ``prefill``: the iteration that ends the prompt gives the first output token, so prompt plus output
-            tokens less one; any other value: prompt plus output tokens.
+    One less if `first_token` is ``prefill``: the iteration that ends the prompt then gives the first output token.
     """
     return trace.prompt_tokens + trace.output_tokens - (1 if first_token == "prefill" else 0)
 

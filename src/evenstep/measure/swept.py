@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.comparison import Interval, interval_of, mean_interval
 from evenstep.measure.parquet import write_columns
 
 _VERSION = 1
@@ -22,10 +22,8 @@ class SweptRun:
     Args:
         replicate: index of the replicate, counted from 0; indices of a point may have gaps.
         seed: key of the run's random draws.
-        digest: digest of the run (`measure.digest`).
-        trace: SHA-256 of the requests it was run on.
-        predictor: the predictor's name, or empty.
-        oracle: whether true lengths were shown: unreachable live.
+        digest, trace: digest of the run (`measure.digest`), and SHA-256 of its requests.
+        predictor, oracle: as in `Conditions`.
         summary: every metric by name, None for one without a value (`Tally.summary`).
     """
 
@@ -70,13 +68,11 @@ class Swept:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
-        """Mean and 95 % t-interval of a metric over replicates; None if any replicate has no value.
+        """Mean and 95 % t-interval of a metric (field of the summaries) over replicates; None if any replicate has no value.
 
-        Args:
-            point, policy: indices in `points` and `policies`.
-            metric: field of the summaries.
+        `point` and `policy` are indices in `points` and `policies`.
         """
-        return _interval([run.summary.get(metric) for run in self.runs[point][policy]])
+        return interval_of([run.summary.get(metric) for run in self.runs[point][policy]])
 
     def values(self, parameter: str) -> list[Any]:
         """The distinct values of a parameter: ascending if all are numbers, else as they first come in `points`."""
@@ -138,19 +134,10 @@ def value_text(value: Any) -> str:
 
 
 def write_swept(swept: Swept, path: Path) -> int:
-    """Write a row for each run as Parquet: the columns of `columns_of`, and facts about the sweep in the metadata.
+    """Write a row for each run as Parquet (`columns_of`), with facts about the sweep in the metadata; returns how many.
 
-    The same sweep gives the same bytes, however often it was stopped and wherever its runs were made.
-
-    Args:
-        swept: the sweep.
-        path: the Parquet file; replaced whole.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        InputError: the file cannot be written.
+    The same sweep gives the same bytes, however often it was stopped and wherever its runs were made. The file is replaced
+    whole; `InputError` if it cannot be written.
     """
     import pyarrow as pa
 
@@ -203,6 +190,7 @@ def to_json_object(swept: Swept) -> dict[str, Any]:
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):
             found = {name: swept.interval(p, i, name) for name in swept.metrics}
+            means = {name: one and {"mean": one.value, "low": one.low, "high": one.high} for name, one in found.items()}
             rows.append(
                 {
                     "point": p,
@@ -211,10 +199,7 @@ def to_json_object(swept: Swept) -> dict[str, Any]:
                     "oracle": swept.is_oracle(i),
                     "replicates": len(swept.runs[p][i]),
                     "until_met": swept.met[p],
-                    "metrics": {
-                        name: None if one is None else {"mean": one.value, "low": one.low, "high": one.high}
-                        for name, one in found.items()
-                    },
+                    "metrics": means,
                 }
             )
     return {
@@ -226,10 +211,6 @@ def to_json_object(swept: Swept) -> dict[str, Any]:
         "interval": "95 % t-interval of the mean over replicates",
         "rows": rows,
     }
-
-
-def _interval(values: Sequence[Any]) -> Interval | None:
-    return None if any(v is None for v in values) else mean_interval([float(v) for v in values])
 
 
 def _alike(values: list[Any]) -> list[Any]:

@@ -79,7 +79,7 @@ class Tally:
             The fields of `docs/reference/metrics.md` except digest, and every entry of ``totals.counted``. Goodput is there
             only with an objective, ``by_class`` only with several classes.
         """
-        makespan = totals.makespan_s
+        makespan, work = totals.makespan_s, (totals.load_steps, totals.active_steps)
         values: dict[str, Any] = {
             "requests": totals.requests,
             "output_tokens": totals.output_tokens,
@@ -89,9 +89,7 @@ class Tally:
             **self._step_metrics(totals),
             "tokens_per_s": totals.output_tokens / makespan if makespan > 0 else math.nan,
             "makespan_s": makespan,
-            "policy_free_bound_s": metrics.policy_free_bound_s(
-                self._conditions, totals.load_steps, totals.active_steps, self._longest
-            ),
+            "policy_free_bound_s": metrics.policy_free_bound_s(self._conditions, *work, self._longest),
             **self._request_metrics(),
             **self._energy(makespan),
             "overloaded": totals.overloaded_steps == totals.steps,
@@ -224,13 +222,12 @@ class _StepSums:
         """Which steps are counted; steps are numbered through all groups, in order of start."""
         enough = self._full_rows >= metrics.FEWEST_FULL_STEPS
         first, last = (self._first, self._last) if enough else (0, self._rows - 1)
-        busy = int(self.chosen()[_ALL_BUSY].sum())
         return {
             "kind": "full-slots" if enough else "running",
             "first_step": first,
             "last_step": last,
             "steps": last - first + 1,
-            "steps_with_all_slots_busy": busy,
+            "steps_with_all_slots_busy": int(self.chosen()[_ALL_BUSY].sum()),
         }
 
     def _values(self, steps: StepTable) -> F8:

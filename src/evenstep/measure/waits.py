@@ -39,12 +39,10 @@ class WaitsBySize:
         self._longest = max(self._longest, int(prompt_tokens.max(initial=self._longest)))
 
     def fifths(self) -> list[dict[str, Any]]:
-        """Figures of each fifth of the requests counted so far, from the shortest prompts to the longest.
+        """Figures of each fifth of the requests so far, from the shortest prompts to the longest; empty without requests.
 
-        Returns:
-            At most five dicts, empty without requests: ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included),
-            ``requests``, ``mean_wait_s``, ``oldest_wait_s`` (the longest wait). A fifth that stays empty, because a bin
-            holds more than a fifth, is omitted.
+        Each has ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included), ``requests``, ``mean_wait_s`` and
+        ``oldest_wait_s``. A fifth that stays empty, because a bin holds more than a fifth, is omitted.
         """
         present = np.flatnonzero(self._count)
         if present.size == 0:

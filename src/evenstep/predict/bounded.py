@@ -10,20 +10,9 @@ import numpy as np
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.predict import curves
-from evenstep.predict.view import (
-    Active,
-    Finished,
-    Fit,
-    Fits,
-    Keeps,
-    LearnsInParts,
-    Prediction,
-    SurvivalCurve,
-    counted_of,
-    is_oracle,
-)
-from evenstep.request import F8
+from evenstep.predict import curves, view
+from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.request import F8, I8
 
 
 @dataclass(eq=False)
@@ -48,11 +37,12 @@ class Bounded:
         if spec["name"] == "bounded":
             raise InputError("bounded", "of", self.of, "another predictor than itself")
         inner: Any = names.build("predict", spec)
-        if not isinstance(inner, SurvivalCurve):
+        if not isinstance(inner, view.SurvivalCurve):
             raise InputError("bounded", "of", self.of, "a predictor with a method `curve(active, horizon)`")
         self._inner: Any = inner
-        self._fits, self._keeps, self._in_parts = (isinstance(inner, kind) for kind in (Fits, Keeps, LearnsInParts))
-        self.oracle: bool = is_oracle(inner)
+        self._fits, self._keeps = isinstance(inner, view.Fits), isinstance(inner, view.Keeps)
+        self._in_parts = isinstance(inner, view.LearnsInParts)
+        self.oracle: bool = view.is_oracle(inner)
         self.refresh_every: int = getattr(inner, "refresh_every", 16)
         self.gate: float = getattr(inner, "gate", 0.5)
         self.refresh: str = getattr(inner, "refresh", "anchored")
@@ -61,7 +51,7 @@ class Bounded:
     @property
     def counted(self) -> Mapping[str, int]:
         """What the other predictor counts, and `capped`: answers about a request whose cap lay inside the window."""
-        return {**counted_of(self._inner), "capped": self._capped}
+        return {**view.counted_of(self._inner), "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
         """The other predictor's answer; where the cap lies inside the window, that of its curve cut at the cap.
@@ -111,7 +101,7 @@ class Bounded:
             self._inner.gone(unfinished)
 
     @property
-    def due(self) -> Fit | None:
+    def due(self) -> view.Fit | None:
         """The other predictor's due fit, or None."""
         return self._inner.due if self._fits else None
 
@@ -127,22 +117,17 @@ class Bounded:
 _NO_CAP = 1 << 60
 
 
-def _left(active: Active) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _left(active: Active) -> I8:
     """int64[N], tokens left to the cap."""
     left = np.where(active.max_tokens > 0, active.max_tokens - active.age, _NO_CAP)
     if left.size and left.min() < 0:
         row = int(np.argmin(left))
-        raise InputError(
-            f"active: request {active.request_id[row]}",
-            "max_tokens",
-            int(active.max_tokens[row]),
-            f"at least {active.age[row]}, what it has produced",
-            "0 means no cap.",
-        )
+        where, expected = f"active: request {active.request_id[row]}", f"at least {active.age[row]}, what it has produced"
+        raise InputError(where, "max_tokens", int(active.max_tokens[row]), expected, "0 means no cap.")
     return left
 
 
-def _cut(stays: F8, left: np.ndarray[tuple[int], np.dtype[np.int64]]) -> F8:
+def _cut(stays: F8, left: I8) -> F8:
     """The curves with nothing left from the cap on; a request that runs is there at h = 0."""
     steps = np.arange(stays.shape[1])
     return np.where(steps[None, :] >= np.maximum(left, 1)[:, None], 0.0, stays)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.predict.intervals import interval
 from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
@@ -73,11 +73,7 @@ class Evaluation:
 
 
 def evaluate(
-    trace: Trace,
-    predictors: Sequence[str],
-    horizons: Sequence[int] = (20, 40, 80),
-    *,
-    train_share: float = 0.5,
+    trace: Trace, predictors: Sequence[str], horizons: Sequence[int] = (20, 40, 80), *, train_share: float = 0.5
 ) -> Evaluation:
     """Let predictors learn from the first part of a trace and judge them on the rest, where they learn no more.
 
@@ -98,8 +94,7 @@ def evaluate(
     if not 0.0 < train_share < 1.0:
         raise InputError("predict evaluate", "train-share", train_share, "a number between 0 and 1")
     for horizon in horizons:
-        if not 1 <= horizon <= _MOST_STEPS:
-            raise InputError("predict evaluate", "horizon", horizon, f"an integer from 1 to {_MOST_STEPS}")
+        check_range("predict evaluate", f"an integer from 1 to {_MOST_STEPS}", low=1, high=_MOST_STEPS, horizon=horizon)
     twice = next((text for text in predictors if list(predictors).count(text) > 1), None)
     if twice is not None:
         raise InputError("predict evaluate", "predictor", twice, "each predictor once")
@@ -182,20 +177,10 @@ def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
 
 
 def _active(trace: Trace, row: I8, age: I8) -> Active:
-    return Active(
-        row,
-        age,
-        trace.prompt_tokens[row],
-        trace.column("prompt_key")[row],
-        _caps(trace)[row],
-        NOTHING,
-    )
-
-
-def _caps(trace: Trace) -> I8:
-    """`max_tokens`, none where it is below the recorded output: the record is of another request then."""
-    cap: I8 = trace.column("max_tokens")
-    return np.where(cap >= trace.output_tokens, cap, 0)
+    """Requests of the trace. A `max_tokens` below the recorded output is left out: the record is of another request then."""
+    cap: I8 = trace.column("max_tokens")[row]
+    cap = np.where(cap >= trace.output_tokens[row], cap, 0)
+    return Active(row, age, trace.prompt_tokens[row], trace.column("prompt_key")[row], cap, NOTHING)
 
 
 def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tuple[I8, I8]) -> list[tuple[F8, F8, int]]:

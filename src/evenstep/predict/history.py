@@ -122,10 +122,7 @@ class History:
         Raises:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        self.advance()
-        for running, ages in self._taken():
-            self._do("runs", running, ages)
-        self._do("last", requests, lengths)
+        self.begin(requests, lengths)
         self.advance()
 
     def begin(self, requests: I8, lengths: I8) -> None:
@@ -162,7 +159,10 @@ class History:
         elif kind == "values":
             kernel.enter_all(self._held, requests, values, self.ahead)
         else:
-            self._end(requests, values)
+            self._until_check -= requests.size
+            done = 0
+            while (done := kernel.learn(self._held, requests, values, done)) < requests.size:
+                values = self._mended(values, requests, done)
             if kind == "last":
                 self._look()
         return requests.size
@@ -174,29 +174,16 @@ class History:
         if not self._counts_running and 0 < self.running <= len(self):
             self._jobs.appendleft(("count", _NO_ROWS, _NO_ROWS))
 
-    def _end(self, requests: I8, lengths: I8) -> None:
-        self._until_check -= lengths.size
-        done = 0
-        while True:
-            done = kernel.learn(self._held, requests, lengths, done)
-            if done == lengths.size:
-                return
-            lengths = self._mended(lengths, requests, done)
-
     def _put(self, kind: Literal["runs", "ended", "values"], requests: I8, values: I8) -> None:
         """Leave requests to `advance`."""
         for at in range(0, requests.size, _PIECE):
             self._jobs.append((kind, requests[at : at + _PIECE], values[at : at + _PIECE]))
 
     def _put_pending(self) -> None:
-        """Leave the requests that were asked about to `advance`."""
-        for running, ages in self._taken():
-            self._put("runs", running, ages)
-
-    def _taken(self) -> list[tuple[I8, I8]]:
-        """The requests that were asked about, which are no longer pending."""
+        """Leave the requests that were asked about to `advance`; they are no longer pending."""
         taken, self._pending, self._pending_rows = self._pending, [], 0
-        return taken
+        for running, ages in taken:
+            self._put("runs", running, ages)
 
     def gone(self, requests: I8, produced: I8) -> None:
         """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.
@@ -228,28 +215,18 @@ class History:
         return Prediction(steps_left, leaves), silent
 
     def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
-        """Probability that a request still runs after h more steps, given its age.
-
-        Args:
-            age, horizon, minimum: as in `leaving`.
+        """Probability that a request still runs after h more steps, given its age; arguments and errors as in `leaving`.
 
         Returns:
             float64[N, H+1], P(r > h | age) for h = 0..H; and bool[N], True where the window says nothing about the age.
             Those rows are 1.
-
-        Raises:
-            InputError: an age below 0.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         self.curve_into(age, horizon, minimum, stays, silent)
         return stays, silent
 
     def curve_into(self, age: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-        """Write the results of `curve` to `stays`, float64[N, H+1], and `silent`, bool[N].
-
-        Raises:
-            InputError: an age below 0.
-        """
+        """As `curve`, but write the results to `stays`, float64[N, H+1], and `silent`, bool[N]."""
         bad = kernel.curve(self._held, age, horizon, minimum, stays, silent)
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
@@ -303,13 +280,9 @@ class History:
             raise InputError("finished", "output_tokens", length, "an integer >= 1")
         if length < self._held.counts.shape[1]:
             produced = int(self._held.table[kernel.AGE, int(kernel.place_of(self._held.table, int(requests[place])))])
-            raise InputError(
-                f"finished: request {requests[place]}",
-                "output_tokens",
-                length,
-                f"at least {produced}",
-                "It had produced that many when its prediction was asked for.",
-            )
+            where = f"finished: request {requests[place]}"
+            hint = "It had produced that many when its prediction was asked for."
+            raise InputError(where, "output_tokens", length, f"at least {produced}", hint)
         size = _power(min(length, LONGEST))
         self._held = self._held._replace(counts=np.zeros((2, size), np.int64), trees=np.zeros((3, size), np.int64))
         kernel.rebuild(self._held)
@@ -318,9 +291,7 @@ class History:
     def _compare(self) -> int:
         """Forget the older half while it differs from the recent one."""
         kept = before = self.records.size
-        while kept >= _FEWEST:
-            if not differ(self.records, kept // 2, self.drift, self.ahead):
-                break
+        while kept >= _FEWEST and differ(self.records, kept // 2, self.drift, self.ahead):
             kernel.forget(self._held, kept // 2)
             kept -= kept // 2
         self.drifts += kept < before

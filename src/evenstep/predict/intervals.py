@@ -14,6 +14,7 @@ from evenstep.predict.view import Active
 from evenstep.request import F8, I8
 
 _FIRST_HORIZON = 1024
+_CELLS = 4_000_000  # of a curve that is asked for at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,6 @@ class Quantiles:
     predictor: Any
     low: float = 0.1
     high: float = 0.9
-
-
-_CELLS = 4_000_000  # of a curve that is asked for at once
 
 
 def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9) -> tuple[I8, I8]:
@@ -67,9 +65,8 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
             for row, chance in enumerate((low, high)):
                 ended = stays[is_done] <= 1.0 - chance + 1e-12
                 bounds[row, done] = active.age[done] + np.argmax(ended, axis=1)
-            unknown.append(part[~is_done & (stays[:, -1] < 1.0)])
-            if horizon == _FIRST_HORIZON:  # long outputs, or nothing known: look once further before giving up
-                unknown[-1] = part[~is_done]
+            may_end = (stays[:, -1] < 1.0) | (horizon == _FIRST_HORIZON)  # where nothing is known: look once further
+            unknown.append(part[~is_done & may_end])
         left = np.concatenate(unknown)
         horizon *= 16
     return bounds[0], bounds[1]

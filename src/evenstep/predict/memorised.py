@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from evenstep.errors import check_range
 from evenstep.predict import curves
-from evenstep.predict.history import History
+from evenstep.predict.history import ALL, History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.predict.window import B1
-from evenstep.request import F8, I8
+from evenstep.request import F8
 
 
 @dataclass(eq=False)
@@ -70,14 +70,9 @@ class Memorised:
         without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`: as in
         survival, of all requests.
         """
-        return {
-            "too_short": self._too_short,
-            "by_prompt": self._by_prompt,
-            "by_size": self._by_size,
-            "prompts": len(self._prompts),
-            "forgotten": self._prompts.forgotten,
-            "drifts": self._all.drifts,
-        }
+        prompts, drifts = self._prompts, self._all.drifts
+        answers = {"too_short": self._too_short, "by_prompt": self._by_prompt, "by_size": self._by_size}
+        return {**answers, "prompts": len(prompts), "forgotten": prompts.forgotten, "drifts": drifts}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
         """Both stages, read off `curve`."""
@@ -113,25 +108,21 @@ class Memorised:
         return stays, silent
 
     def learn(self, finished: Finished) -> None:
-        self._all.learn(finished.request_id, finished.output_tokens)
-        self._learn_prompts(finished, self._sizes.learn)
+        self.begin(finished)
+        self.advance(ALL)
+
+    def begin(self, finished: Finished) -> None:
+        request, output = finished.request_id, finished.output_tokens
+        self._all.begin(request, output)
+        self._prompts.learn(finished)
+        self._reached.ended(finished.prompt_key, output)
+        unkeyed = (finished.prompt_key == 0).nonzero()[0]
+        if self.buckets > 1 and unkeyed.size:
+            self._sizes.begin(request[unkeyed], finished.prompt_tokens[unkeyed], output[unkeyed])
 
     def advance(self, rows: int) -> int:
         left = self._all.advance(rows)
         return self._sizes.advance(left) if left else 0
-
-    def begin(self, finished: Finished) -> None:
-        self._all.begin(finished.request_id, finished.output_tokens)
-        self._learn_prompts(finished, self._sizes.begin)
-
-    def _learn_prompts(self, finished: Finished, learn: Callable[[I8, I8, I8], None]) -> None:
-        """Enter the completions by prompt; `learn` enters those of prompts without a key by size."""
-        self._prompts.learn(finished)
-        self._reached.ended(finished.prompt_key, finished.output_tokens)
-        if self.buckets > 1:
-            unkeyed = (finished.prompt_key == 0).nonzero()[0]
-            if unkeyed.size:
-                learn(finished.request_id[unkeyed], finished.prompt_tokens[unkeyed], finished.output_tokens[unkeyed])
 
     def gone(self, unfinished: Finished) -> None:
         request, produced = unfinished.request_id, unfinished.output_tokens

@@ -49,7 +49,12 @@ class Recent:
             place = self.learned % self.window
             self._prompt[place], self._output[place] = prompt, output
             self._before[place] = self._now
-            self._advance(prompt, output)
+            self._last[:, self.learned % _ROLLING] = prompt, output
+            self.learned += 1
+            held = self._last[:, : min(self.learned, _ROLLING)]
+            fast, slow = (output, output) if self.learned == 1 else self._now[:2]
+            self._now[:2] = fast + _FAST * (output - fast), slow + _SLOW * (output - slow)
+            self._now[2:] = held[1].mean(), held[1].std(), held[0].mean()
 
     def features(self, active: Active) -> F8:
         """float64[N, 7], features of running requests now, in the order of `Recent`; statistics are 0 at first."""
@@ -81,13 +86,3 @@ class Recent:
         features[:, 1] = age
         features[:, 2:] = self._before[row]
         return features, output[row] - age, (output[row] / count[row]).astype(np.float64)
-
-    def _advance(self, prompt: int, output: int) -> None:
-        """The statistics after one more completion."""
-        self._last[:, self.learned % _ROLLING] = prompt, output
-        self.learned += 1
-        held = self._last[:, : min(self.learned, _ROLLING)]
-        fast, slow = (output, output) if self.learned == 1 else self._now[:2]
-        self._now[0] = fast + _FAST * (output - fast)
-        self._now[1] = slow + _SLOW * (output - slow)
-        self._now[2], self._now[3], self._now[4] = held[1].mean(), held[1].std(), held[0].mean()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -83,12 +82,11 @@ class Prompts:
             self._row[key] = row
             self.forgotten += 1
             return -1 - row
-        else:
-            row = len(self._row)
-            if row == self._held.size:
-                size = min(self.keys, max(64, 2 * row))
-                self._lengths = _longer(self._lengths, size)
-                self._held, self._entered = _longer(self._held, size), _longer(self._entered, size)
+        row = len(self._row)
+        if row == self._held.size:
+            size = min(self.keys, max(64, 2 * row))
+            self._lengths = _longer(self._lengths, size)
+            self._held, self._entered = _longer(self._held, size), _longer(self._entered, size)
         self._row[key] = row
         return row
 
@@ -169,15 +167,12 @@ class Sizes:
 
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
         """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
-        self._take_in(History.learn, request, prompt, length)
+        self.begin(request, prompt, length)
         self.advance()
 
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
         """As `learn`, but leave the work to `advance`."""
-        self._take_in(History.begin, request, prompt, length)
-
-    def _take_in(self, enter: Callable[[History, I8, I8], None], request: I8, prompt: I8, length: I8) -> None:
-        self._enter(enter, request, prompt, length)
+        self._begin(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
         self._learned += length.size
@@ -222,11 +217,12 @@ class Sizes:
             silent.fill(True)
         return stays, silent
 
-    def _enter(self, enter: Callable[[History, I8, I8], None], request: I8, prompt: I8, length: I8) -> None:
+    def _begin(self, request: I8, prompt: I8, length: I8) -> None:
+        """Begin learning in the history of each bucket."""
         order, cuts = self._parts(prompt)
         request, length = request[order], length[order]
         for bucket, part in cuts:
-            enter(self._histories[bucket], request[part], length[part])
+            self._histories[bucket].begin(request[part], length[part])
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
         """The requests in order of bucket, and the part of that order each bucket has."""
@@ -242,7 +238,7 @@ class Sizes:
         cut = np.maximum((np.arange(1, self.buckets) * held) // self.buckets - 1, 0)
         self.bounds = np.unique(np.partition(prompt, cut)[cut])
         self._histories = [self._empty() for _ in range(self.bounds.size + 1)]
-        self._enter(History.begin, request, prompt, length)
+        self._begin(request, prompt, length)
         self._until_bounds = held
 
     def _empty(self) -> History:
@@ -268,19 +264,6 @@ def _enter(lengths: I8, held: I8, entered: I8, rows: I8, values: I8) -> None:
 
 
 @jit
-def bucket_of(bounds: I8, tokens: int) -> int:
-    """Number of the first bucket whose bound is at least `tokens`; the last bucket has no bound."""
-    low, high = 0, bounds.size
-    while low < high:
-        middle = (low + high) // 2
-        if bounds[middle] < tokens:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@jit
 def parts(bounds: I8, prompts: I8, order: I8, ends: I8) -> None:
     """Sort requests by bucket, stable, by counting.
 
@@ -291,11 +274,11 @@ def parts(bounds: I8, prompts: I8, order: I8, ends: I8) -> None:
         ends: int64[B + 1], zeros, written: bucket b has ``order[ends[b] : ends[b + 1]]``.
     """
     for i in range(prompts.size):
-        ends[bucket_of(bounds, prompts[i]) + 1] += 1
+        ends[np.searchsorted(bounds, prompts[i]) + 1] += 1
     for b in range(1, ends.size):
         ends[b] += ends[b - 1]
     for i in range(prompts.size):
-        b = bucket_of(bounds, prompts[i])
+        b = np.searchsorted(bounds, prompts[i])
         order[ends[b]] = i
         ends[b] += 1
     for b in range(ends.size - 1, 0, -1):

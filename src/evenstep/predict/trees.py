@@ -11,8 +11,6 @@ from evenstep.errors import InputError
 from evenstep.predict.recent import Recent
 from evenstep.request import F8, I8
 
-_LEAVES, _LEAST_IN_LEAF = 7, 100
-
 
 @dataclass(eq=False)
 class Trees:
@@ -61,9 +59,7 @@ class TreesFit:
         """The models, kept in `models`; the first call fits them. Raises as `lightgbm`."""
         if self.models is None:
             rows, left, weight = self.recent.walked(self.ages)
-            made = Trees()
-            for horizon in self.horizons:
-                made.stages[horizon] = self._stages(rows, left, weight, horizon)
+            made = Trees({horizon: self._stages(rows, left, weight, horizon) for horizon in self.horizons})
             target = left.astype(np.float64)
             for chance in self.chances:
                 made.quantiles[chance] = self._fit(rows, target, weight, objective="quantile", alpha=min(chance, 0.999))
@@ -78,17 +74,8 @@ class TreesFit:
         return classifier, regressor
 
     def _fit(self, rows: F8, target: F8, weight: F8, **options: Any) -> Any:
-        settings = {
-            "num_leaves": _LEAVES,
-            "min_data_in_leaf": _LEAST_IN_LEAF,
-            "learning_rate": 0.1,
-            "verbosity": -1,
-            "num_threads": 1,
-            "deterministic": True,
-            "force_row_wise": True,
-            "seed": 0,
-            **options,
-        }
+        same = {"num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, "verbosity": -1}
+        settings = {"num_leaves": 7, "min_data_in_leaf": 100, "learning_rate": 0.1, **same, **options}
         library = lightgbm()
         return library.train(settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees)
 

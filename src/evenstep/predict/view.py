@@ -30,15 +30,9 @@ class Active:
 
     def take(self, rows: I8) -> Active:
         """A copy with the requests in these rows, in this order."""
+        known = self.request_id, self.age, self.prompt_tokens, self.prompt_key, self.max_tokens
         left = self.true_left[rows] if self.true_left.size else self.true_left
-        return Active(
-            self.request_id[rows],
-            self.age[rows],
-            self.prompt_tokens[rows],
-            self.prompt_key[rows],
-            self.max_tokens[rows],
-            left,
-        )
+        return Active(*(column[rows] for column in known), true_left=left)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

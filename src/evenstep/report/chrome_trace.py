@@ -19,21 +19,17 @@ _MICRO = 1e6  # the format counts microseconds
 def write_chrome_trace(
     path: Path, workers: WorkerTable, law: StepTime, conditions: Conditions, *, first: int = 0, limit: int = 2000
 ) -> int:
-    """Write some steps of a run in the Trace Event Format.
+    """Write some steps of a run in the Trace Event Format; returns how many, each of one barrier group.
 
-    Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest
-    of its group's step. Counters show envelope and imbalance (KV tokens) and load imbalance (a share) of each barrier group.
+    Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest of
+    its group's step. Counters show envelope and imbalance (KV tokens) and load imbalance (a share) of each barrier group.
 
     Args:
         path: the file, JSON.
         workers: samples of every step (stride 1).
-        law: the step-time law of the run.
-        conditions: of the run.
+        law, conditions: of the run.
         first: row in `workers` of the first step written, counted from 0.
         limit: most rows written, >= 1; a viewer is slow beyond some 100,000 slices, two for each worker of a step.
-
-    Returns:
-        Number of rows written, each a step of one barrier group.
 
     Raises:
         InputError: samples that leave out steps, or lack the `longest` that the law needs; `first` or `limit` out of range;
@@ -51,7 +47,7 @@ def write_chrome_trace(
     if not 0 <= first < workers.step.size:
         raise InputError("chrome trace", "first", first, f"a step in 0..{workers.step.size - 1}")
     last = min(first + limit, workers.step.size)
-    head = _names(conditions, conditions.workers)
+    head = _names(conditions)
     with replacing(path) as out:
         out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
         out.write(b",\n".join(orjson.dumps(event) for event in head))
@@ -63,14 +59,14 @@ def write_chrome_trace(
     return last - first
 
 
-def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
+def _names(conditions: Conditions) -> list[dict[str, Any]]:
     """Metadata events: names of the process and of each track."""
 
     def said(name: str, args: dict[str, Any], **where: int) -> dict[str, Any]:
         return {"ph": "M", "pid": _PROCESS, **where, "name": name, "args": args}
 
     events = [said("process_name", {"name": f"decode, {conditions.policy}"})]
-    for worker in range(size):
+    for worker in range(conditions.workers):
         events.append(said("thread_name", {"name": f"worker {worker}"}, tid=worker + 1))
         events.append(said("thread_sort_index", {"sort_index": worker}, tid=worker + 1))
     return events

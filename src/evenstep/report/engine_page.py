@@ -17,10 +17,8 @@ from evenstep.report.svg import series_of
 def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
     """The whole HTML report as text; it loads nothing.
 
-    Args:
-        comparison: the figures, with the command and versions that made them.
-        runs: for each policy, by name in the comparison's order, its first replicate. Charts over time need its table of
-            iterations; without it they read "Not recorded.".
+    `runs` has, by policy in the comparison's order, its first replicate. Charts over time need its table of iterations;
+    without it they read "Not recorded.".
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -54,10 +52,9 @@ def _table(comparison: EngineComparison) -> str:
         cells = [swatch(number[result.policy]) + breakable(result.policy)]
         found = comparison.differences(result)
         for *_, name, factor in columns_of(comparison):
-            change = relative(found.get(name), base.mean(name), 1, "") if result is not base else ""
-            shift, _, half = change.partition(" ±")
+            shift, _, half = relative(found.get(name), base.mean(name), 1, "").partition(" ±")
             small = f"<br><small>{escape(shift)} %{f'<br>±{half}' if half else ''}</small>"
-            cells.append(escape(cell(result, name, factor)) + (small if change and change[0] in "+-" else ""))
+            cells.append(escape(cell(result, name, factor)) + (small if shift != MISSING else ""))
         rows.append([*cells, escape(result.mean("verdict") or MISSING)])
     said = "".join(f"<p class='hint'>Verdict {escape(line)}</p>" for line in verdict_lines(comparison))
     hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."

@@ -15,10 +15,8 @@ from evenstep.report.svg import Board, Scale, series_of
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
     """An SVG line chart of a column of `IterationTable` over seconds: a line a policy, means over stretches of iterations.
 
-    Args:
-        runs: by name of the policy, which sets its colour; a run without iterations has no line. Without any line, "".
-        column: name of the column.
-        label, y_title: description for screen readers, and title of the y axis.
+    `runs` are by policy, which sets the colour; a run without iterations has no line. Without any line, "". `label` and
+    `y_title` are as in `plots.lines`.
     """
     series: Series = []
     for i, run in zip(series_of(runs).values(), runs.values(), strict=True):
@@ -32,12 +30,8 @@ def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: s
 def composition(name: str, series: int, run: EngineRun) -> str:
     """A chart, as SVG, of the tokens of one policy's iterations over time, prefill chunks stacked on decodes.
 
-    Means over stretches of iterations. Empty text for a run without iterations.
-
-    Args:
-        name: the policy, for screen readers.
-        series: its number in `series_of`, which sets its colour.
-        run: the run.
+    Means over stretches of iterations. Empty text for a run without iterations. `series` is the policy's number in
+    `series_of`.
     """
     if run.iterations is None or not run.iterations.start_s.size:
         return ""
@@ -45,12 +39,8 @@ def composition(name: str, series: int, run: EngineRun) -> str:
     edges = stretches(table.start_s.size)
     time = table.start_s[edges[:-1]]
     decodes, tokens = (means(table.decodes.astype(np.float64), edges), means(table.tokens.astype(np.float64), edges))
-    board = Board(
-        Scale(0.0, max(float(time[-1]), 1e-9)),
-        Scale(0.0, max(float(tokens.max()), 1.0) * 1.05),
-        height=240,
-        label=f"tokens of an iteration over time, {name}",
-    )
+    x, y = Scale(0.0, max(float(time[-1]), 1e-9)), Scale(0.0, max(float(tokens.max()), 1.0) * 1.05)
+    board = Board(x, y, height=240, label=f"tokens of an iteration over time, {name}")
     board.axes("time, s", "tokens an iteration")
     board.area(time, decodes, tokens, series)
     board.line(time, tokens, series, "thin")
@@ -61,10 +51,7 @@ def composition(name: str, series: int, run: EngineRun) -> str:
 def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
     """Cumulative distribution of a latency of completed requests as SVG, one line a policy; empty text without requests.
 
-    Args:
-        runs: by name of the policy.
-        kind: ``e2e`` is end-to-end latency; any other text is TTFT.
-        title: name of the latency in the chart.
+    `kind` ``e2e`` is end-to-end latency, any other text TTFT; `title` is its name in the chart.
     """
     found = [
         (i, (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s) - run.requests.arrival_s)
@@ -83,11 +70,8 @@ def mean_against_p99(comparison: EngineComparison) -> str:
     found = [one for one in found if one[1] is not None and one[2] is not None]
     if not found:
         return ""
-    board = Board(
-        scale([one[1] for one in found]),
-        scale([one[2] for one in found]),
-        label="mean end-to-end latency against its 99th percentile",
-    )
+    x, y = scale([one[1] for one in found]), scale([one[2] for one in found])
+    board = Board(x, y, label="mean end-to-end latency against its 99th percentile")
     board.axes("mean end-to-end latency, s", "99th percentile, s")
     for i, mean, tail, name in found:
         board.dot(mean, tail, i, float("nan"), float("nan"), f"{name}: mean {mean:.4g} s, p99 {tail:.4g} s")

@@ -40,9 +40,7 @@ def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float
 def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
     """The table for a terminal: a line of headings, one of units, one for each policy, then differences and full names.
 
-    Args:
-        comparison: what to show.
-        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
+    `width` is in letters, as in `fitted`; None = any number, and no name is cut.
     """
     results, columns = comparison.policies, columns_of(comparison)
     names = cut_names([r.policy for r in results], name_limit(width))
@@ -86,9 +84,8 @@ def cell(result: PolicyResult, name: str, factor: float) -> str:
 
 
 def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], width: int | None) -> list[str]:
-    """Paired differences of the columns in `DIFFERENCES`, in per cent of the baseline's mean, for a terminal.
-
-    An empty line, a title, headings, and a line for each other policy; no lines for a single policy.
+    """The columns in `DIFFERENCES` in per cent of the baseline's mean: an empty line, a title, headings, a line for each
+    other policy; no lines for a single policy.
     """
     base = comparison.policies[comparison.baseline]
     others = [r for r in comparison.policies if r is not base]

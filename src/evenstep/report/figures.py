@@ -14,19 +14,15 @@ from evenstep.request import F8
 
 #: Distinct for readers with colour vision deficiency, in this order.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8c510a", "#b2abd2")
-_PER_INCH = 130
 
 
-def picture(
-    draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = _PER_INCH, **more: Any
-) -> bytes:
+def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = 130, **more: Any) -> bytes:
     """Draw one figure with matplotlib, and return the bytes of its file; same data, same bytes.
 
     Args:
         draw: puts everything on the matplotlib `Figure` that it gets. Top and right spines are hidden afterwards.
         kind: ``svg`` or ``png``.
-        size: width and height, inches.
-        per_inch: dots per inch of a png.
+        size, per_inch: width and height, inches, and dots per inch of a png.
         more: rcParams of matplotlib by name, which replace those set here.
     """
     kernel_cache.lend_to_drawing()
@@ -68,13 +64,9 @@ def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bo
 
 
 def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
-    """Draw a bar from 0 for each case on matplotlib axes, and a diamond for the paper's number.
+    """Draw a bar from 0 for each case on matplotlib axes, with its name below, and a diamond for the paper's number, if any.
 
-    Args:
-        axes: to draw on.
-        names: of the cases, below the bars.
-        y: mean of each case; intervals are drawn only if all of them have ends.
-        paper: the paper's number for each case; None = no diamond.
+    Intervals of `y` are drawn only if all of them have ends.
     """
     place = np.arange(len(names))
     axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
@@ -90,13 +82,9 @@ def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence
 
 
 def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
-    """Draw the KV load of every worker over time, in thousands of tokens, thinned to `points` points a line.
+    """Draw the KV load of every worker over time or steps `x`, float64[S], in thousands of tokens, on matplotlib axes.
 
-    Args:
-        axes: to draw on.
-        x: float64[S], time or step.
-        load: float64[S, G], KV tokens, a column for each worker.
-        points: most points of a line; the first and last row are kept.
+    `load` is float64[S, G], KV tokens. A line has at most `points` points; the first and last row are kept.
     """
     kept = np.unique(np.linspace(0, x.size - 1, min(x.size, points)).astype(np.int64))
     workers = load.shape[1]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import orjson
 
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING
@@ -101,8 +103,7 @@ class Reproduction:
         findings: the results.
         quick: whether it ran at the reduced size, which is no evidence.
         seeds: number of replicates.
-        command: the command line, or empty.
-        versions: version by component, for instance ``evenstep``.
+        command, versions: the command line, or empty, and the version by component, for instance ``evenstep``.
     """
 
     name: str
@@ -116,22 +117,13 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """The name of its files without suffix: `name`, with ``-quick`` after it at the reduced size."""
-        return f"{self.name}-quick" if self.quick else self.name
+        """The name of its files without suffix: `name` without folders, with ``-quick`` after it at the reduced size."""
+        return f"{Path(self.name).name}-quick" if self.quick else Path(self.name).name
 
 
 def with_interval(value: Interval | None) -> str:
     """``12.3 ±0.4``, the mean and half a 95 % interval; ``12.3`` if the ends are None, and empty text for None."""
     return "" if value is None else mean_text(value)
-
-
-def _signed(value: Interval | None) -> str:
-    text = with_interval(value)
-    return text if not text or text[0] in "-0" else f"+{text}"
-
-
-def _paper(value: float | str | None) -> str:
-    return MISSING if value is None else value if isinstance(value, str) else f"{value:,g}"
 
 
 def text_lines(found: Reproduction) -> list[str]:
@@ -179,8 +171,11 @@ _HEAD = ["case", "quantity", "unit", "paper", "ours", "difference"]
 
 
 def _cells_of(row: Row) -> list[str]:
-    difference = "" if row.difference is None else f"{_signed(row.difference)} vs {row.against}"
-    return [row.case, row.quantity, row.unit, _paper(row.paper), with_interval(row.ours), difference]
+    paper = f"{row.paper:,g}" if isinstance(row.paper, int | float) else row.paper or MISSING
+    apart = with_interval(row.difference)
+    sign = "" if apart[:1] in ("-", "0") else "+"
+    difference = f"{sign}{apart} vs {row.against}" if apart else ""
+    return [row.case, row.quantity, row.unit, paper, with_interval(row.ours), difference]
 
 
 #: Header of the CSV form.
@@ -239,7 +234,7 @@ def json_object(found: Reproduction) -> dict[str, Any]:
     A claim also has ``verdict``, the text of `verdict`; its ``holds`` is None for a quick run.
     """
     said = found.findings
-    found_object: dict[str, Any] = {
+    everything: dict[str, Any] = {
         "version": 1,
         "experiment": found.name,
         "title": found.title,
@@ -250,23 +245,12 @@ def json_object(found: Reproduction) -> dict[str, Any]:
         "versions": dict(found.versions),
         "interval": intervals_sentence(found),
         "rows": [asdict(row) for row in said.rows],
-        "claims": [_claim_object(claim, found.quick) for claim in said.claims],
+        "claims": [
+            {**asdict(claim), "holds": None if found.quick else claim.holds, "verdict": verdict(claim, found.quick)}
+            for claim in said.claims
+        ],
         "constants": [{**asdict(c), "value": str(c.value)} for c in said.constants],
         "remark": said.remark,
         "stands_in": said.stands_in,
     }
-    return _without_nan(found_object)
-
-
-def _claim_object(claim: Claim, quick: bool) -> dict[str, Any]:
-    """A claim with the verdict the table shows; `holds` is null where it is not settled, or withheld."""
-    return {**asdict(claim), "holds": None if quick else claim.holds, "verdict": verdict(claim, quick)}
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no nan or infinity: a figure without a value is null."""
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return orjson.loads(orjson.dumps(everything))

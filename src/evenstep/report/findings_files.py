@@ -26,13 +26,9 @@ footer { color: #666; margin-top: 2rem; }
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
-    """Write the figure (SVG and PNG), its data (Parquet) and the page (HTML), named by `Reproduction.stem`.
+    """Write the figure (SVG and PNG), its data (Parquet) and the page (HTML), named by `Reproduction.stem`, into a folder.
 
-    Returns the paths of the four files, in the order SVG, PNG, Parquet, HTML.
-
-    Args:
-        found: the reproduction.
-        folder: made when it is not there; files of the same names are replaced.
+    The folder is made when missing; files of these names are replaced. Returns the four paths in that order.
 
     Raises:
         InputError: the folder or a file cannot be written.
@@ -70,9 +66,7 @@ def _data(found: Reproduction) -> bytes:
 def page(found: Reproduction, drawing: str) -> str:
     """The HTML page of a reproduction as text; it loads nothing.
 
-    Args:
-        found: the reproduction.
-        drawing: the figure as SVG; text before ``<svg`` is cut off, and without it ValueError is raised.
+    `drawing` is the figure as SVG; text before ``<svg`` is cut off, and without it ValueError is raised.
     """
     said = found.findings
     head, *rows = cells(said.rows)

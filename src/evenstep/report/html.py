@@ -66,6 +66,18 @@ SLO_FIGURES = (
 _PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, less_is_better=False)
 
 
+def figure_of(metric: str) -> Figure:
+    """The `Figure` of a metric in report tables; for another metric its own name, without unit and with factor 1."""
+    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
+    return known.get(metric, Figure(metric.replace("_", " "), "", metric))
+
+
+def title_of(metric: str) -> str:
+    """The axis title of a metric: ``heading, unit`` of `figure_of`, or the heading alone if it has no unit."""
+    shown = figure_of(metric)
+    return f"{shown.heading}, {shown.unit}" if shown.unit else shown.heading
+
+
 def _figures(comparison: Comparison) -> tuple[Figure, ...]:
     """The columns there is something to say in."""
     known = comparison.policies[0].summaries[0]
@@ -84,10 +96,8 @@ def _figures(comparison: Comparison) -> tuple[Figure, ...]:
 def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
     """The whole report of a comparison as HTML text; it loads nothing.
 
-    Args:
-        comparison: the figures, with the command and versions that made them.
-        runs: by policy, its first replicate with record tables. A policy without a run or without the table has no line in
-            a chart; a chart without any line says that it was not recorded.
+    `runs` has, by policy, its first replicate with record tables. A policy without a run or without the table has no line in
+    a chart; a chart without any line says that it was not recorded.
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -105,9 +115,7 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
 def document(title: str, parts: Iterable[str]) -> str:
     """A whole HTML page as text, with the style sheet inside and a security policy against loading anything.
 
-    Args:
-        title: plain text; "evenstep: " is put before it.
-        parts: the body, as HTML, put in as it is.
+    `title` is plain text, shown after "evenstep: "; `parts` are the body, as HTML, put in as it is.
     """
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = (
@@ -127,15 +135,16 @@ def fragment(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison) -> str:
-    """The line below the heading, as plain text: requests, tokens, fleet, arrivals, C of the first group, and t_l."""
+    """The line below the heading, as plain text: requests, tokens, fleet, arrivals, C (its range over groups), and t_l."""
     trace, c = comparison.trace, comparison.conditions
     groups = f" in {len(c.group_sizes)} barrier groups" if len(c.group_sizes) > 1 else ""
     arrivals = f"{c.arrivals} arrivals" + (f" with a pool of {c.pool}" if c.arrivals == "saturated" else "")
     law = "" if math.isnan(c.seconds_per_token) else f", t_l = {c.seconds_per_token:g} s a token"
+    costs = " to ".join(f"{one:g}" for one in sorted({min(c.overhead_s), max(c.overhead_s)}))
     slots = f"{c.slots} slots each" if c.slots_total == c.slots * c.workers else f"{c.slots_total} slots in all"
     return (
         f"{trace.get('requests', 0):,} requests, {trace.get('output_tokens', 0):,} output tokens; {c.workers} workers"
-        f"{groups}, {slots}; {arrivals}; C = {c.overhead_s[0]:g} s{law}. Simulated."
+        f"{groups}, {slots}; {arrivals}; C = {costs} s{law}. Simulated."
     )
 
 
@@ -154,9 +163,8 @@ def _lead(comparison: Comparison) -> list[str]:
         ]
     rate = (best.versus_first or {}).get("full_slot_tokens_per_s")
     gain = relative(rate, first.mean("full_slot_tokens_per_s"))
-    more = (
-        "" if gain == MISSING else f" With all slots full its token rate is {escape(gain)} against {escape(first.policy)}."
-    )
+    against = f" With all slots full its token rate is {escape(gain)} against {escape(first.policy)}."
+    more = "" if gain == MISSING else against
     return [
         f"<p class='lead'>Of the policies that can run live, <b>{escape(best.policy)}</b> wastes least worker time at"
         f" the barrier: {wasted} %, where {escape(first.policy)} wastes {at_first} %.{more}</p>"
@@ -164,19 +172,19 @@ def _lead(comparison: Comparison) -> list[str]:
 
 
 def _summary(comparison: Comparison) -> str:
-    figures = _figures(comparison)
-    rows = [
-        [_named(comparison, number), *(_mean_cell(result, f) for f in figures)]
-        for number, result in enumerate(comparison.policies)
-    ]
+    def cells(result: PolicyResult) -> list[str]:
+        return [_two_lines(mean_text(result.interval(f.field), f.scale)) for f in _figures(comparison)]
+
+    rows = [[_named(comparison, number), *cells(result)] for number, result in enumerate(comparison.policies)]
+    told = ""
     if comparison.observed is not None:
-        result = comparison.observed.result
-        name = f'{breakable(result.policy)} <span class="badge base">observed</span>'
-        rows.insert(0, [name, *(_mean_cell(result, f) for f in figures)])
+        result, said = comparison.observed.result, [*comparison.observed.said, error_sentence(comparison)]
+        rows.insert(0, [f'{breakable(result.policy)} <span class="badge base">observed</span>', *cells(result)])
+        told = f'<p class="hint">{escape(" ".join(said))}</p>'
     return (
         f"<h2>Summary</h2><p class='hint'>{escape(window_sentence(comparison))}"
         " Means over replicates, ± half a 95 % t-interval of the mean. Energy: busy and idle parts of a step priced"
-        f" apart.</p>{_policy_table(comparison, rows)}{_of_the_log(comparison)}{_yardsticks(comparison)}"
+        f" apart.</p>{_policy_table(comparison, rows)}{told}{_yardsticks(comparison)}"
     )
 
 
@@ -202,17 +210,9 @@ def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind:
     return f'<div class="scroll">{begin}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _of_the_log(comparison: Comparison) -> str:
-    """The data taken from a decision log, and the error of the simulator on its run."""
-    if comparison.observed is None:
-        return ""
-    said = " ".join([*comparison.observed.said, error_sentence(comparison)])
-    return f'<p class="hint">{escape(said)}</p>'
-
-
-def _mean_cell(result: PolicyResult, figure: Figure) -> str:
-    text, _, half = mean_text(result.interval(figure.field), figure.scale).partition(" ±")
-    return f"{text}<br><small>±{half}</small>" if half else text
+def _two_lines(text: str) -> str:
+    figure, _, half = text.partition(" ±")
+    return f"{figure}<br><small>±{half}</small>" if half else figure
 
 
 def _named(comparison: Compared[Any], number: int) -> str:
@@ -278,11 +278,10 @@ def _differences(comparison: Comparison) -> Iterable[str]:
 
 
 def _difference_cell(difference: Interval | None, base: float | None, figure: Figure) -> str:
-    text, _, half = relative(difference, base, 1, "").partition(" ±")
     kind = ""
     if difference is not None and difference.is_clear:
         kind = ' class="good"' if (difference.value < 0) == figure.less_is_better else ' class="bad"'
-    return f"<td{kind}>{text}{f'<br><small>±{half}</small>' if half else ''}</td>"
+    return f"<td{kind}>{_two_lines(relative(difference, base, 1, ''))}</td>"
 
 
 def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
@@ -327,12 +326,7 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
 
 
 def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Iterable[str]) -> Iterable[str]:
-    """Charts by section as HTML: title, SVG and caption of each, below the legend of the policies.
-
-    Args:
-        sections: for each heading, (title, SVG, caption) of its charts; an empty SVG reads "Not recorded.".
-        names: the policies, for the legend, which every section repeats.
-    """
+    """Charts as HTML: (title, SVG, caption) of each by heading of its section, which repeats a legend of the policies."""
     above = legend(names)
     for title, charts in sections.items():
         yield f'<h2>{title}</h2>{above}<div class="charts">'
@@ -357,11 +351,9 @@ def _made_by(comparison: Comparison) -> Iterable[str]:
 
 
 def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequence[str] = ()) -> Iterable[str]:
-    """The section "How this was made" as pieces of HTML: the command line unless empty, a list of notes, and facts.
+    """The section "How this was made" as pieces of HTML: command line, unless empty, and notes, both plain text; then facts.
 
-    Args:
-        command, notes: plain text.
-        known: for each heading, names and values of facts, as `facts` shows them.
+    `known` has, for each heading, names and values as `facts` shows them.
     """
     yield "<h2>How this was made</h2>"
     if command:
@@ -390,12 +382,10 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def _said(value: Any) -> str:
-    """A setting in words."""
     if isinstance(value, list | tuple):
-        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-        return ", ".join(_said(item) for item in items)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+        return ", ".join(map(_said, value))  # pyright: ignore[reportUnknownArgumentType]
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

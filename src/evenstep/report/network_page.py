@@ -42,7 +42,8 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
     rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
     for one in found:
         cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
-        rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), _verdicts(one.runs)])
+        verdicts = "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in one.runs))
+        rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), verdicts])
     return aligned(rows)
 
 
@@ -69,9 +70,7 @@ def _of_types(run: NetworkRun) -> dict[str, float]:
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
     """A heading, and a line for each engine: how busy it was, its calls, those unfinished, tokens left, and its verdict.
 
-    Args:
-        run: the run.
-        most: how many engines, the first ones, get a line; a last line counts the others.
+    Only the first `most` engines get a line; a last line counts the others.
     """
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
@@ -216,19 +215,16 @@ def _charts(run: NetworkRun) -> Iterable[str]:
 
 
 def _cell(mean: Interval, change: Interval | None) -> str:
-    half = "" if mean.low is None else f" ±{short(mean.value - mean.low)}"
+    if math.isnan(mean.value):
+        return MISSING
+    text = short(mean.value) + ("" if mean.low is None else f" ±{short(mean.value - mean.low)}")
     if change is None or mean.value == change.value or math.isnan(change.value):
-        return f"{short(mean.value)}{half}"
-    return f"{short(mean.value)}{half} ({relative(change, mean.value - change.value, 1)})"
+        return text
+    return f"{text} ({relative(change, mean.value - change.value, 1)})"
 
 
-def _verdicts(runs: Sequence[NetworkRun]) -> str:
-    return "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in runs))
-
-
-def _simulated(run: NetworkRun | None, engine: str) -> str:
+def _simulated(run: NetworkRun, engine: str) -> str:
     """The verdict on an engine, or on the worst of a group."""
-    assert run is not None
     own = [run.summary["engines"][name]["verdict"] for name in run.groups[engine]]
     return next((word or MISSING for word in ("unstable", "undecided", None) if word in own), "stable")
 

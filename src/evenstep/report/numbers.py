@@ -37,18 +37,11 @@ def relative(difference: Interval | None, base: float | None, places: int = 2, u
     if difference is None or not base:
         return MISSING
     change = f"{100 * difference.value / base:+.{places}f}{unit}"
-    if difference.low is None or difference.high is None:
-        return change
-    return f"{change} ±{50 * (difference.high - difference.low) / abs(base):.{places}f}"
+    return change if difference.half is None else f"{change} ±{100 * difference.half / abs(base):.{places}f}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number of things: ``1 policy``, ``1,200 points``.
-
-    Args:
-        number: how many.
-        one, many: the noun, and its plural; empty = with an s.
-    """
+    """A number of things: ``1 policy``, ``1,200 points``; `many` is the plural of the noun `one`, empty = with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

@@ -72,22 +72,16 @@ def markdown(papers: Sequence[Paper]) -> str:
         lines.append("|---|---|---|---|---|")
         for item in paper.rows:
             code, commands = (", ".join(f"`{name}`" for name in names) for names in (item.code, item.commands))
-            lines.append(f"| {', '.join(item.of)} | {item.says} | {code} | {commands} | {_judged(item)} |")
+            judged = f"**{item.verdict}**{f': {item.why}' if item.why else ''}"
+            lines.append(f"| {', '.join(item.of)} | {item.says} | {code} | {commands} | {judged} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _judged(item: Item) -> str:
-    return f"**{item.verdict}**{f': {item.why}' if item.why else ''}"
 
 
 def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
     """The HTML page, as text, on a run of every experiment; it loads nothing and links to each experiment's own page.
 
-    Args:
-        papers: the papers, with recorded verdicts.
-        found: by name of the experiment its reproduction, or a text on why it did not run. Other experiments are not shown.
-        command: the command line.
+    `found` has, by name of the experiment, its reproduction, or a text on why it did not run. Others are not shown.
     """
     ran = [one for one in found.values() if isinstance(one, Reproduction)]
     quick = f'<p class="quick">{escape(QUICK)}</p>' if any(one.quick for one in ran) else ""

@@ -50,10 +50,7 @@ def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -
 
 
 def envelope_over_time(runs: Mapping[str, Run]) -> str:
-    """An SVG chart of the load of the heaviest worker, KV tokens, mean over stretches of steps: a line a policy with steps.
-
-    Empty text without any line.
-    """
+    """An SVG chart of the load of the heaviest worker, KV tokens, mean over stretches of steps; empty text without steps."""
     series = [(i, *_over_time(s, s.envelope)) for i, s, _ in _steps(runs)]
     return lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
 
@@ -65,10 +62,7 @@ def idle_over_time(runs: Mapping[str, Run]) -> str:
 
 
 def power_over_time(runs: Mapping[str, Run]) -> str:
-    """An SVG chart of mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7).
-
-    One line a policy, over stretches of steps; empty text without steps.
-    """
+    """An SVG chart of mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7); "" without any."""
     series: Series = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
@@ -106,8 +100,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
 
     Args:
         fifths: for each policy, the summary's ``waits_by_prompt_fifth``.
-        field: ``mean_wait_s`` or ``oldest_wait_s``.
-        y_title: name of that figure, for the axis.
+        field, y_title: ``mean_wait_s`` or ``oldest_wait_s``, and its name for the axis.
     """
     groups = max((len(f) for f in fifths.values()), default=0)
     if groups == 0:
@@ -201,13 +194,11 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
 
 
 def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
-    """Cumulative distributions as SVG; empty text without any value.
-
-    The x axis leaves out the lowest and the highest thousandth of the values.
+    """Cumulative distributions as SVG, without the lowest and the highest thousandth of the values; "" without any value.
 
     Args:
         found: number of the policy (`series_of`) and its values, float64[N] in any order.
-        label, x_title, y_title: description of the chart, and titles of its axes.
+        label, x_title, y_title: as in `lines`.
         log: a logarithmic x axis if the values drawn differ by more than a factor of 20.
     """
     kept = [(i, np.sort(values)) for i, values in found if values.size]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +10,19 @@ from evenstep.errors import InputError
 from evenstep.measure.comparison import Comparison
 from evenstep.measure.output_file import replacing
 from evenstep.report.figures import picture
-from evenstep.report.html import FIGURES, SLO_FIGURES
+from evenstep.report.html import figure_of, title_of
 from evenstep.report.svg import LIGHT, series_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A bar chart of one metric, a bar a policy; a notebook shows it as SVG. Make it with `of`, which checks the metric.
-
-    Args:
-        comparison: the comparison to draw.
-        metric: name of a numeric field of the summaries.
-    """
+    """A bar chart of one metric, a bar a policy with a value; a notebook shows it as SVG. `InputError` as `means_of`."""
 
     comparison: Comparison
     metric: str
 
-    @classmethod
-    def of(cls, comparison: Comparison, metric: str) -> Picture:
-        """The picture of a metric, once it is known to be numeric. A policy without a value gets no bar.
-
-        Raises:
-            InputError: no such metric, or one that is not a number.
-        """
-        means_of(comparison, metric)
-        return cls(comparison, metric)
+    def __post_init__(self) -> None:
+        means_of(self.comparison, self.metric)
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as ``.svg`` or ``.png``, as the suffix says in lower case; returns the path as a `Path`.
@@ -54,8 +41,8 @@ class Picture:
         return self._drawn("svg").decode()
 
     def _drawn(self, kind: str) -> bytes:
-        height = 1.1 + 0.34 * len(self.comparison.policies)
-        return picture(partial(_on_figure, self.comparison, self.metric), kind, (7.0, height))
+        size = 7.0, 1.1 + 0.34 * len(self.comparison.policies)
+        return picture(lambda figure: draw_bars(figure.subplots(), self.comparison, self.metric), kind, size)
 
 
 def means_of(comparison: Comparison, metric: str) -> list[float]:
@@ -77,22 +64,15 @@ def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
     Raises:
         InputError: as `means_of`.
     """
-    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}.get(metric)
-    scale = known.scale if known is not None else 1.0
-    title = f"{known.heading}, {known.unit}" if known is not None else metric.replace("_", " ")
+    scale, title = figure_of(metric).scale, title_of(metric)
     number = series_of(result.policy for result in comparison.policies)
     for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):
         colour = LIGHT[number[result.policy] % len(LIGHT)]
         axes.barh(place, mean * scale, color=colour, height=0.7)
         interval = result.interval(metric)
-        if interval is not None and interval.low is not None and interval.high is not None:
-            half = (interval.high - interval.low) / 2 * scale
-            axes.errorbar(mean * scale, place, xerr=half, fmt="none", color="#222222", capsize=3, lw=1)
+        if interval is not None and interval.half is not None:
+            axes.errorbar(mean * scale, place, xerr=interval.half * scale, fmt="none", color="#222222", capsize=3, lw=1)
     names = [result.policy + (" *" if result.oracle else "") for result in comparison.policies]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(title + (" (* is shown true lengths)" if any(n.endswith(" *") for n in names) else ""))
-
-
-def _on_figure(comparison: Comparison, metric: str, figure: Any) -> None:
-    draw_bars(figure.subplots(), comparison, metric)

@@ -41,12 +41,7 @@ _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values to positions along one axis of a `Board`.
-
-    Args:
-        low, high: values at the two ends, ``low < high``; above 0 when `log`.
-        log: a logarithmic scale.
-    """
+    """Maps values to positions along one axis of a `Board`, from `low` to `high`; above 0 on a logarithmic scale."""
 
     low: float
     high: float
@@ -169,12 +164,10 @@ class Board:
         )
 
     def line(self, x: F8, y: F8, series: int, kind: str = "line") -> None:
-        """Draw a line through points, broken where `y` is nan or infinite.
+        """Draw a line through points, float64[N] on the scales, in the order to be joined; broken where `y` is not finite.
 
-        Args:
-            x, y: float64[N], values on the scales, in the order to be joined.
-            series: number of the policy (`series_of`); sets the colour.
-            kind: class of the line in the style sheet: ``line``, ``thin`` or ``grid``.
+        `series` is the number of the policy (`series_of`); `kind` is the line's class in the style sheet: ``line``, ``thin``
+        or ``grid``.
         """
         steps: list[str] = []
         pen_down = False
@@ -195,13 +188,9 @@ class Board:
         self.parts.append(f'<path class="area {series_class(series)}" d="M{forth}L{back}Z"/>')
 
     def bar(self, place: float, width: float, value: float, series: int, title: str) -> None:
-        """Draw one upright bar from the bottom of the plotting area.
+        """Draw one upright bar from the bottom of the plotting area up to `value` on the y scale, with a tooltip.
 
-        Args:
-            place, width: left end and width as shares of the plotting area's width, in [0, 1].
-            value: its upper end on the y scale.
-            series: number of the policy.
-            title: tooltip.
+        `place` and `width` are its left end and width as shares of the area's width, in [0, 1]; `series` sets the colour.
         """
         inner = self.width - self.left - self.right
         floor, top = self.height - self.bottom, self._y(np.array([value]))[0]
@@ -211,14 +200,7 @@ class Board:
         )
 
     def dot(self, x: float, y: float, series: int, low: float, high: float, title: str) -> None:
-        """Draw a dot with a whisker.
-
-        Args:
-            x, y: its position, as values on the scales.
-            series: number of the policy.
-            low, high: ends of the whisker on the y scale; no whisker if one is nan.
-            title: tooltip.
-        """
+        """Draw a dot at values on the scales, with a tooltip, and a whisker from `low` to `high` unless one is nan."""
         px, py = self._x(np.array([x]))[0], self._y(np.array([y]))[0]
         if np.isfinite(low) and np.isfinite(high):
             bottom, top = self._y(np.array([low, high]))
@@ -231,9 +213,8 @@ class Board:
     def names(self, points: Sequence[tuple[float, float, str]]) -> None:
         """Write names next to dots, at the nearest free side and height, with a line to a dot that is not near.
 
-        Args:
-            points: x and y of each dot on the scales, and its name, which is cut to 30 characters. The first ones get the
-                best places; a name without a free place overlaps.
+        `points` has x and y of each dot on the scales, and its name, which is cut to 30 characters. The first ones get the
+        best places; a name without a free place overlaps.
         """
         taken: list[tuple[float, float, float]] = []  # left and right end, height
         shifts = sorted(range(-10 * _LINE, 10 * _LINE + 1, _LINE), key=abs)
@@ -260,12 +241,9 @@ class Board:
         )
 
     def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:
-        """Draw a cell of a heat map with its figure.
+        """Draw a cell of a heat map with its figure `text`; `shade` is the strength of its colour, from 0 (faintest) to 1.
 
-        Args:
-            left, bottom, width, height: shares of the plotting area, in [0, 1].
-            shade: strength of its colour, 0 = faintest, 1 = full.
-            text: its figure, as shown.
+        `left`, `bottom`, `width` and `height` are shares of the plotting area, in [0, 1].
         """
         across = self.width - self.left - self.right
         up = self.height - self.bottom - self.top

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from evenstep.measure.output_file import write_text
 from evenstep.measure.swept import Swept, value_text
-from evenstep.report.html import ORACLE_BADGE, document, framed, legend, made_by, table
+from evenstep.report.html import ORACLE_BADGE, document, figure_of, framed, legend, made_by, table, title_of
 from evenstep.report.numbers import counted
-from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
+from evenstep.report.sweep_plots import against, over_two
 from evenstep.report.tables import ORACLE_NOTE, cut_names, fitted, full_names, mean_text, name_limit
 
 #: Numeric parameters of which every pair has its heat maps.
@@ -21,15 +21,7 @@ PAGE_ROWS, TERMINAL_ROWS = 500, 60
 
 
 def write_sweep(swept: Swept, path: Path) -> None:
-    """Write the report of a sweep, an HTML file that loads nothing.
-
-    Args:
-        swept: the sweep, with the command and versions it was made by.
-        path: the file; replaced whole.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write the report of a sweep, an HTML file that loads nothing; `InputError` if `path` cannot be written."""
     write_text(path, page(swept))
 
 
@@ -73,12 +65,8 @@ def until_sentence(swept: Swept) -> str:
 def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | None = None) -> list[str]:
     """Headings, units, and a line for each point and policy: parameters, policy, number of replicates, and each metric.
 
-    A metric is a mean ± half its 95 % interval. A last line counts rows left out, and one explains ``*``, an oracle.
-
-    Args:
-        swept: the sweep.
-        most: rows at most; None = all.
-        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
+    A metric is a mean ± half its 95 % interval. A last line counts the rows beyond `most` (None = all), and one explains
+    ``*``, an oracle. `width` is in letters, as in `fitted`; None = any number, and no name is cut.
     """
     names = cut_names(swept.policies, name_limit(width))
     head, units, *rows = _rows(swept, names)
@@ -109,8 +97,10 @@ def _rows(swept: Swept, names: Mapping[str, str]) -> list[list[str]]:
 
 def _metric(swept: Swept, metric: str) -> Iterable[str]:
     badges = {name: ORACLE_BADGE for i, name in enumerate(swept.policies) if swept.is_oracle(i)}
-    yield f"<h2>{escape(figure_of(metric).heading)}</h2>"
-    yield f'<p class="hint">{escape(_hint(swept))}</p>{legend(swept.policies, badges)}<div class="charts">'
+    several = any(len(runs) > 1 for point in swept.runs for runs in point)
+    drawn = " Bands and whiskers are 95 % t-intervals of the mean over replicates." if several else ""
+    yield f'<h2>{escape(figure_of(metric).heading)}</h2><p class="hint">Means over replicates.{drawn}</p>'
+    yield f'{legend(swept.policies, badges)}<div class="charts">'
     for parameter in swept.parameters:
         yield framed(f"against {parameter}", against(swept, parameter, metric), _caption(swept, parameter))
     numeric = [name for name in swept.parameters if swept.is_numeric(name) and len(swept.values(name)) > 1]
@@ -120,23 +110,14 @@ def _metric(swept: Swept, metric: str) -> Iterable[str]:
     yield "</div>"
 
 
-def _hint(swept: Swept) -> str:
-    replicates = any(len(runs) > 1 for point in swept.runs for runs in point)
-    drawn = " Bands and whiskers are 95 % t-intervals of the mean over replicates." if replicates else ""
-    return f"Means over replicates.{drawn}"
-
-
 def _caption(swept: Swept, parameter: str) -> str:
     others = [name for name in swept.parameters if name != parameter]
-    if not others:
-        return ""
-    if swept.grid:
-        return f"Averaged over {_listed(others)}."
-    return "A dot a point; the other parameters vary from dot to dot."
+    if others and not swept.grid:
+        return "A dot a point; the other parameters vary from dot to dot."
+    return f"Averaged over {_listed(others)}." if others else ""
 
 
 def _figures(swept: Swept) -> Iterable[str]:
-    """The same figures as a table."""
     head, units, *rows = _rows(swept, cut_names(swept.policies, None))
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:

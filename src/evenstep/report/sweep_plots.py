@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.measure.comparison import Interval
 from evenstep.measure.swept import Swept, is_number, value_text
-from evenstep.report.html import FIGURES, SLO_FIGURES, Figure
+from evenstep.report.html import figure_of, title_of
 from evenstep.report.numbers import short
 from evenstep.report.svg import Board, Scale, series_of
 from evenstep.request import F8
@@ -18,18 +18,6 @@ from evenstep.request import F8
 NAMED = 9
 #: A parameter whose largest value is at least so many times its smallest is drawn on a logarithmic scale.
 DECADE = 10.0
-
-
-def figure_of(metric: str) -> Figure:
-    """The `Figure` of a metric in report tables; for another metric its own name, without unit and with factor 1."""
-    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
-    return known.get(metric, Figure(metric.replace("_", " "), "", metric))
-
-
-def title_of(metric: str) -> str:
-    """The axis title of a metric: ``heading, unit`` of `figure_of`, or the heading alone if it has no unit."""
-    shown = figure_of(metric)
-    return f"{shown.heading}, {shown.unit}" if shown.unit else shown.heading
 
 
 def against(swept: Swept, parameter: str, metric: str) -> str:
@@ -78,12 +66,8 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
 def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, str]:
     """For each policy an SVG heat map of a metric over two parameters of a grid, means over the others and replicates.
 
-    All maps share one scale of shades. A cell without a value is empty; the dict is empty if no cell has one.
-
-    Args:
-        swept: a sweep over a grid.
-        across, upward: parameters whose `values` are the columns, from the left, and the rows, from below.
-        metric: field of the summaries.
+    All maps share one scale of shades. A cell without a value is empty; the dict is empty if no cell has one. The columns
+    are the `values` of `across`, from the left, and the rows those of `upward`, from below.
     """
     columns, rows = swept.values(across), swept.values(upward)
     a, b = swept.parameters.index(across), swept.parameters.index(upward)
@@ -120,12 +104,9 @@ def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, s
 
 def _columns(curve: Sequence[Interval | None], factor: float) -> tuple[F8, F8, F8]:
     """Means and ends of intervals, nan if missing."""
-
-    def column(name: str) -> F8:
-        found = [None if one is None else getattr(one, name) for one in curve]
-        return np.array([np.nan if value is None else value * factor for value in found], np.float64)
-
-    return column("value"), column("low"), column("high")
+    rows = [(None, None, None) if one is None else (one.value, one.low, one.high) for one in curve]
+    mean, low, high = factor * np.array(rows, np.float64).T  # None becomes nan
+    return mean, low, high
 
 
 def _across(values: Sequence[Any], numeric: bool) -> Scale:

@@ -31,13 +31,9 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[int] = (0,), keys: int = 1) -> list[str]:
-    """`aligned` rows in parts that fit a terminal: columns that do not fit follow below, next to the same first ones.
+    """`aligned` rows in parts that fit a terminal: columns that do not fit follow below, next to the same first `keys` ones.
 
-    Args:
-        rows: as in `aligned`.
-        width: letters of the terminal; None = any number, so there is one part.
-        left: as in `aligned`.
-        keys: how many columns begin every part.
+    `width` is in letters; None = any number, so there is one part.
     """
     wide = [len(_GAP) + max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     room = math.inf if width is None else width + len(_GAP) - sum(wide[:keys])
@@ -76,10 +72,9 @@ def mean_text(found: Interval | None, factor: float = 1.0) -> str:
     """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends, `MISSING` for no value."""
     if found is None or math.isnan(found.value):
         return MISSING
-    text = short(found.value * factor)
-    if found.low is None or found.high is None:
+    text, half = short(found.value * factor), found.half
+    if half is None:
         return text
-    half = (found.high - found.low) / 2
     return f"{text} ±{short(half * factor if half > 1e-9 * abs(found.value) else 0.0, 2)}"
 
 
@@ -139,12 +134,9 @@ _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "make
 
 
 def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
-    """`COLUMNS` in order, with those added that this run has values for.
+    """`COLUMNS` in order, with those added that runs with prefix caches or an objective have values for.
 
-    Args:
-        prefix_hits: the run had prefix caches.
-        slo: the run has an objective.
-        prefill: prefill takes time; if not, the column of first tokens says so.
+    Unless prefill takes time, the column of first tokens says so.
     """
     found: list[Column] = []
     for column in COLUMNS:
@@ -174,7 +166,11 @@ class ComparisonTable:
         self._terminal = self._console.width if self._console.is_terminal else None
         width, wanted = self._terminal or 10_000, columns or COLUMNS
         longest = max(12, *(len(n) + 1 for n in names))
-        self._columns = _fitting(wanted, longest, width)
+        self._columns = list(wanted)
+        for spare in _SPARE:
+            if min(longest, _NAME) + sum(c.width + len(_GAP) for c in self._columns) <= width:
+                break
+            self._columns = [c for c in self._columns if c.heading != spare]
         self._left_out = [c.heading for c in wanted if c not in self._columns]
         room = width - sum(c.width + len(_GAP) for c in self._columns)
         self._name_width = max(12, min(room, longest))
@@ -194,10 +190,9 @@ class ComparisonTable:
 
     def observed(self, result: PolicyResult) -> None:
         """Print the run that a log recorded, above the simulated ones."""
-        cells = [c.cell(result, result) for c in self._columns]
-        self._line(
-            self._names[observed_name(result)], ["observed" if cell == "baseline" else cell for cell in cells], "bold"
-        )
+        cells = (c.cell(result, result) for c in self._columns)
+        shown = ["observed" if cell == "baseline" else cell for cell in cells]
+        self._line(self._names[observed_name(result)], shown, "bold")
 
     def foot(self, comparison: Comparison) -> None:
         """Print the `differences` to the baseline, then `foot_lines`, which explain the figures and give the digests."""
@@ -254,11 +249,7 @@ _PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     """Paired differences, policy less baseline, as lines: an empty one, a title, headings, units, and one for each policy.
 
-    Shares differ in percentage points. No lines for a single policy.
-
-    Args:
-        comparison: the comparison.
-        width: letters of the terminal: names are cut, and columns that do not fit follow below; None = any number.
+    Shares differ in percentage points. No lines for a single policy. `width` is as in `fitted`; longer names are cut.
     """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
@@ -275,24 +266,20 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     return ["", heading, *fitted([*zip(*columns, strict=True)], width)]
 
 
-#: A smaller difference than this many decimals show is rounding.
-_MOST_DECIMALS = 6
-
-
 def _difference(found: Interval | None, factor: float, decimals: int) -> str:
     """A difference with half its interval, both times `factor`; more decimals where these show neither as more than 0."""
     if found is None:
         return "-"
-    half = None if found.low is None or found.high is None else (found.high - found.low) / 2 * factor
+    half = None if found.half is None else found.half * factor
     size = half or abs(found.value * factor)
     needed = -math.floor(math.log10(size)) if 0 < size < math.inf else 0
-    if needed <= _MOST_DECIMALS:
+    if needed <= 6:  # a smaller difference is rounding
         decimals = max(decimals, needed)
     return f"{found.value * factor:+.{decimals}f}" + ("" if half is None else f" ±{half:.{decimals}f}")
 
 
-#: Names of the metrics in the sentence on the simulator's error.
-_ERRORS = {
+#: Metrics by which the simulator is judged (`ObservedRun.error`), and what the sentence on its error calls them.
+JUDGED = {
     "tokens_per_s": "tokens/s",
     "makespan_s": "makespan",
     "tpot_mean_s": "TPOT mean",
@@ -323,7 +310,7 @@ def error_sentence(comparison: Comparison) -> str:
             change = f"{ours - real:+.3f} s"
         else:
             change = "-" if found["error"] is None else f"{100 * found['error']:+.1f} %"
-        parts.append(f"{_ERRORS.get(name, name)} {change}")
+        parts.append(f"{JUDGED[name]} {change}")
     fleet = " on the log's own fleet" if observed.overridden else ""
     twin = f"simulated {observed.result.policy}{fleet}, first replicate, against the observed run"
     return f"Error of the simulator ({twin}): {', '.join(parts)}."
@@ -393,13 +380,3 @@ def replicates_sentence(comparison: Comparison) -> str:
         "drawn anew": f"{seeds} replicates: the workload drawn anew for each",
     }.get(comparison.replicates, f"{seeds} replicates")
     return f"{made}; ± is half a 95 % t-interval of the differences, replicate by replicate."
-
-
-def _fitting(wanted: Sequence[Column], name_width: int, width: int) -> tuple[Column, ...]:
-    """The columns that fit next to a name of at most 30 characters."""
-    columns = list(wanted)
-    for spare in _SPARE:
-        if min(name_width, 30) + sum(c.width + len(_GAP) for c in columns) <= width:
-            break
-        columns = [c for c in columns if c.heading != spare]
-    return tuple(columns)

@@ -50,10 +50,7 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
     """Draw the summed rate of all clients of a ServeGen tar over time, and the share of requests of the busiest N clients.
 
-    Args:
-        path: the tar.
-        found: its statistics (`workload.statistics.describe_clients`), used as in `save_trace`.
-        place: file to write, as in `save_trace`.
+    `found` holds its statistics (`workload.statistics.describe_clients`), used as in `save_trace`, as is `place`.
 
     Raises:
         InputError: as `save_trace`, or a tar that cannot be read.
@@ -115,28 +112,23 @@ def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[
     kind = place.suffix.lower().removeprefix(".")
     if kind not in {"html", "png", "svg"}:
         raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")
-    picture = _figure(panels, str(found["name"]), "svg" if kind == "html" else kind)
-    data = _page(picture.decode(), found).encode() if kind == "html" else picture
-    with replacing(place) as out:
-        out.write(data)
-
-
-def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str, kind: str) -> bytes:
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
 
     def draw_all(figure: Any) -> None:
-        figure.suptitle(name)
-        for place, (title, unit, draw) in enumerate(panels, 1):
-            axes: Any = figure.add_subplot(down, across, place)
+        figure.suptitle(str(found["name"]))
+        for number, (title, unit, draw) in enumerate(panels, 1):
+            axes: Any = figure.add_subplot(down, across, number)
             draw(axes)
             labelled(axes, unit, title=title)
 
-    return picture(draw_all, kind, (5.2 * across, 3.1 * down), 140, **{"axes.titlesize": "large"})
+    size = 5.2 * across, 3.1 * down
+    drawn = picture(draw_all, "svg" if kind == "html" else kind, size, 140, **{"axes.titlesize": "large"})
+    with replacing(place) as out:
+        out.write(_page(drawn.decode(), found).encode() if kind == "html" else drawn)
 
 
 def _page(picture: str, found: dict[str, Any]) -> str:
-    """A self-contained page: the picture, the statistics and the reader's notes."""
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in found["notes"])
     name = str(found["name"])
     body = f"""<h1>{escape(name)}</h1>

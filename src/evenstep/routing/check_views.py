@@ -87,6 +87,10 @@ def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int
     steps[rng.random(W) < 0.5] = np.nan
     size: I8 = rng.integers(1, sizes, W)
     slower = np.arange(G) % 3 if number % 6 == 5 else np.zeros(G)
+    cached = np.zeros((0, 0))
+    if number % 5 == 2:  # whole tokens of every prompt on every worker
+        share = np.random.default_rng(10_000 + number).integers(0, 5, (W, G)) / 4
+        cached = np.floor(share * size[:, None])
 
     def ints(values: Any) -> I8:
         return window(values, np.int64, spare)
@@ -115,14 +119,6 @@ def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int
         waiting_steps=floats(steps),
         projections=floats(ahead),
         growth=floats(np.arange(H + 1)),
-        cached_tokens=floats(_cached(number, size, G)),
+        cached_tokens=floats(cached),
         memory=ints(rng.integers(0, 5, memory)),
     )
-
-
-def _cached(number: int, size: I8, workers: int) -> F8:
-    """float64[W, G], whole tokens of every prompt cached on every worker; [0, 0] for most views."""
-    if number % 5 != 2:
-        return np.zeros((0, 0))
-    share = np.random.default_rng(10_000 + number).integers(0, 5, (size.size, workers)) / 4
-    return np.floor(share * size[:, None])

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from evenstep.compiled import part
+from evenstep.errors import check_range
 from evenstep.request import F8, I8
 from evenstep.routing.filling import Open, count_overdue, first_with, list_open, send, take_out
-from evenstep.routing.rules import RequestFloats, RuleView, WorkerFloats
+from evenstep.routing.rules import RequestFloats, Ruled, RuleView, WorkerFloats
 
 #: Key that sorts after that of every length.
 LAST = 0x7FFFFFFFFFFFFFFF
 
 
-class CompletionWork(NamedTuple):
-    """Working space of min-min and max-min.
+@dataclass(frozen=True, slots=True)
+class ByLength(Ruled):
+    """Options of the policies that go by the length of a request; `where` is the policy's name in errors."""
 
-    Attributes:
-        fleet: the open workers, see `filling.Open`.
-        ready: KV tokens of the worker at each place of that list, sent requests included with their lengths.
-        length: [W], length of each request in tokens; `send_by_length` overwrites those it has looked at.
-    """
+    where: ClassVar[str]
+
+    length: Literal["prompt", "predicted"] = "prompt"
+    age_limit: float = 60.0
+
+    def __post_init__(self) -> None:
+        expected, hint = "a finite number >= 0", "0 switches ageing off."
+        check_range(self.where, expected, hint, low=0, finite=True, age_limit=self.age_limit)
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
+        return self.length == "predicted"
+
+
+class CompletionWork(NamedTuple):
+    """Working space of min-min and max-min."""
 
     fleet: Open
-    ready: WorkerFloats
-    length: RequestFloats
+    ready: WorkerFloats  # KV tokens of the worker at each place of `fleet.open`, sent requests included with their lengths
+    length: RequestFloats  # of each request in tokens; `send_by_length` overwrites those it has looked at
 
 
 @part

@@ -5,23 +5,21 @@ Hosts keep their arrays in the kernel's layout and call it themselves; this is f
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from evenstep import compiled
 from evenstep.policy_rules import KernelCall
 from evenstep.request import I8
 from evenstep.routing.rules import call_of
-from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
+from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView, plain_only
 
 
 def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
     """Prepare this decision through the compiled rule: call `decision` on the result to make it.
 
-    None if the policy's class has no rule in its own file (an inherited rule does not count).
+    None if the policy's class has no rule in its own file (an inherited rule does not count), or if it is `plain_only`.
     """
-    door = compiled.kernel_of(policy)
+    door = None if plain_only(policy) else compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
@@ -41,10 +39,6 @@ def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> s
     kept, other = (memory if d.memory is None else d.memory for d in (plain, kernel))
     if not np.array_equal(kept, other):
         return f"memory: plain route keeps {kept.tolist()}, the kernel {other.tolist()}"
-    if not _same(plain.bound, kernel.bound):
+    if not np.array_equal(plain.bound, kernel.bound, equal_nan=True):
         return f"bound: plain route answers {plain.bound!r}, the kernel {kernel.bound!r}"
     return ""
-
-
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))

@@ -8,47 +8,34 @@ import numpy as np
 
 from evenstep.compiled import Floats, Ints, borrowing, part
 from evenstep.draws import uniform_from
-from evenstep.errors import check_range
 from evenstep.request import F8, I8
 from evenstep.routing.rules import RuleView, WorkerFloats, WorkerInts
 from evenstep.routing.view import HOLD
 
 
 class Open(NamedTuple):
-    """The answer, and the open workers: those that still have a slot, in index order.
+    """The answer (see `RoutingWork`), and the open workers: those that still have a slot, in index order.
 
     The list is `open[:count]`, with `slots` and `kv` at the same places; functions take and return `count`. A rule holds a
     request that fits nowhere and goes on with the next one, so that one huge request does not block the pool.
-
-    Attributes:
-        worker, memory, bound: see `RoutingWork`.
-        open: index in the view of the worker at each place of the list.
-        slots: free slots of the worker at each place.
-        kv: KV tokens that may still be sent to the worker at each place.
     """
 
     worker: Ints
     memory: Ints
     bound: Floats
-    open: WorkerInts
-    slots: WorkerInts
-    kv: WorkerFloats
+    open: WorkerInts  # index in the view of the worker at each place of the list
+    slots: WorkerInts  # free slots of the worker at each place
+    kv: WorkerFloats  # KV tokens that may still be sent to the worker at each place
 
 
 class Room(NamedTuple):
-    """The answer, and the room of each worker, for rules that look at all workers for each request.
-
-    Attributes:
-        worker, memory, bound: see `RoutingWork`.
-        free_slots: [G], slots left after the requests that this decision has sent.
-        kv_free: [G], KV tokens left likewise; inf where only slots limit.
-    """
+    """The answer (see `RoutingWork`), and the room of each worker, for rules that look at all workers for each request."""
 
     worker: Ints
     memory: Ints
     bound: Floats
-    free_slots: WorkerInts
-    kv_free: WorkerFloats
+    free_slots: WorkerInts  # slots left after the requests that this decision has sent
+    kv_free: WorkerFloats  # KV tokens left likewise; inf where only slots limit
 
 
 @part
@@ -113,12 +100,8 @@ def send(request: int, place: int, size: float, count: int, work: Open) -> int:
     work.worker[request] = work.open[place]
     work.kv[place] -= size
     work.slots[place] -= 1
-    return close(place, count, work) if work.slots[place] == 0 else count
-
-
-@part
-def close(place: int, count: int, work: Open) -> int:
-    """Remove the worker at a place from `open`, `slots` and `kv`, keeping the order of the others; returns ``count - 1``."""
+    if work.slots[place] > 0:
+        return count
     for j in range(place, count - 1):
         work.open[j] = work.open[j + 1]
         work.slots[j] = work.slots[j + 1]
@@ -269,26 +252,14 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
     """
     if not (age_limit > 0.0 and view.mean_wait_s > 0.0):
         return 0
-    limit, late = age_limit * view.mean_wait_s, 0
     most = min(view.since_s.size, max(1, total_free(view) // 4))
-    while late < most and view.now_s - view.since_s[late] > limit:
+    return count_late(most, age_limit * view.mean_wait_s, view)
+
+
+@part
+def count_late(most: int, limit_s: float, view: RuleView) -> int:
+    """How many requests, from the oldest on, have waited longer than `limit_s` seconds; at most `most`, itself <= W."""
+    late = 0
+    while late < most and view.now_s - view.since_s[late] > limit_s:
         late += 1
     return late
-
-
-def most_overdue(free_slots: int) -> int:
-    """How many overdue requests may go first in one decision: a quarter of the free slots, rounded down, at least one."""
-    return max(1, free_slots // 4)
-
-
-def check_age_limit(where: str, age_limit: float) -> None:
-    """Check a policy's age bound; 0 is allowed and switches ageing off.
-
-    Args:
-        where: the policy, as errors name it.
-        age_limit: the bound, in mean waits.
-
-    Raises:
-        InputError: a negative or non-finite bound.
-    """
-    check_range(where, "a finite number >= 0", "0 switches ageing off.", low=0, finite=True, age_limit=age_limit)

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from evenstep.compiled import part
-from evenstep.request import F8, I8
+from evenstep.compiled import Floats, Ints, borrowing, part
 
 
-@part
-def sort_by(key: F8, count: int, order: I8, spare: I8) -> None:
-    """Sort the first `count` entries of `order` by their key, smallest first; equal keys keep their order.
+@borrowing
+def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
+    """Sort keys ascending, with their values, in place; stable. The spare arrays have the same size and are overwritten.
 
-    Args:
-        key: float64[n]; the entry v of `order` has the key ``key[v]``.
-        order: int64[>= count], indices into `key`, sorted in place.
-        spare: int64[>= count], working space, overwritten.
+    Insertion sort in runs of 8, then merges between the two pairs of arrays.
     """
-    width = 1
-    while width < count:
-        for low in range(0, count, 2 * width):
-            merge(key, low, min(low + width, count), min(low + 2 * width, count), order, spare)
-        for k in range(count):
-            order[k] = spare[k]
-        width *= 2
-
-
-@part
-def merge(key: F8, low: int, middle: int, high: int, order: I8, spare: I8) -> None:
-    """Merge two stretches of `order`, low..middle-1 and middle..high-1, each sorted by ``key[order]``, into `spare`.
-
-    The result stands at low..high-1 of `spare`; `order` stays. Of equal keys those of the first stretch come first.
-    """
-    left, right = low, middle
-    for k in range(low, high):
-        if left < middle and (right >= high or key[order[left]] <= key[order[right]]):
-            spare[k] = order[left]
-            left += 1
+    count = keys.size
+    for begin in range(0, count, 8):
+        for at in range(begin + 1, min(begin + 8, count)):
+            key, value, to = keys[at], values[at], at
+            while to > begin and keys[to - 1] > key:
+                keys[to], values[to] = keys[to - 1], values[to - 1]
+                to -= 1
+            keys[to], values[to] = key, value
+    run, is_spare = 8, False
+    while run < count:
+        if is_spare:
+            merge_runs(run, spare_keys, spare_values, keys, values)
         else:
-            spare[k] = order[right]
-            right += 1
+            merge_runs(run, keys, values, spare_keys, spare_values)
+        is_spare = not is_spare
+        run *= 2
+    if is_spare:
+        for at in range(count):
+            keys[at], values[at] = spare_keys[at], spare_values[at]
+
+
+@part
+def merge_runs(run: int, keys: Floats, values: Ints, into_keys: Floats, into_values: Ints) -> None:
+    """Merge each two neighbouring sorted runs of length `run`, with their values, into another pair of arrays."""
+    count = keys.size
+    for begin in range(0, count, 2 * run):
+        left, middle = begin, min(begin + run, count)
+        right, end = middle, min(begin + 2 * run, count)
+        for to in range(begin, end):
+            if right >= end or (left < middle and keys[left] <= keys[right]):
+                into_keys[to], into_values[to] = keys[left], values[left]
+                left += 1
+            else:
+                into_keys[to], into_values[to] = keys[right], values[right]
+                right += 1

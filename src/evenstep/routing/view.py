@@ -133,7 +133,7 @@ class RoutingDecision:
 class RoutingPolicy(Protocol):
     """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
 
-    The attributes `horizon`, `expects_loads`, `memory_size`, `reads_cached` and `needs_steps` are optional.
+    The attributes `horizon`, `expects_loads`, `memory_size`, `reads_cached`, `needs_steps` and `plain_only` are optional.
     """
 
     def route(self, view: RoutingView) -> RoutingDecision:
@@ -174,6 +174,11 @@ def reads_cached(policy: object) -> bool:
 def needs_steps(policy: object) -> bool:
     """A policy's `needs_steps`, False if it has none: whether it goes by `waiting_steps`, which no simulation shows."""
     return bool(getattr(policy, "needs_steps", False))
+
+
+def plain_only(policy: object) -> bool:
+    """A policy's `plain_only`, False if it has none: whether a simulation calls its `route`, not its compiled rule."""
+    return bool(getattr(policy, "plain_only", False))
 
 
 def check_simulated(policy: object, where: str) -> None:

@@ -93,14 +93,7 @@ def share_of_memory(view: RuleView, share: float) -> int:
 
 
 def check_watermark(policy: str, watermark: float) -> None:
-    """Refuse a watermark outside 0 <= watermark < 1.
-
-    Args:
-        policy: its name, for the error.
-
-    Raises:
-        InputError: naming the field ``watermark``.
-    """
+    """Refuse a watermark outside 0 <= watermark < 1, with an InputError that names `policy`."""
     check_range(policy, "a share of the memory, 0 <= share < 1", low=0, below=1, watermark=watermark)
 
 
@@ -141,15 +134,11 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
     """Run a token of each running request that decodes, in order of admission, up to the first that cannot run.
 
-    A request cannot run if budget, seats or free memory do not suffice, or if it holds no memory.
+    A request cannot run if budget, seats or free memory do not suffice, or if it holds no memory. If requests were evicted
+    in this batch, they must be those admitted last; they are left out. `passes_prefills` skips running prefills; otherwise
+    the first of them stops this function too.
 
-    If requests were evicted in this batch, they must be those admitted last; they are left out.
-
-    Args:
-        passes_prefills: whether to skip running prefills; if not, the first of them stops this function too.
-
-    Returns:
-        The position of the request that stopped it; if none did, one after the last running request not evicted.
+    Returns the position of the request that stopped it; if none did, one after the last running request not evicted.
     """
     given, free = batch.given[0], batch.free[0]
     end = given + min(batch.budget[0], batch.seats[0])
@@ -177,10 +166,8 @@ def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
 def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
     """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
 
-    Memory is all or nothing: it does not lower the number of tokens.
-
-    Returns:
-        Whether the request runs; if not, the batch is unchanged.
+    Memory is all or nothing: it does not lower the number of tokens. Returns whether the request runs; if not, the batch is
+    unchanged.
     """
     tokens: int = most(view, batch, row)
     taken: int = grows(view, row, tokens)
@@ -201,6 +188,17 @@ def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False
     return offer(view, batch, row, position, 0)
+
+
+@part
+def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
+    """Admit the first `waits` requests of the queue in order, up to the first that cannot run.
+
+    A request runs, as much as the budget allows, if its whole prefill fits and leaves `reserve` KV tokens free.
+    """
+    for i in range(waits):
+        if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
+            break
 
 
 @part

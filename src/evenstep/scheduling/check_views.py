@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from evenstep.policy_checks import window
-from evenstep.request import I8
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import UNLIMITED, EngineView
+from evenstep.scheduling.view import ROWS, UNLIMITED, EngineView
 
 
 def check_views(order: QueueOrder, memory: int, spare: int = 0) -> Iterator[EngineView]:
@@ -58,12 +56,10 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     evictions = (again | moved).astype(np.int64)
     reached = np.where(evictions > 0, reached, 0)
     lost_at = np.where(moved, produced, reached * share).astype(np.int64)
-    known = np.array([np.arange(N), prompt, low, high, produced, reached, lost_at, evictions, np.arange(N) % 2])
-    shown = _sorted(order, number % 3, R, arrival, known)
-
-    def ints(values: Any) -> I8:
-        return window(np.asarray(values)[shown], np.int64, spare)
-
+    ids, lengths = np.arange(N), (prompt, prefilled, produced, reached, left, resident, low, high)
+    rows = np.array([ids, ids % 2, *lengths, evictions, decoding, lost_at], np.int64)
+    key = order.keys(number % 3, rows, arrival).tolist()
+    shown = [*range(R), *sorted(range(R, N), key=lambda k: (key[k], k))]  # those that run, then the queue by key
     return EngineView(
         iteration=number,
         seed=number % 3,
@@ -76,27 +72,14 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
         hold_produced=hold,
         arrived=window(np.array([N, N]), np.int64, spare),
         memory=window(np.zeros(memory), np.int64, spare),
-        request_id=ints(np.arange(N)),
-        request_class=ints(np.arange(N) % 2),
-        prompt_tokens=ints(prompt),
-        prefilled=ints(prefilled),
-        produced=ints(produced),
-        reached=ints(reached),
-        lost_at=ints(lost_at),
-        left=ints(left),
-        resident=ints(resident),
-        output_low=ints(low),
-        output_high=ints(high),
-        evictions=ints(evictions),
+        **{
+            name: window(values[shown], np.int64, spare)
+            for name, values in zip(ROWS, rows, strict=True)
+            if name != "decoding"
+        },
         arrival_s=window(arrival[shown], np.float64, spare),
         running=window(is_running[shown], np.bool_, spare),
         decoding=window(decoding[shown], np.bool_, spare),
         first_decoded=later,
         resident_limit=UNLIMITED if number % 4 < 2 else R + number % 3,
     )
-
-
-def _sorted(order: QueueOrder, seed: int, R: int, arrival: Any, known: Any) -> list[int]:
-    """Rows as a view shows them: those that run, then the queue by key."""
-    key = order.keys_of(seed, known, arrival).tolist()
-    return [*range(R), *sorted(range(R, len(key)), key=lambda k: (key[k], k))]

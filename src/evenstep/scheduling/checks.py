@@ -44,7 +44,7 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
         "form_batch",
         BatchDecision,
         lambda spare: list(check_views(order_of(policy), memory, spare=spare)),
-        _own,
+        lambda said: BatchDecision(np.array(said.tokens), np.array(said.evict), np.array(said.memory), said.wake_s),
         lambda one, other, view: difference(one, other),
         kernel_call,
     )
@@ -74,10 +74,6 @@ def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
     if plain.wake_s != kernel.wake_s:
         return f"wake_s: plain form_batch answers {plain.wake_s!r}, the kernel {kernel.wake_s!r}"
     return ""
-
-
-def _own(said: BatchDecision) -> BatchDecision:
-    return BatchDecision(np.array(said.tokens), np.array(said.evict), np.array(said.memory), said.wake_s)
 
 
 def _owner(rule: str) -> str:

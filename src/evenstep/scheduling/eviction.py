@@ -35,8 +35,7 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
 def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
     """`run_or_evict` for the running requests of one phase, in order of admission: 1 = decodes, 0 = prefills.
 
-    Returns:
-        How many running requests are of the other phase.
+    Returns how many running requests are of the other phase.
     """
     start, others = 0, 0
     if decoding == 1:  # counters stay in registers until the first request that something keeps from running

@@ -19,8 +19,7 @@ from evenstep.scheduling import batch
 from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView, RuleView
 
 _opened, _grows, _most, _give, _offer = map(as_plain, (batch.opened, batch.grows, batch.most, batch.give, batch.offer))
-_admit, _take_back, _drop_empty = map(as_plain, (batch.admit, batch.take_back, batch.drop_empty))
-_evict, _is_evicted, _give_grown = map(as_plain, (batch.evict, batch.is_evicted, batch.give_grown))
+_admit, _take_back, _drop_empty, _evict = map(as_plain, (batch.admit, batch.take_back, batch.drop_empty, batch.evict))
 _known = [name for name in RuleView._fields if name not in ("running", "waiting")]
 _facts, _columns = attrgetter(*_known[:11]), attrgetter(*_known[11:])
 
@@ -92,17 +91,11 @@ class Filling:
         _give(self.rows, self.batch, request, request, tokens)
 
     def offer(self, request: int, reserve: int = 0) -> bool:
-        """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
-
-        Returns whether it runs; if not, the batch is unchanged.
-        """
+        """Run what `most` allows of a request, if it fits and leaves `reserve` KV tokens free; returns whether it runs."""
         return _offer(self.rows, self.batch, request, request, reserve)
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs.
-
-        Returns whether it runs; if not, the batch is unchanged.
-        """
+        """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk of now."""
         return _admit(self.rows, self.batch, request, request, reserve)
 
     def take_back(self, request: int) -> None:
@@ -115,12 +108,7 @@ class Filling:
         _evict(self.rows, self.batch, request)
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
-        """The answer with this batch.
-
-        Args:
-            memory: int64[M], words to keep; None = those of the view.
-            wake_s: when to ask again at the latest if nothing runs, seconds.
-        """
+        """The answer with this batch, words of `memory` to keep (None = those of the view), and `BatchDecision.wake_s`."""
         return BatchDecision(self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s)
 
 
@@ -130,15 +118,11 @@ def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
     For a request that is evicted already nothing happens. Unlike the function of `scheduling.eviction` it also works after
     the policy itself has evicted other requests.
     """
-    rows, filled = filling.rows, filling.batch
-    if _is_evicted(filled, request):
-        return
-    tokens = min(_most(rows, filled, request), most)
-    while tokens > 0:
-        taken = _grows(rows, request, tokens)
-        if taken <= filled.free[0]:
-            _give_grown(rows, filled, request, request, tokens, taken)
+    while not filling.evicted[request]:
+        tokens = min(filling.most(request), most)
+        if tokens <= 0:
             return
-        victim = int(np.flatnonzero(~filling.evicted[: filling.running])[-1])
-        filling.evict(victim)
-        tokens = min(_most(rows, filled, request), most) if victim != request else 0
+        if filling.grows(request, tokens) <= filling.free:
+            filling.give(request, tokens)
+            return
+        filling.evict(int(np.flatnonzero(~filling.evicted[: filling.running])[-1]))

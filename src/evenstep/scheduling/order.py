@@ -28,8 +28,6 @@ _CHANCE = stream_number(CHANCE)
 #: Places of the weights in `QueueOrder.weights`.
 BY_ARRIVAL, BY_PROMPT, BY_LOW, BY_HIGH, BY_PRODUCED, BY_REACHED = range(6)
 BY_LEARNED, BY_RAISED, BY_CHANCE, BY_LEVEL, QUANTUM, BY_SERVED, BY_CLASS = range(6, 13)
-#: Rows of the table that `key_of` reads, and those of them that it needs.
-_ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS, CLASS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,36 +82,16 @@ class QueueOrder:
         """float64[13], the fields in order, as the compiled loop takes them."""
         return np.array(astuple(self))
 
-    def keys_of(self, seed: int, known: I8, arrival_s: F8) -> F8:
-        """Keys of N requests, float64[N], in the given order; they count no attained tokens.
+    def keys(self, seed: int, rows: I8, arrival_s: F8) -> F8:
+        """Keys of N requests, float64[N], in the given order; they count as having run no tokens (`attained` 0).
 
         Args:
             seed: of the run.
-            known: int64[9, N], in this order id, prompt, lower and upper bound, produced, reached, lost at, evictions and
-                class, as in `scheduling.view`.
+            rows: int64[13, N], what is known of them, in the rows of `scheduling.view`.
             arrival_s: float64[N], seconds.
         """
-        rows, key = np.zeros((_ROWS, known.shape[1]), np.int64), np.empty(known.shape[1])
-        rows[_KNOWN] = known
-        fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
-        return key
-
-    def keys(
-        self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8, request_class: I8 | int = 0
-    ) -> F8:
-        """Keys of N requests that have produced nothing and were never evicted, float64[N], in the given order.
-
-        Args:
-            seed: of the run.
-            request: int64[N], ids, by which `chance` is drawn.
-            arrival_s: float64[N], seconds.
-            prompt, low, high: int64[N], tokens of the prompts, and bounds of the output lengths.
-            request_class: int64[N], or one class for all.
-        """
-        rows, key = np.zeros((_ROWS, request.size), np.int64), np.empty(request.size)
-        rows[_KNOWN[:4]] = request, prompt, low, high
-        rows[CLASS] = request_class
-        fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
+        key = np.empty(arrival_s.size)
+        fill_keys(self.weights, seed, np.ascontiguousarray(rows), np.array(arrival_s, np.float64), key)
         return key
 
 
@@ -163,10 +141,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
 
 @jit
 def fill_keys(weights: F8, seed: int, rows: I8, arrival_s: F8, key: F8) -> None:
-    """Write to `key`, float64[N], the keys of the requests in rows 0 .. N - 1; other arguments as in `key_of`.
-
-    The requests count as having run no tokens (`attained` 0).
-    """
+    """Write to `key`, float64[N], the keys of the first N requests, `attained` 0; other arguments as in `key_of`."""
     for row in range(key.size):
         key[row] = key_of(weights, seed, row, rows, arrival_s, 0)
 

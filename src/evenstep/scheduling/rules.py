@@ -27,15 +27,14 @@ from evenstep.errors import PolicyError
 from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file
 from evenstep.request import I8
 from evenstep.scheduling.batch import Batch, closed, opened
-from evenstep.scheduling.view import EVICTED, PICKED, BatchDecision, EngineView, RuleView
+from evenstep.scheduling.view import EVICTED, PICKED, ROWS, BatchDecision, EngineView, RuleView
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: Working space with a number for each running request.
 RunningInts: TypeAlias = Annotated[Ints, "running"]
 RunningFloats: TypeAlias = Annotated[Floats, "running"]
-#: Entries of the arrays by which hosts hand a view over, by their names in `RuleView`.
-_LIMITS, _ROWS = RuleView._fields[3:11], RuleView._fields[13:26]
-
+#: Entries of the array of limits by which hosts hand a view over, by their names in `RuleView`.
+_LIMITS = RuleView._fields[3:11]
 
 _DOOR = Door(
     f"""\
@@ -49,7 +48,7 @@ def form_batch_into(
         iteration, seed, now_s,
         {", ".join(f"limits[{k}]" for k in range(len(_LIMITS)))},
         read_only(running[:runs]), read_only(waiting[first : first + waits]),
-        {", ".join(f"read_only(rows[{row}])" for row in range(len(_ROWS)))},
+        {", ".join(f"read_only(rows[{row}])" for row in range(len(ROWS)))},
         read_only(arrival_s), read_only(arrived),
     )
     {{lengths}}
@@ -85,11 +84,7 @@ class Ruled:
     __slots__ = ()
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        """Run the rule of the policy's file on a view, through the function that compiled loops call.
-
-        Raises:
-            PolicyError: the rule picks or evicts positions that the simulator refuses, as one twice or outside the view.
-        """
+        """Run the rule of the policy's file on a view, through the function that compiled loops call (see `call_of`)."""
         return call_of(compiled.door_of(self), self, view).decision()
 
 
@@ -102,7 +97,8 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
         door: of the policy's class (`compiled.door_of`).
 
     Raises:
-        PolicyError: from `KernelCall.decision`, if the rule picks or evicts positions that the simulator's loop refuses.
+        PolicyError: from `KernelCall.decision`, if the rule picks or evicts positions that the simulator's loop refuses, as
+            one twice or outside the view.
     """
     count, running = view.left.size, int(view.running.sum())
     parameters, counts = compiled.parameters(policy), np.array([running, count - running, 0, 0])
@@ -111,8 +107,8 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
     scratch_i, scratch_f, memory, *_ = windows
     memory[:] = view.memory
     picked, evicted = arrays["picked"], arrays["evicted"]
-    rows = np.zeros((len(_ROWS), max(count, 2)), np.int64, order="F")  # two columns at least tell the order
-    rows[:, :count] = [getattr(view, name) for name in _ROWS]
+    rows = np.zeros((len(ROWS), max(count, 2)), np.int64, order="F")  # two columns at least tell the order
+    rows[:, :count] = [getattr(view, name) for name in ROWS]
     arguments = (
         *(view.iteration, view.seed, view.now_s, np.array([getattr(view, name) for name in _LIMITS])),
         *(np.arange(running), np.arange(running, count), 0, counts, rows),
@@ -134,12 +130,7 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
 
 
 def _misplaced(picked: I8, evicted: I8, running: int, count: int) -> str:
-    """What is wrong with the positions of an answer, in words; empty if nothing is.
-
-    Args:
-        picked, evicted: positions of the view, in the order of the answer.
-        running: requests that run; they have the first positions of `count`.
-    """
+    """What is wrong with the positions of an answer, in words; empty if nothing is. The first `running` of `count` run."""
     for position in picked[(picked < 0) | (picked >= count)]:
         return f"picks position {position}; expected 0 to {count - 1}"
     positions, times = np.unique(picked, return_counts=True)

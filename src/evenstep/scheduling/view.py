@@ -128,13 +128,9 @@ class EngineView:
         return self.now_s - self.arrival_s
 
     def held_after(self, request: int, tokens: int) -> int:
-        """KV tokens of memory, in whole blocks, that a request holds in all after it has run `tokens` more.
+        """KV tokens of memory, in whole blocks, that the request at a position holds after it has run `tokens` more.
 
         With the last of its `left` tokens it produces one, which counts if `hold_produced` is 1.
-
-        Args:
-            request: its position in the view.
-            tokens: 1 .. left.
         """
         produces = self.hold_produced if tokens == self.left[request] else 0
         return whole_blocks(int(self.prefilled[request]) + tokens + produces, self.block_tokens)
@@ -177,6 +173,10 @@ class RuleView(NamedTuple):
     lost_at: ReadInts
     arrival_s: ReadFloats
     arrived: ReadInts
+
+
+#: Fields of `RuleView` that are rows of the table of requests, in its order.
+ROWS = RuleView._fields[13:26]
 
 
 def whole_blocks(tokens: int, block_tokens: int) -> int:

@@ -14,18 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.cost.batch import (
-    GRID,
-    HEAD,
-    PER_CROSSED,
-    PER_DECODE,
-    PER_KV,
-    PER_SQUARE,
-    REQUEST_KNOTS,
-    TOKEN_KNOTS,
-    Batch,
-    BatchTime,
-)
+from evenstep.cost import batch
+from evenstep.cost.batch import Batch, BatchTime
 from evenstep.request import F8, I8
 from evenstep.scheduling.policies.class_first import ClassFirst
 from evenstep.scheduling.policies.faster_transformer import FasterTransformer
@@ -128,7 +118,8 @@ class Closed:
 
 def by_tokens(law: BatchTime) -> bool:
     """Whether an iteration's time depends on its tokens only."""
-    return not law.table()[[PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID]].any()
+    others = [batch.PER_KV, batch.PER_SQUARE, batch.PER_CROSSED, batch.PER_DECODE, batch.REQUEST_KNOTS, batch.GRID]
+    return not law.table()[others].any()
 
 
 def conserves(policy: SchedulingPolicy) -> bool:
@@ -157,7 +148,7 @@ def busiest(law: BatchTime, budget: int, overhead_s: float = 0.0) -> tuple[int, 
         return tokens / seconds if seconds else math.inf
 
     table = law.table()
-    knots = table[HEAD : HEAD + int(table[TOKEN_KNOTS])]
+    knots = table[batch.HEAD : batch.HEAD + int(table[batch.TOKEN_KNOTS])]
     near = {min(max(1, int(tokens)), budget) for tokens in (*np.floor(knots), *np.ceil(knots))}
     best = max(sorted(near | {1, budget}), key=per_s)
     return (best, per_s(best)) if per_s(best) > (1 + _SAME) * per_s(budget) else (budget, per_s(budget))
@@ -212,9 +203,8 @@ def _formula(policy: SchedulingPolicy, served: Served, best: int) -> tuple[float
 def _mixed(policy: SchedulingPolicy, served: Served, cap: int, limit: str, full: str | None) -> tuple[float | None, str]:
     """`_formula` of the policies that mix phases and fill the budget, with at most `cap` decodes (0 = no cap).
 
-    Args:
-        limit: what limits the requests in hand: ``seats``, ``memory`` or nothing.
-        full: why full batches are not the `busiest` ones; None if they are.
+    `limit` says what limits the requests in hand, ``seats``, ``memory`` or nothing; `full` why full batches are not the
+    `busiest` ones, None if they are.
     """
     filled = served.budget * served.m_d / (served.m_p + served.m_d)
     in_hand = served.in_hand * served.m_d / (served.m_d + 1) if limit == "seats" else served.in_hand
@@ -293,11 +283,8 @@ def _whole(prompts: F8) -> F8:
 def groups(served: Served, group: int) -> float:
     """Requests a second of one rank in groups that prefill in whole budgets, then decode to the longest output.
 
-    The first b of a group decode; each that ends makes way for the next one. The sample is cut into groups in its order; a
-    rest too small for a group is left out.
-
-    Args:
-        group: requests of a group; 0 = as many as fit. The sample and what fits at a time limit it.
+    The first b of a group decode; each that ends makes way for the next one. The sample is cut into groups in its order, of
+    `group` requests (0 = as many as fit), or as many as there are or fit at a time; a rest too small is left out.
     """
     size = int(min(group or math.inf, served.in_hand, served.decode.size))
     count, width = served.decode.size // size * size, min(size, served.budget)

@@ -38,9 +38,8 @@ class Types:
     d1_s: float
 
     def __post_init__(self) -> None:
-        lists = ("arrivals_per_s", "prompt_tokens", "output_tokens")
         count = len(self.arrivals_per_s)
-        for name in lists:
+        for name in ("arrivals_per_s", "prompt_tokens", "output_tokens"):
             values = np.asarray(getattr(self, name), float)
             if values.shape != (count,) or not count:
                 raise InputError("types", name, getattr(self, name), "one number a type, for one type at least")
@@ -61,22 +60,14 @@ class Types:
         return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
 
     def at_load(self, load: float) -> Types:
-        """The types with all arrivals scaled by one factor, so that their `load` is this; an engine keeps up below 1.
-
-        Raises:
-            InputError: their own load is 0.
-        """
+        """The types with all arrivals scaled by one factor to this `load`; an InputError if their own load is 0."""
         if self.load == 0:
             raise InputError("types", "load", 0, "arrivals and a d1_s above 0, to scale them")
         rate = load / self.load
         return replace(self, arrivals_per_s=[rate * share for share in self.arrivals_per_s])
 
     def iteration_s(self, per_stage: F8) -> float:
-        """d0 + d1 M: seconds of an iteration with n_j requests at each stage of type j.
-
-        Args:
-            per_stage: float64[m], n_j.
-        """
+        """d0 + d1 M: seconds of an iteration with n_j requests, `per_stage` float64[m], at each stage of type j."""
         return float(self.d0_s + self.d1_s * np.dot(per_stage, self.work))
 
 
@@ -100,20 +91,12 @@ class Equilibrium:
 def equilibrium(types: Types) -> Equilibrium:
     """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*, with rho the `Types.load`.
 
-    Raises:
-        InputError: rho >= 1, so there is no equilibrium.
-
-    Source: WAIT eqs. 2-8, corrected.
+    Without an equilibrium, for rho >= 1, it raises an InputError. Source: WAIT eqs. 2-8, corrected.
     """
     rho = types.load
     if not rho < 1:
-        raise InputError(
-            "types",
-            "load",
-            f"{rho:.4g}",
-            "d1 sum lambda_j W_j < 1",
-            "The engine cannot keep up: fewer arrivals, shorter requests or a faster engine.",
-        )
+        hint = "The engine cannot keep up: fewer arrivals, shorter requests or a faster engine."
+        raise InputError("types", "load", f"{rho:.4g}", "d1 sum lambda_j W_j < 1", hint)
     rates = np.asarray(types.arrivals_per_s, float)
     tau = types.d0_s / (1 - rho)
     return Equilibrium(

@@ -67,11 +67,7 @@ def a_min_forms(longest: int) -> tuple[F8, F8]:
 
 
 def a_min_ratio(counts: F8) -> float:
-    """A_min's latency over H-SF's with so many requests of each output, prompts of 0 and a lower bound of 1.
-
-    Args:
-        counts: float64[u], requests of each output 1..u, in proportion.
-    """
+    """A_min's latency over H-SF's with `counts` float64[u] requests of outputs 1..u, prompts of 0 and a lower bound of 1."""
     form, base = a_min_forms(counts.size)
     return float(counts @ form @ counts / (counts @ base @ counts))
 

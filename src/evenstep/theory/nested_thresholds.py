@@ -20,7 +20,8 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
-_MOST = 1_000_000
+#: Steps of the fixed point, and seconds of an iteration, after which the search is given up.
+_MOST, _LONGEST_S = 1_000_000, 1e6
 #: Slacks that are tried.
 _KAPPAS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 #: Beyond it 1 - p is lost against p e^theta.
@@ -87,13 +88,8 @@ def theta(above: int, own: int, share: float) -> float:
     if own >= above or share == 0:
         return math.inf
     if not own > share * above:
-        raise InputError(
-            "nested thresholds",
-            "n_i",
-            own,
-            f"more than p n_(i-1) = {share:.4g} * {above}",
-            "Otherwise more requests reach the segment than it takes.",
-        )
+        hint = "Otherwise more requests reach the segment than it takes."
+        raise InputError("nested thresholds", "n_i", own, f"more than p n_(i-1) = {share:.4g} * {above}", hint)
 
     def exponent(x: float) -> float:
         grown = math.log1p(share * math.expm1(x)) if x < _FAR else x + math.log(share)
@@ -171,13 +167,9 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
         if longer > _LONGEST_S:
             break
         seconds = longer
-    raise InputError(
-        "nested thresholds",
-        "load",
-        f"{types.d1_s * whole * _work_each(types):.4g}",
-        f"d1 sum lambda W < 1 with room for whole thresholds and a slack of {kappa:g}",
-        "Each request counts as long as the longest of its segment: more segments, fewer arrivals or a faster engine.",
-    )
+    expected = f"d1 sum lambda W < 1 with room for whole thresholds and a slack of {kappa:g}"
+    hint = "Each request counts as long as the longest of its segment: more segments, fewer arrivals or a faster engine."
+    raise InputError("nested thresholds", "load", f"{types.load:.4g}", expected, hint)
 
 
 def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> NestedThresholds:
@@ -234,22 +226,10 @@ def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
 
 
 def check_types(types: Types) -> None:
-    """Refuse types with different prompt lengths, whose output lengths do not ascend strictly, or without any arrivals.
-
-    Raises:
-        InputError: naming `prompt_tokens`, `output_tokens` or `arrivals_per_s`.
-    """
+    """Refuse types with different prompt lengths, whose output lengths do not ascend strictly, or without any arrivals."""
     if len(set(types.prompt_tokens)) > 1:
         raise InputError("types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself")
     if any(b <= a for a, b in zip(types.output_tokens, types.output_tokens[1:], strict=False)):
         raise InputError("types", "output_tokens", types.output_tokens, "ascending lengths")
     if not any(types.arrivals_per_s):
         raise InputError("types", "arrivals_per_s", types.arrivals_per_s, "at least one number > 0")
-
-
-def _work_each(types: Types) -> float:
-    return float(np.dot(types.arrivals_per_s, types.work) / sum(types.arrivals_per_s))
-
-
-#: An iteration that would last longer is a search that has run away, seconds.
-_LONGEST_S = 1e6

@@ -35,12 +35,9 @@ def total_latency(starts: I8, output_tokens: I8) -> int:
 
 
 def same_order(first: I8, second: I8) -> bool:
-    """Whether no two requests start in opposite orders in the two schedules; equal starts agree with any order.
+    """Whether no two requests start in opposite orders in two schedules; equal starts agree with any order.
 
-    Args:
-        first, second: int64[N], start iterations of the same requests.
-
-    Source: Interval scheduling, Definition 8.1.
+    Start iterations of the same requests, int64[N]. Source: Interval scheduling, Definition 8.1.
     """
     apart = np.subtract.outer(first, first) * np.subtract.outer(second, second)
     return bool((apart >= 0).all())

@@ -46,23 +46,16 @@ class Design:
 def merged(types: Types, segments: int) -> Types:
     """Merge m types into L = `segments` types of consecutive ones, as many in each up to one more or less.
 
-    Rates are summed, and the longest output stands for all.
-
-    Raises:
-        InputError: types that `check_types` refuses, or more segments than types.
+    Rates are summed, and the longest output stands for all. An InputError refuses what `check_types` does, and more
+    segments than types.
     """
     check_types(types)
     many = len(types.output_tokens)
     check_range("segments", f"an integer from 1 to the {many} types", low=1, high=many, segments=segments)
     ends = [many * (i + 1) // segments for i in range(segments)]
     rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
-    return Types(
-        rates.tolist(),
-        [types.prompt_tokens[0]] * segments,
-        [types.output_tokens[end - 1] for end in ends],
-        types.d0_s,
-        types.d1_s,
-    )
+    outputs = [types.output_tokens[end - 1] for end in ends]
+    return Types(rates.tolist(), [types.prompt_tokens[0]] * segments, outputs, types.d0_s, types.d1_s)
 
 
 def designs(
@@ -114,13 +107,8 @@ def best(
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
     needed = least.solved.enough_kv_tokens
     if kv_tokens is not None and needed > kv_tokens:
-        raise InputError(
-            "segments",
-            "kv_tokens",
-            f"{kv_tokens:,.0f}",
-            f"at least {math.ceil(needed):,}",
-            f"That is with {least.segments} segments, which need the least.",
-        )
+        hint = f"That is with {least.segments} segments, which need the least."
+        raise InputError("segments", "kv_tokens", f"{kv_tokens:,.0f}", f"at least {math.ceil(needed):,}", hint)
     return least
 
 
@@ -155,6 +143,5 @@ def least_kv_tokens(types: Types) -> float:
     The engine has to keep up with them, or the result means nothing: there is no check.
     """
     rates = np.asarray(types.arrivals_per_s, float)
-    reach = np.cumsum(rates[::-1])[::-1]
-    load = float(types.d1_s * np.dot(reach, segment_work(types)))
-    return types.d0_s * float(np.dot(reach, segment_work(types))) / (1 - load)
+    work = float(np.dot(np.cumsum(rates[::-1])[::-1], segment_work(types)))
+    return types.d0_s * work / (1 - types.d1_s * work)

@@ -100,7 +100,12 @@ def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
         sufficient.
     """
     by_name = {flow.name: flow for flow in flows}
-    exclusive = {(one.name, two.name) for one in flows for two in flows if _excludes(one, two, by_name)}
+    exclusive = {
+        (one.name, two.name)
+        for one in flows
+        for two in flows
+        if one.engine != two.engine and _starves(one, two, by_name) and _starves(two, one, by_name)
+    }
     members = [flow for flow in flows if any((flow.name, other.name) in exclusive for other in flows)]
 
     def together(one: Flow, two: Flow) -> bool:
@@ -108,11 +113,6 @@ def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
 
     found = [_station(clique) for clique in _cliques(members, together)]
     return sorted((one for one in found if len(one.engines) > 1), key=lambda one: (math.isnan(one.load), -one.load))
-
-
-def _excludes(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:
-    """Whether two calls at different engines cannot both have work."""
-    return one.engine != two.engine and _starves(one, two, by_name) and _starves(two, one, by_name)
 
 
 def _starves(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:
@@ -134,12 +134,9 @@ def _cliques(flows: Sequence[Flow], together: Callable[[Flow, Flow], bool]) -> l
         if not may and not tried:
             found.append(clique)
         for one in list(may):
-            grow(
-                [*clique, one], [c for c in may if c is not one and together(one, c)], [c for c in tried if together(one, c)]
-            )
             may.remove(one)
+            grow([*clique, one], [c for c in may if together(one, c)], [c for c in tried if together(one, c)])
             tried.append(one)
 
-    if flows:
-        grow([], list(flows), [])
+    grow([], list(flows), [])
     return found

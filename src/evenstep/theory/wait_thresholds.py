@@ -59,13 +59,9 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
         raise InputError("types", "load", f"{types.load:.6g}", "further below 1", "The thresholds grow beyond use.")
     found = solved(types, thresholds)
     if kv_tokens is not None and found.kv_tokens > kv_tokens:
-        raise InputError(
-            "wait thresholds",
-            "kv_tokens",
-            f"{kv_tokens:,.0f}",
-            f"at least {math.ceil(found.kv_tokens):,}",
-            "The least thresholds do not fit: more memory, or fewer arrivals.",
-        )
+        needed = f"at least {math.ceil(found.kv_tokens):,}"
+        hint = "The least thresholds do not fit: more memory, or fewer arrivals."
+        raise InputError("wait thresholds", "kv_tokens", f"{kv_tokens:,.0f}", needed, hint)
     return found
 
 
@@ -96,12 +92,7 @@ def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
 
 
 def doubts(types: Types, thresholds: I8) -> list[str]:
-    """Sentences on conditions of eq. 9 that the thresholds break, each with its numbers; empty if all hold.
-
-    Args:
-        types: what arrives, and the engine.
-        thresholds: int64[m].
-    """
+    """Sentences on conditions of eq. 9 that thresholds, int64[m], break, each with its numbers; empty if all hold."""
     seconds = types.iteration_s(np.asarray(thresholds, float))
     return [
         f"type {j}: an iteration takes {seconds:.4g} s, longer than the {n / rate:.4g} s in which {n} requests arrive"

@@ -42,11 +42,10 @@ def check_trace(trace: Trace, where: str) -> Trace:
     for name in COLUMNS:
         column = getattr(trace, name)
         if column is not None:
-            _check_column(column, name, rows, where)
+            _check_column(column, name, where)
     if trace.arrival_s is not None:
-        _reject(
-            where, "arrival_s", np.diff(trace.arrival_s, prepend=trace.arrival_s[0]) < 0, trace.arrival_s, "times in order"
-        )
+        goes_back = np.diff(trace.arrival_s, prepend=trace.arrival_s[0]) < 0
+        _reject(where, "arrival_s", goes_back, trace.arrival_s, "times in order")
     if trace.after is not None:
         _reject(where, "after", trace.after >= np.arange(rows), trace.after, "a row above")
         session = trace.column("session")
@@ -57,11 +56,11 @@ def check_trace(trace: Trace, where: str) -> Trace:
     return trace
 
 
-def _check_column(column: Any, name: str, rows: int, where: str) -> None:
+def _check_column(column: Any, name: str, where: str) -> None:
     kind = np.float64 if name.endswith("_s") else np.int64
     if not isinstance(column, np.ndarray) or column.dtype != kind:
         shown = f"{getattr(column, 'dtype', type(column).__name__)}{list(getattr(column, 'shape', []))}"
-        raise InputError(where, name, shown, f"{np.dtype(kind).name}[{rows}]")
+        raise InputError(where, name, shown, f"{np.dtype(kind).name}[{np.size(column)}]")
     if kind is np.float64:
         _reject(where, name, ~np.isfinite(column), column, "a finite number")
     _reject(where, name, column < LOWEST[name], column, f"a number >= {LOWEST[name]}")
@@ -72,14 +71,9 @@ def _check_blocks(trace: Trace, where: str) -> None:
     if blocks is None:
         return
     offsets = blocks.offsets
-    fits = offsets[0] == 0 and offsets[-1] == blocks.ids.size
-    if not fits or bool((np.diff(offsets) < 0).any()):
-        raise InputError(
-            where,
-            "prefix_blocks.offsets",
-            f"{offsets.size} offsets",
-            f"{len(trace) + 1} ascending from 0 to the ids' number",
-        )
+    if offsets[0] != 0 or offsets[-1] != blocks.ids.size or bool((np.diff(offsets) < 0).any()):
+        expected = f"{len(trace) + 1} ascending from 0 to the ids' number"
+        raise InputError(where, "prefix_blocks.offsets", f"{offsets.size} offsets", expected)
     if blocks.block_tokens < 1:
         raise InputError(where, "prefix_blocks.block_tokens", blocks.block_tokens, "a whole number >= 1")
     if blocks.scope not in {"session", "global"}:

@@ -18,17 +18,26 @@ _GZIP = b"\x1f\x8b"
 
 
 def head(path: Path) -> bytes:
-    """The first `HEAD_BYTES` bytes of a file, decompressed if it is gzip.
+    """The first `HEAD_BYTES` bytes of a file, decompressed if it is gzip; raises as `content`."""
+    return content(path, HEAD_BYTES)
+
+
+def content(path: Path, size: int = -1) -> bytes:
+    """All bytes of a file, or the first `size` bytes, decompressed if it is gzip.
 
     Raises:
-        InputError: missing, a directory, unreadable, empty, or damaged gzip.
+        InputError: missing, a directory, a pipe, unreadable, empty, or damaged gzip.
     """
-    return _read(path, HEAD_BYTES)
-
-
-def content(path: Path) -> bytes:
-    """All bytes of a file, decompressed if it is gzip; raises as `head`."""
-    return _read(path, -1)
+    if path.is_dir():
+        raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
+    if path.is_fifo():
+        hint = "Traces are read more than once: write it to a file first."
+        raise InputError(str(path), "file", "a pipe", "a file", hint)
+    with _opened(path) as file:
+        data = file.read(size)
+    if not data:
+        raise InputError(str(path), "file", "empty", "a trace with at least one row")
+    return data
 
 
 def lines(path: Path) -> Iterator[bytes]:
@@ -56,19 +65,6 @@ def decoded(path: Path, data: bytes) -> str:
         shown = data[error.start : error.start + 8]
         place = f"{path.name}:{data.count(bytes([10]), 0, error.start) + 1}"
         raise InputError(place, "bytes", shown, "UTF-8 text", "The file is binary or damaged.") from None
-
-
-def _read(path: Path, size: int) -> bytes:
-    if path.is_dir():
-        raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
-    if path.is_fifo():
-        hint = "Traces are read more than once: write it to a file first."
-        raise InputError(str(path), "file", "a pipe", "a file", hint)
-    with _opened(path) as file:
-        data = file.read(size)
-    if not data:
-        raise InputError(str(path), "file", "empty", "a trace with at least one row")
-    return data
 
 
 @contextmanager

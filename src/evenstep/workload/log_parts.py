@@ -19,11 +19,7 @@ FRAME = 4
 
 
 def part_of(path: Path, part: int) -> Path:
-    """The path of part `part` of a log: `path` for part 0, else with ``.N`` before its suffix.
-
-    Args:
-        path: of part 0.
-    """
+    """The path of part `part` of a log whose part 0 is `path`."""
     return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
@@ -36,11 +32,7 @@ def place_in_log(path: Path) -> tuple[Path, int]:
 
 
 def has_part(path: Path, part: int) -> bool:
-    """Whether a log has this later part: a file of its name that does not begin another log.
-
-    Args:
-        path: of part 0.
-    """
+    """Whether a log whose part 0 is `path` has this later part: a file of its name that does not begin another log."""
     place = part_of(path, part)
     return place.exists() and not begins_log(place)
 
@@ -51,8 +43,10 @@ def begins_log(path: Path) -> bool:
 
     try:
         head = files.head(path)
-        decode, first = (msgspec.json.decode, _line(head)) if is_json(head) else (msgspec.msgpack.decode, _framed(head))
-        header: Any = decode(first)
+        if is_json(head):
+            header: Any = msgspec.json.decode(head.partition(b"\n")[0])
+        else:
+            header = msgspec.msgpack.decode(head[FRAME : FRAME + int.from_bytes(head[:FRAME], "little")])
     except (InputError, msgspec.DecodeError, UnicodeDecodeError):
         return False
     return isinstance(header, dict) and header.get("log") == KIND and header.get("part", 0) == 0
@@ -61,13 +55,3 @@ def begins_log(path: Path) -> bool:
 def is_json(head: bytes) -> bool:
     """Whether a log is JSON lines, by its first bytes: in msgpack the length of the first record has a byte that is 0."""
     return 0 not in head[:FRAME]
-
-
-def _line(head: bytes) -> bytes:
-    """The first record of a log in JSON lines."""
-    return head.partition(b"\n")[0]
-
-
-def _framed(head: bytes) -> bytes:
-    """The first record of a msgpack log."""
-    return head[FRAME : FRAME + int.from_bytes(head[:FRAME], "little")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -21,26 +22,28 @@ _SAMPLE = "sample:"
 _SAMPLES = Path(__file__).parent / "samples"
 
 
-def source_of(path: Path, format: str | None = None, *, limit: int | None = None, **options: Any) -> Any:
+def source_of(
+    path: Path,
+    format: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Any:
     """The origin of a file's replicates: a recorded trace, or the generator a format describes (ServeGen).
 
-    Args:
-        path: a file; `file_of` resolves ``sample:`` first.
-        format, limit, options: as `read_trace`; `seed` and `skip_bad_rows` do nothing for a generator.
+    Arguments and errors are those of `read_trace`, but ``sample:`` is not resolved (`file_of` does that), and
+    `skip_bad_rows` and `seed` do nothing for a generator.
 
     Returns:
         A `Trace`, or the generator (`replicate.Drawn`) that the format's function ``source`` returns.
-
-    Raises:
-        InputError: as `read_trace`.
     """
-    bare = {key: value for key, value in options.items() if key not in ("skip_bad_rows", "seed")}
-    name, module, known = chosen(path, format, bare)
+    module, known = _chosen(path, format, options or {})
     if hasattr(module, "source"):
         known.pop("prefix_blocks", None)
         return module.source(path, limit=limit, **known)
-    kept = {key: value for key, value in options.items() if key not in bare}
-    return read_trace(path, name, limit=limit, **kept, **known)
+    return _read(path, module, known, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed)
 
 
 def read_trace(
@@ -72,16 +75,19 @@ def read_trace(
             names file, line, field and value).
     """
     place = file_of(path)
+    module, known = _chosen(place, format, options)
+    return _read(place, module, known, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed)
+
+
+def _read(path: Path, module: ModuleType, options: dict[str, Any], *, limit: int | None, **common: Any) -> Trace:
+    """The trace that a format reads; of the `common` arguments it gets those that it takes."""
     check_range_if_given("read_trace", "a whole number >= 1", low=1, limit=limit)
-    _, module, options = chosen(place, format, options)
-    keep_blocks = bool(options.pop("prefix_blocks", True))
-    known = inspect.signature(module.read).parameters
-    asked = {"skip_bad_rows": skip_bad_rows, "seed": seed, "limit": limit, "prefix_blocks": keep_blocks}
-    common = {key: value for key, value in asked.items() if key in known}
-    trace = module.read(place, **common, **options)
-    if not keep_blocks:
+    common |= {"limit": limit, "prefix_blocks": options.pop("prefix_blocks", True)}
+    taken = {key: common[key] for key in common.keys() & inspect.signature(module.read).parameters}
+    trace = module.read(path, **taken, **options)
+    if not common["prefix_blocks"]:
         trace = replace(trace, prefix_blocks=None)
-    checked = check_trace(trace, place.name)
+    checked = check_trace(trace, path.name)
     return checked if limit is None else checked.head(limit)
 
 
@@ -108,16 +114,13 @@ def detect(path: Path) -> str:
     raise InputError(path.name, "format", first, f"one of {known}", hint)
 
 
-def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str, ModuleType, dict[str, Any]]:
-    """Find the format of a file, as asked for or recognised.
+def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple[ModuleType, dict[str, Any]]:
+    """The module of a file's format, as asked for or recognised, and all its options converted to their types.
 
     Args:
         path: the file; it is read only if `format` is None.
         format: a name, maybe with options (``mooncake:ticks=keep``); None = as `detect`.
         options: further options by name; one that `format` gives too wins over it.
-
-    Returns:
-        The format's name, its reader module, and all its options converted to their types.
 
     Raises:
         InputError: as `detect`, an unknown format, an unknown option (with the nearest), or a value that does not fit.
@@ -137,11 +140,10 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
             converted[key] = msgspec.convert(value, types.get(key, bool), strict=False)
         except msgspec.ValidationError as error:
             expected = str(error).removeprefix("Expected ").partition(", got")[0].replace("`", "")
-            said = f"a value of type {expected}"
-            if get_origin(types.get(key)) is Literal:
-                said = expectation(str(error), types[key])
+            is_choice = get_origin(types.get(key)) is Literal
+            said = expectation(str(error), types[key]) if is_choice else f"a value of type {expected}"
             raise InputError(name, key, value, said) from None
-    return name, module, converted
+    return module, converted
 
 
 def file_of(path: str | Path) -> Path:
@@ -152,23 +154,14 @@ def file_of(path: str | Path) -> Path:
     """
     text = str(path)
     if text.startswith(_SAMPLE):
-        return sample_path(text.removeprefix(_SAMPLE))
+        name, known = text.removeprefix(_SAMPLE), _bundled()
+        check_known("samples", "sample", name, known, "a bundled sample")
+        return known[name]
     try:
         return Path(path)
     except TypeError:
         hint = "For columns in memory, use Trace.from_columns."
         raise InputError("read_trace", "path", type(path).__name__, "a path, or sample:NAME", hint) from None
-
-
-def sample_path(name: str) -> Path:
-    """The file of the bundled sample of this name, given without ``sample:``.
-
-    Raises:
-        InputError: no such sample, with the nearest.
-    """
-    known = _bundled()
-    check_known("samples", "sample", name, known, "a bundled sample")
-    return known[name]
 
 
 def samples() -> tuple[str, ...]:

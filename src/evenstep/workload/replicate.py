@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from evenstep import streams
 from evenstep.errors import InputError, check_range
-from evenstep.request import F8, I8, Trace
+from evenstep.request import I8, Trace
 
 #: Rates that times can be scaled to, in requests a second: beyond, seconds have too few digits for the steps of a run.
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e9
@@ -55,17 +56,9 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
     if number == 0:
         return source
     if source.synthetic:
-        raise InputError(
-            source.name or "trace", "replicate", number, "0", "Give the workload file of the trace, to draw it again."
-        )
+        hint = "Give the workload file of the trace, to draw it again."
+        raise InputError(source.name or "trace", "replicate", number, "0", hint)
     return _rotated(source, number, seed)
-
-
-def how(source: Source) -> str:
-    """A sentence for reports on how replicates of this workload are made."""
-    if isinstance(source, Trace):
-        return "replicates rotate the recorded trace by a keyed offset (the first is the trace as it is)"
-    return "replicates are new draws"
 
 
 def _rotated(trace: Trace, number: int, seed: int) -> Trace:
@@ -78,7 +71,8 @@ def _rotated(trace: Trace, number: int, seed: int) -> Trace:
         return trace.take(np.argsort(rank, kind="stable").astype(np.int64))
     first = np.zeros(units)
     first[unit[::-1]] = trace.arrival_s[::-1]  # time of each unit's first row, which is written last
-    begins = _rotated_times(first, offset)
+    gaps = np.diff(first)  # between the starts of units; the mean gap stands where the last unit meets the first
+    begins = np.cumsum(np.concatenate([[0.0], gaps[offset:], [gaps.mean()], gaps[: offset - 1]]))
     times = begins[rank] + (trace.arrival_s - first[unit])
     if units < len(trace):
         times *= np.ptp(trace.arrival_s) / (np.ptp(times) or 1.0)
@@ -105,20 +99,11 @@ def units_of(trace: Trace) -> tuple[I8, int]:
     Units are numbered from 0 in order of their first rows.
     """
     session = trace.column("session")
-    alone = session < 0
-    label = np.where(alone, -1 - np.arange(len(trace)), session)
+    label = np.where(session < 0, -1 - np.arange(len(trace)), session)
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
     place = np.empty(first.size, np.int64)
     place[np.argsort(first, kind="stable")] = np.arange(first.size)
     return place[inverse.reshape(-1)], int(first.size)
-
-
-def _rotated_times(first: F8, offset: int) -> F8:
-    """Start of each unit by its new rank: the old gaps, and the mean gap where the last meets the first."""
-    gaps = np.diff(first)
-    mean = float(gaps.mean())
-    turned = np.concatenate([gaps[offset:], [mean], gaps[: offset - 1]])
-    return np.concatenate([[0.0], np.cumsum(turned)])
 
 
 def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicate: int = 0) -> Trace:
@@ -143,38 +128,24 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
     return replace(source, arrival_s=source.arrival_s * (now / requests_per_s)).with_notes(note)
 
 
-def scaled_to_load(
-    source: Trace,
-    load: float,
-    *,
-    workers: int,
-    slots: int,
-    overhead_s: float,
-    per_token_s: float,
-    seed: int = 0,
-    replicate: int = 0,
-) -> Trace:
-    """The trace with its times scaled to a share of the cluster's capacity (see `capacity`).
+def scaled_to_load(source: Trace, load: float, *, seed: int = 0, replicate: int = 0, **cluster: Any) -> Trace:
+    """The trace with its times scaled to a share of the cluster's capacity.
 
     Args:
         load: arrivals a second over `capacity`, for instance 0.9.
-        workers, slots, overhead_s, per_token_s: the cluster, as in `capacity`.
         seed, replicate: as in `scaled_to_rate`.
+        cluster: the keyword arguments of `capacity`.
 
     Raises:
         InputError: as `capacity`, `check_rate` and `scaled_to_rate`.
     """
-    most = capacity(source, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
+    most = capacity(source, **cluster)
     check_rate("--load", load, load * most)
     return scaled_to_rate(source, load * most, seed, replicate)
 
 
 def check_rate(flag: str, value: float, requests_per_s: float) -> None:
-    """Check a rate to which times are to be scaled.
-
-    Args:
-        flag, value: the flag that asks for it, and its value.
-        requests_per_s: the rate that follows from the value.
+    """Check a rate to which times are to be scaled, which follows from the value of this flag.
 
     Raises:
         InputError: `value` is no finite number above 0; or the rate is outside 1e-6 to 1e9 requests a second, for which
@@ -212,44 +183,33 @@ class Rescaled:
 
     Args:
         drawn: the workload.
-        requests_per_s: rate to scale to; None where `load` is given.
-        load: share of `capacity` to scale to; None where `requests_per_s` is given. Without either, `draw` raises
-            InputError.
-        cluster: for `load`: workers, slots a worker, seconds of fixed time a step, seconds a KV token.
+        requests_per_s, load: rate, or share of `capacity`, to scale to; the other one is None.
+        cluster: for `load`, the keyword arguments of `capacity`.
     """
 
     drawn: Drawn
-    requests_per_s: float | None = None
-    load: float | None = None
-    cluster: tuple[int, int, float, float] = (16, 72, 0.0049, 1.1e-7)
+    requests_per_s: float | None
+    load: float | None
+    cluster: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         return self.drawn.name
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
-        trace = self.drawn.draw(seed, replicate)
-        return _scaled(trace, self.requests_per_s, self.load, self.cluster, seed, replicate)
+        return _scaled(self.drawn.draw(seed, replicate), self.requests_per_s, self.load, self.cluster, seed, replicate)
 
 
 def rescaled(
-    source: Source,
-    *,
-    requests_per_s: float | None = None,
-    load: float | None = None,
-    workers: int = 16,
-    slots: int = 72,
-    overhead_s: float = 0.0049,
-    per_token_s: float = 1.1e-7,
-    seed: int = 0,
+    source: Source, *, requests_per_s: float | None = None, load: float | None = None, seed: int = 0, **cluster: Any
 ) -> Source:
-    """The workload at another rate, or at a load on this cluster; the same object when neither is given.
+    """The workload at another rate, or at a load on a cluster; the same object when neither is given.
 
     A recorded trace is scaled at once (`scaled_to_rate`, `scaled_to_load`), a drawn workload after each draw (`Rescaled`).
 
     Args:
-        workers, slots, overhead_s, per_token_s: the cluster, as in `capacity`; only `load` needs it.
         seed: key of the times that a recorded trace without times gets.
+        cluster: the keyword arguments of `capacity`; only `load` needs them.
 
     Raises:
         InputError: both rate and load are given; or, for a recorded trace, as `scaled_to_rate` and `scaled_to_load`.
@@ -259,33 +219,18 @@ def rescaled(
         raise InputError("workload", "load", load, "a rate or a load, not both", hint)
     if requests_per_s is None and load is None:
         return source
-    cluster = (workers, slots, overhead_s, per_token_s)
     if isinstance(source, Trace):
         return _scaled(source, requests_per_s, load, cluster, seed, 0)
     return Rescaled(source, requests_per_s, load, cluster)
 
 
 def _scaled(
-    trace: Trace,
-    requests_per_s: float | None,
-    load: float | None,
-    cluster: tuple[int, int, float, float],
-    seed: int,
-    number: int,
+    trace: Trace, requests_per_s: float | None, load: float | None, cluster: Mapping[str, Any], seed: int, number: int
 ) -> Trace:
-    if requests_per_s is not None:
-        return scaled_to_rate(trace, requests_per_s, seed, number)
-    workers, slots, overhead_s, per_token_s = cluster
-    return scaled_to_load(
-        trace,
-        load or 0.0,
-        workers=workers,
-        slots=slots,
-        overhead_s=overhead_s,
-        per_token_s=per_token_s,
-        seed=seed,
-        replicate=number,
-    )
+    if load is not None:
+        return scaled_to_load(trace, load, seed=seed, replicate=number, **cluster)
+    assert requests_per_s is not None
+    return scaled_to_rate(trace, requests_per_s, seed, number)
 
 
 def rate(source: Trace) -> float:

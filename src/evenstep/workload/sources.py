@@ -10,6 +10,7 @@ from evenstep.errors import check_range, check_range_if_given
 from evenstep.request import Trace
 from evenstep.workload import reading
 from evenstep.workload.readers.servegen import ServeGen
+from evenstep.workload.replicate import replicate, rescaled
 from evenstep.workload.synthetic.synthetic import Synthetic
 from evenstep.workload.synthetic.yaml_file import Workload, load
 
@@ -32,7 +33,7 @@ def open_source(
 
     Returns:
         The source as the field `source`, not yet scaled to a rate. `requests_per_s` and `load` are what a workload file
-        asks for (see `Workload.at`); None for any other file.
+        asks for; None for any other file.
 
     Raises:
         InputError: as `read_trace` and `yaml_file.load`.
@@ -42,7 +43,7 @@ def open_source(
     check_range_if_given("--limit", "a whole number >= 1", low=1, limit=limit)
     if place.suffix in {".yaml", ".yml"} and format is None:
         return _cut(load(place, prefix_blocks=bool(options.get("prefix_blocks", True))), limit)
-    return Workload(reading.source_of(place, format, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options))
+    return Workload(reading.source_of(place, format, options, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed))
 
 
 def _cut(workload: Workload, limit: int | None) -> Workload:
@@ -54,5 +55,13 @@ def _cut(workload: Workload, limit: int | None) -> Workload:
     if isinstance(source, Synthetic):
         return replace(workload, source=replace(source, requests=min(source.requests, limit)))
     if isinstance(source, ServeGen):
-        return replace(workload, source=replace(source, limit=limit))
+        return replace(workload, source=replace(source, limit=min(limit, source.limit or limit)))
     return workload
+
+
+def first_trace(workload: Workload, seed: int) -> Trace:
+    """Replicate 0 of a workload, at the rate that its file asks for; a note says that its load was not applied."""
+    trace = replicate(rescaled(workload.source, requests_per_s=workload.requests_per_s, seed=seed), 0, seed)
+    if workload.load is None:
+        return trace
+    return trace.with_notes(f"The file asks for a load of {workload.load:g}: that needs a fleet, so times were not scaled.")

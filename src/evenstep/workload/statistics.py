@@ -29,6 +29,7 @@ def describe(trace: Trace) -> dict[str, Any]:
     ``sessions`` has their count, requests a session and think times. ``classes`` is their count. ``prefix_share`` is the
     share of prompt blocks in a leading run of blocks already seen (`seen_share`).
     """
+    blocks = trace.prefix_blocks
     return {
         "name": trace.name,
         "format": trace.format,
@@ -42,7 +43,7 @@ def describe(trace: Trace) -> dict[str, Any]:
         "share_at_largest": float((trace.output_tokens == trace.output_tokens.max()).mean()),
         "sessions": _sessions(trace),
         "classes": None if trace.request_class is None else int(np.unique(trace.request_class).size),
-        "prefix_share": None if trace.prefix_blocks is None else _prefix_share(trace),
+        "prefix_share": None if blocks is None else _plain(seen_share(blocks, trace.column("session"))),
         "digest": digest(trace),
         "notes": list(trace.notes),
     }
@@ -107,13 +108,14 @@ def describe_clients(path: Path) -> dict[str, Any]:
     Rates count from second 0 of the file to its last window: ``requests_per_s`` is their mean, ``peak_to_mean`` the busiest
     600-s window over it, ``requests_implied`` their sum. ``cv_gaps`` is the clients' own coefficient of variation, weighted
     by rate. ``top_10_share`` is the share of the requests that the ten busiest clients send. ``lengths`` has, by field of
-    the file, the entries of `lengths`. None stands where a figure has no value. Raises as `servegen_clients.load`.
+    the file, the entries of `lengths`. Raises as `servegen_clients.load`.
     """
     clients = load(path)
-    total = _total_rate(clients)
-    each = np.sort([float(c.rate.sum()) for c in clients])[::-1]
-    weights = np.concatenate([c.rate for c in clients])
-    mean = float(total.mean()) if total.size else math.nan
+    windows = np.concatenate([c.start_s for c in clients]) // WINDOW_S
+    rates, cv = (np.concatenate([getattr(c, name) for c in clients]) for name in ("rate", "cv"))
+    total = np.bincount(windows.astype(np.int64), weights=rates)  # requests a second of all clients together, by window
+    mean = float(total.mean())
+    busiest = np.sort([float(c.rate.sum()) for c in clients])[::-1]
     return {
         "name": path.name,
         "format": "servegen",
@@ -121,35 +123,26 @@ def describe_clients(path: Path) -> dict[str, Any]:
         "clients_with_lengths": sum(bool(c.laws_at(0.0)) for c in clients),
         "requests_implied": round(float(total.sum()) * WINDOW_S),
         "span_s": float(total.size) * WINDOW_S,
-        "requests_per_s": _plain(mean),
-        "peak_to_mean": _plain(float(total.max()) / mean) if mean > 0 else None,
-        "cv_gaps": _plain(float((np.concatenate([c.cv for c in clients]) * weights).sum() / max(weights.sum(), 1e-300))),
-        "top_10_share": _plain(float(each[:10].sum() / max(each.sum(), 1e-300))),
+        "requests_per_s": mean,
+        "peak_to_mean": float(total.max()) / mean,
+        "cv_gaps": float((cv * rates).sum() / rates.sum()),
+        "top_10_share": float(busiest[:10].sum() / busiest.sum()),
         "lengths": _client_lengths(clients),
         "notes": [] if any(c.laws_at(0.0) for c in clients) else ["Rates only: no requests can be drawn from this file."],
     }
 
 
-def _total_rate(clients: list[Client]) -> F8:
-    """Requests a second of all clients together, by window from the first to the last."""
-    windows = max((int(c.start_s.max() // WINDOW_S) + 1 for c in clients if c.start_s.size), default=0)
-    total = np.zeros(windows)
-    for client in clients:
-        np.add.at(total, (client.start_s // WINDOW_S).astype(np.int64), client.rate)
-    return total
-
-
 def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
-    """Each field's quantiles over all clients and windows, weighted by the rate of the windows a law covers."""
+    """Each field's quantiles over all clients, weighted by the rate of the windows each law is drawn in (`laws_at`)."""
     values: dict[str, list[I8]] = {}
     weights: dict[str, list[F8]] = {}
     for client in clients:
-        starts = np.array(sorted(client.laws))
-        covered = np.searchsorted(starts, client.start_s, side="right") - 1
-        for number, start in enumerate(starts.tolist()):
+        starts = sorted(start for start, laws in client.laws.items() if laws)
+        covered = np.maximum(np.searchsorted(starts, client.start_s, side="right") - 1, 0)
+        for number, start in enumerate(starts):
             share = float(client.rate[covered == number].sum())
             for name, law in client.laws[start].items():
-                if not name.endswith(("_tokens", "_count")):
+                if share <= 0 or not name.endswith(("_tokens", "_count")):
                     continue
                 values.setdefault(name, []).append(law.values)
                 weights.setdefault(name, []).append(np.diff(law.shares, prepend=0.0) * share)
@@ -163,8 +156,6 @@ def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
 def _weighted(values: I8, weights: F8) -> dict[str, float]:
     order = np.argsort(values, kind="stable")
     shares = np.cumsum(weights[order])
-    if shares[-1] <= 0:
-        return {}
     places = np.searchsorted(shares, np.array([0.5, 0.95, 0.99]) * shares[-1])
     p50, p95, p99 = (int(v) for v in values[order][np.minimum(places, values.size - 1)])
     mean = float((values * weights).sum() / shares[-1])
@@ -186,11 +177,6 @@ def _sessions(trace: Trace) -> dict[str, Any] | None:
         p50, p95 = (float(q) for q in np.quantile(think, [0.5, 0.95]))
         found["think_s"] = {"mean": float(think.mean()), "p50": p50, "p95": p95, "max": float(think.max())}
     return found
-
-
-def _prefix_share(trace: Trace) -> float | None:
-    assert trace.prefix_blocks is not None
-    return _plain(seen_share(trace.prefix_blocks, trace.column("session")))
 
 
 def _plain(value: float) -> float | None:

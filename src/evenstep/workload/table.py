@@ -139,17 +139,10 @@ class Table:
         self.bad |= wrong
 
     def ascending(self, field: str, times: F8 | I8) -> None:
-        """Reject the good rows whose time is before that of a good row above; equal times pass. Raises as `reject`.
-
-        Args:
-            times: one a row of the table, in any unit.
-        """
-        ok = np.flatnonzero(~self.bad)
-        seen = times[ok]
-        if seen.size == 0 or bool((seen[1:] >= seen[:-1]).all()):
-            return
+        """Reject the good rows whose time, in any unit, is before that of a good row above. Raises as `reject`."""
+        good = self.good
         wrong = np.zeros(self.rows, np.bool_)
-        wrong[ok] = seen < np.maximum.accumulate(seen)
+        wrong[good] = times[good] < np.maximum.accumulate(times[good])
         self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
 
     def notes(self) -> tuple[str, ...]:
@@ -228,11 +221,7 @@ def as_number(value: Any) -> float | None:
 
 
 def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
-    """Text as numbers: the position of each value among the sorted distinct ones.
-
-    Returns:
-        int64[N], and the distinct values in the order of their numbers.
-    """
+    """int64[N], the position of each value among the sorted distinct ones; and these."""
     names = tuple(sorted(set(values)))
     place = {name: number for number, name in enumerate(names)}
     return np.fromiter((place[v] for v in values), np.int64, len(values)), names

@@ -57,6 +57,7 @@ def test_every_run_is_within_its_limit(one):
     assert max(abs(share) for share in apart.values()) < one.within
 
 
+@pytest.mark.slow
 def test_ranks_by_themselves_get_the_requests_in_turn_and_do_not_wait_for_each_other():
     one, rows = reality.RUNS[-1], reality.columns(reality.RUNS[-1].name)
     assert one.engine.data_parallel == 2

@@ -105,6 +105,7 @@ def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
         sweep(tiny(), cache=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_bytes(monkeypatch, tmp_path, processes):
     asked, compiling = tiny(over={"workers": [2]}), Compiling(2)

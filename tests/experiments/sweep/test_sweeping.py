@@ -28,6 +28,15 @@ def test_every_policy_meets_every_replicate_at_every_point():
     assert len(traces) == 2  # all points and policies have the same two replicates
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [({"executor": "rya"}, "executor is 'rya'; expected a known executor"), ({"processes": 0}, "processes is 0; expected")],
+)
+def test_an_unknown_place_to_run_in_is_refused(asked, message):
+    with pytest.raises(InputError, match=message):
+        sweep(tiny(), **asked)
+
+
 def test_a_sweep_stopped_after_half_and_resumed_gives_the_same_bytes(tmp_path):
     whole = written(sweep(tiny()), tmp_path / "whole.parquet")
     with pytest.raises(Interrupted) as stop:

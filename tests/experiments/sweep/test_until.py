@@ -53,6 +53,7 @@ def test_all_conditions_have_to_hold():
             "metric at position 4 is 'idle_shar'; expected a known metric. Did you mean idle_share",
         ),
         ("ci(idle_share) > 2%", "position 16 of 'ci(idle_share) > 2%' is '>'; expected a name"),
+        ("ci(idle_share) < number", "position 18 of 'ci(idle_share) < number' is 'number'; expected a number"),
         ("ci(idle_share) < x", "position 18 of 'ci(idle_share) < x' is 'x'; expected a number"),
         ("ci(idle_share) < 0", "position 18 of 'ci(idle_share) < 0' is '0'; expected a number above 0"),
         (

@@ -190,6 +190,7 @@ def test_a_chat_that_an_engine_answers_from_the_start_ends_with_an_error_event_a
 TELLS = list(itertools.product((False, True), repeat=2))  # ids, usage in every chunk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["vllm", "openai"])
 @pytest.mark.parametrize("asks", [{}, {"stream_options": {"include_usage": True}}], ids=["", "usage"])
 @pytest.mark.parametrize("first", TELLS)

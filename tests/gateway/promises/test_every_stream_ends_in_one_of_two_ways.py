@@ -112,6 +112,7 @@ def test_an_engine_that_breaks_a_stream_gives_an_error_event_where_there_is_no_o
     story(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_healthy_second_engine_makes_every_stream_complete(kind):
     async def one():
@@ -143,6 +144,7 @@ async def every_cut(step: int, reset: bool, more: dict[str, object]) -> None:
         await alone.empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"chat": True}, {"stream": False}], ids=["completion", "chat", "whole"])
 def test_a_stream_cut_at_any_byte_is_completed_or_said_to_be_broken(more):
     story(lambda: every_cut(37, False, more))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from evenstep.errors import InputError
@@ -40,3 +42,20 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "a").write_text("")
     with pytest.raises(InputError, match="expected a folder to write in"):
         StepFile(tmp_path / "a", 0)
+
+
+def test_a_full_disk_loses_steps_and_not_the_engine(tmp_path, monkeypatch, capsys):
+    def full(handle, data):
+        if room[0] == 0:
+            raise OSError(28, "No space left on device")
+        return write(handle, data[: room.pop(0)])
+
+    file, write, room = StepFile(tmp_path, 0), os.write, [5, 0, 99]
+    monkeypatch.setattr(os, "write", full)
+    for step in range(2):
+        file.add(0, step, 1.0, 0.5, 1, 10, 1)  # only a part of the first has room
+    room.remove(0)
+    file.add(0, 2, 1.0, 0.5, 1, 10, 1)
+    assert [line[:5] for line in file.path.read_text().splitlines()] == ["rank,", "0,0,2"]
+    assert capsys.readouterr().err.count("No space left on device; steps are lost until there is room") == 1
+    file.close()

@@ -12,7 +12,7 @@ from tests.sim.network.networks import EXAMPLES, UNIT, call, example, one_engine
 
 from evenstep import Trace
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.errors import PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.routing.view import QUEUED_LOAD
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.sim.network import simulation
@@ -106,6 +106,7 @@ def test_a_task_has_run_the_tokens_of_its_calls_that_are_done(order):
     assert -1 in run.calls.engine
 
 
+@pytest.mark.slow
 def test_a_policy_without_a_rule_gives_the_run_of_the_engine_simulator(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
@@ -116,6 +117,7 @@ def test_a_policy_without_a_rule_gives_the_run_of_the_engine_simulator(tmp_path)
     assert ours == theirs == alone("sarathi", "kv-tokens=9000")[0]
 
 
+@pytest.mark.slow
 def test_plain_python_gives_the_same_digest():
     text = "from tests.sim.network.networks import example\nfrom evenstep.sim.network.simulation import simulate_network\n"
     text += "from dataclasses import replace\nnetwork = example('agent-loop', until_s=4.0)\n"
@@ -197,6 +199,31 @@ def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
     engines = {"one": replace(network.engines["one"], policy=f"{file}:Idle")}
     with pytest.raises(PolicyError, match="one: holds for ever"):
         simulate_network(replace(network, engines=engines))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        ("raise ValueError('oops')", PolicyError, "one: the policy raised ValueError: oops"),
+        ("return BatchDecision(2 * view.left, view.running, view.memory)", PolicyError, "one: request 0 was given"),
+        ("raise KeyboardInterrupt", KeyboardInterrupt, None),
+    ],
+)
+def test_an_error_of_a_policy_names_its_engine_and_a_stop_of_the_user_is_none(tmp_path, answer, kind, said):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom evenstep.scheduling.view import BatchDecision\n"
+        f"@dataclass(frozen=True)\nclass Mine:\n    def form_batch(self, view):\n        {answer}\n"
+    )
+    network = one_engine({"call": call("one")})
+    engines = {"one": replace(network.engines["one"], policy=f"{file}:Mine")}
+    with pytest.raises(kind, match=said):
+        simulate_network(replace(network, engines=engines))
+
+
+def test_a_seed_that_no_draw_can_take_is_named():
+    with pytest.raises(InputError, match="simulate_network: seed is -1"):
+        simulate_network(one_engine({"call": call("one")}), seed=-1)
 
 
 def test_bundled_networks_run():

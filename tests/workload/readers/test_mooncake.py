@@ -104,3 +104,18 @@ def test_rows_without_lengths_are_an_error(write):
 def test_an_unknown_way_to_treat_ticks_is_an_error(samples):
     with pytest.raises(InputError, match="spread or keep"):
         mooncake.read(samples / "mooncake.jsonl", ticks="drop")
+
+
+def test_a_row_without_a_time_is_bad_if_the_row_it_follows_has_none(write):
+    row = {"input_length": 5, "output_length": 2}
+    text = lines(
+        {"timestamp": 10_000, "session_id": "a", **row},
+        {"session_id": "b", **row},
+        {"session_id": "b", "delay": 5, **row},
+        {"timestamp": "x", "session_id": "c", **row},
+        {"session_id": "c", "delay": 5, **row},
+        {"timestamp": 12_000, "session_id": "a", **row},
+    )
+    trace = mooncake.read(write("x.jsonl", text), skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 2.0]
+    assert trace.notes[0] == "4 bad rows were skipped (timestamp 4; the first in line 2)."

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,16 @@ def test_rates_alone_are_no_requests(samples):
         servegen.read(samples / "servegen_rates.tar.gz")
 
 
+def test_clients_with_lengths_but_without_windows_have_no_requests(samples, monkeypatch):
+    silent, sends = servegen.load(samples / "servegen.tar.gz")
+    none = np.zeros(0)
+    clients = [replace(silent, start_s=none, rate=none, cv=none, kind=(), shape=none), replace(sends, laws={})]
+    monkeypatch.setattr(servegen, "load", lambda path: clients)
+    with pytest.raises(InputError, match="expected a window with requests"):
+        servegen.read(samples / "servegen.tar.gz")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "shape", "cv"), [("Gamma", 1 / 25, 5.0), ("Gamma", 4.0, 0.5), ("Weibull", 0.5, 2.24), ("Exponential", 1.0, 1.0)]
 )

@@ -54,6 +54,8 @@ def test_rates_may_stand_alone(samples):
             "shares",
         ),
         ({"other": "x"}, "clients is 0"),
+        ({"chunk_0_trace__csv": "0,0,1,,0,0\n"}, "rates is 0; expected a client that sends requests"),
+        ({"chunk_0_trace__csv": ""}, "rates is 0"),
     ],
 )
 def test_a_damaged_tar_is_named(write, files, message):

@@ -22,7 +22,7 @@ ALL = [
     laws.ParetoTailed(1.0, 100, 1.5, high=30_000),
     laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)),
     laws.Capped(laws.Geometric(100), 50),
-    laws.empirical(np.array([9, 1, 4])),
+    laws.Empirical(np.array([1, 4, 9])),
 ]
 
 
@@ -91,7 +91,7 @@ def test_a_fitted_law_resembles_what_it_was_fitted_to():
     drawn = laws.Lognormal(0.8, mu=6.0).quantile(GRID)
     fitted = laws.fitted_lognormal(drawn)
     assert (fitted.mu, fitted.sigma) == pytest.approx((6.0, 0.8), rel=0.01)
-    assert np.array_equal(np.unique(laws.empirical(drawn).quantile(GRID)), np.unique(drawn))
+    assert np.array_equal(np.unique(laws.Empirical(np.sort(drawn)).quantile(GRID)), np.unique(drawn))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,6 @@ def test_a_fitted_law_resembles_what_it_was_fitted_to():
         (lambda: laws.ParetoTailed(1, 10, 2, tail_share=1.0), "tail_share"),
         (lambda: laws.Bimodal(1.5, laws.Constant(1), laws.Constant(2)), "share"),
         (lambda: laws.Capped(laws.Constant(1), 0), "cap"),
-        (lambda: laws.empirical(np.zeros(0, np.int64)), "values"),
     ],
 )
 def test_a_parameter_out_of_range_is_named(make, field):

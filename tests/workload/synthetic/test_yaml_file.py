@@ -7,7 +7,7 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.workload import reading
-from evenstep.workload.replicate import rate, replicate
+from evenstep.workload.replicate import rate, replicate, rescaled
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
 from evenstep.workload.synthetic.yaml_file import Workload, check_means, load
@@ -25,7 +25,7 @@ CLUSTER = {"workers": 16, "slots": 72, "overhead_s": 0.0049, "per_token_s": 1.1e
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_every_example_draws(path):
     workload = load(path)
-    trace = replicate(workload.at(**CLUSTER), 0, 0)
+    trace = replicate(rescaled(workload.source, load=workload.load, requests_per_s=workload.requests_per_s, **CLUSTER), 0, 0)
     assert len(trace) >= 2000
     assert workload.description
 
@@ -62,7 +62,7 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
     write("t.csv", (samples / "azure.csv").read_text())
     workload = load(write("w.yaml", "version: 1\nrequests_per_s: 2\ntrace: {file: t.csv, limit: 8}\n"))
     assert isinstance(workload.source, Trace) and len(workload.source) == 8
-    assert rate(workload.at(**CLUSTER)) == pytest.approx(2)
+    assert rate(rescaled(workload.source, requests_per_s=workload.requests_per_s)) == pytest.approx(2)
 
 
 @pytest.mark.parametrize(
@@ -172,3 +172,10 @@ def test_a_law_of_infinite_mean_without_a_file_is_named_with_its_source():
     source = Synthetic(9, laws.Constant(3), laws.Pareto(alpha=0.9, minimum=4), name="heavy")
     with pytest.raises(InputError, match=r"heavy: synthetic\.output\.alpha is 0\.9.*infinite"):
         check_means(Workload(source))
+
+
+@pytest.mark.parametrize("name", ["limit", "seed", "path", "format", "skip_bad_rows"])
+def test_an_argument_of_every_format_is_no_option_of_one(write, samples, name):
+    path = write("w.yaml", f"version: 1\ntrace: {{file: '{samples / 'azure.csv'}', options: {{{name}: 5}}}}\n")
+    with pytest.raises(InputError, match=f"azure: option is '{name}'; expected a known option"):
+        load(path)

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenstep.cli.parts import outputs
+from evenstep.cli.parts.flags import need_source, settled
+from evenstep.config import meaning
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +26,6 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
     They are ``--engine`` (alone = defaults), ``--batch-time``, ``--bounds`` and ``--until-s``.
     """
-    from evenstep.config import meaning
     from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
     said = meaning(EngineSettings)
@@ -33,17 +35,11 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "together = all requests at time zero), --load (a share of the rate that the engine serves)"
     )
     group = parser.add_argument_group("one engine", about)
-    group.add_argument(
-        "--engine",
-        nargs="?",
-        const="",
-        default=argparse.SUPPRESS,
-        metavar="KEY=VALUE,...",
-        help=said.get("engine", "").rstrip("."),
-    )
-    for name, shape in (("batch_time", "NAME[:KEY=VALUE,...]"), ("bounds", "NAME[:...]"), ("until_s", "X")):
-        flag = "--" + name.replace("_", "-")
-        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=said.get(name, "").rstrip("."))
+    shapes = {"engine": "KEY=VALUE,...", "batch_time": "NAME[:KEY=VALUE,...]", "bounds": "NAME[:...]", "until_s": "X"}
+    for name, shape in shapes.items():
+        alone: dict[str, Any] = {"nargs": "?", "const": ""} if name == "engine" else {}
+        flag, text = "--" + name.replace("_", "-"), said.get(name, "").rstrip(".")
+        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=text, **alone)
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -57,11 +53,9 @@ def compare(args: argparse.Namespace) -> int:
     Raises:
         InputError: a flag that only routing has, or see `run_engine_comparison`.
     """
-    from evenstep.cli.parts import outputs
-    from evenstep.cli.parts.flags import need_source, settled
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check
-    from evenstep.experiments.progress import Bar
+    from evenstep.measure.engine_comparison import to_json_object
     from evenstep.report.engine_table import table_lines
 
     known = {field.name for field in dataclasses.fields(EngineSettings)}
@@ -74,19 +68,15 @@ def compare(args: argparse.Namespace) -> int:
     need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
-    is_table = args.format == "table"
-    outcome = run_engine_comparison(
-        settings, fewer=found.origin["seeds"] == "default", progress=Bar(lines=outputs.lines_of(args.format))
-    )
+    fewer = found.origin["seeds"] == "default"
+    outcome = run_engine_comparison(settings, fewer=fewer, progress=outputs.bar(args.format))
     comparison = outputs.described(outcome.comparison, args.command_line)
     told = _written(args, comparison, outcome)
-    if is_table:
+    if args.format == "table":
         for line in table_lines(comparison, outputs.terminal_width()):
             print(line)
         outputs.tell([*_foot(comparison), *told])
     else:
-        from evenstep.measure.engine_comparison import to_json_object
-
         outputs.print_json(to_json_object(comparison))
         for line in told:
             print(line, file=sys.stderr)
@@ -120,19 +110,17 @@ def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: En
     told: list[str] = []
     first: dict[str, Any] = {r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)}
     if args.records is not None:
-        from evenstep.cli.parts.outputs import file_name, records_lines
-        from evenstep.measure.parquet import write_engine_run
+        from evenstep.measure.parquet import write_run
 
         folder = Path(args.records)
-        written = [folder / f"{index}-{file_name(name)}" for index, name in enumerate(first)]
+        written = [folder / f"{index}-{outputs.file_name(name)}" for index, name in enumerate(first)]
         for place, run in zip(written, first.values(), strict=True):
-            write_engine_run(run, place)
-        told += records_lines(folder, written)
+            write_run(run, place)
+        told += outputs.records_lines(folder, written)
     if args.report is not None:
-        from evenstep.cli.parts.outputs import write_report
         from evenstep.report.engine_page import page
 
-        told.append(write_report(args.report, page(comparison, first)))
+        told.append(outputs.write_report(args.report, page(comparison, first)))
     else:
         told.append("for queues, memory, batches and latencies as pictures, add --report FILE.html")
     return told

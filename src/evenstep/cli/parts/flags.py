@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
+from evenstep.config import Layer, Settled, meaning, read_yaml, settle
 from evenstep.errors import InputError
-
-if TYPE_CHECKING:
-    from evenstep.config import Layer, Settled
 
 T = TypeVar("T")
 
@@ -42,8 +40,6 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         kind: the settings dataclass.
         leave_out: fields that the command adds in its own way.
     """
-    from evenstep.config import meaning
-
     said, hints = meaning(kind), get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.name in leave_out:
@@ -82,12 +78,9 @@ def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[
 
 
 def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:
-    """Add a flag that may be given many times; its attribute is the list of values.
+    """Add a flag that may be given many times, with this help; its attribute is the list of values.
 
-    Args:
-        metavar: what help shows for the value.
-        text: its help.
-        more: options of ``add_argument``; without a `default`, no attribute is set if the flag is not given.
+    `more` are options of ``add_argument``. Without a `default`, no attribute is set if the flag is not given.
     """
     options: dict[str, Any] = {"default": argparse.SUPPRESS, **more}
     parser.add_argument(flag, action="append", metavar=metavar, help=text, **options)
@@ -100,15 +93,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def need_source(where: str, source: str) -> None:
-    """Check that a trace is given, on the command line or in a file of settings.
-
-    Args:
-        where: the command, for the error.
-        source: the settled value.
-
-    Raises:
-        InputError: `source` is empty.
-    """
+    """Raise an `InputError` of the command `where` if no trace is given, on the command line or in a file of settings."""
     if not source:
         raise InputError(where, "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv.")
 
@@ -139,9 +124,7 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
     """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`; None = to be recognised.
 
-    Args:
-        args: the command line.
-        named: what ``--format-name`` says.
+    `named` is what ``--format-name`` says.
 
     Raises:
         InputError: both are given, or no column is named.
@@ -169,8 +152,6 @@ def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None)
     Raises:
         InputError: an unknown key in the file, or a value that does not fit.
     """
-    from evenstep.config import Layer, read_yaml, settle
-
     layers: list[Layer] = [] if below is None else [below]
     if args.config is not None:
         document = read_yaml(args.config)
@@ -181,24 +162,17 @@ def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None)
     hints = get_type_hints(kind)
     for name, value in given.items():
         if hints[name] == list[int] or (list[int] in get_args(hints[name]) and "," in value):
-            given[name] = _integers(name, value)
+            try:
+                given[name] = [int(part) for part in value.split(",")]
+            except ValueError:
+                raise InputError(ORIGIN, f"--{name}", value, "integers with commas between, e.g. 4,4,8") from None
     layers.append(Layer(ORIGIN, given, text=True))
     return settle(kind, *layers)
-
-
-def _integers(name: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(ORIGIN, f"--{name}", text, "integers with commas between, e.g. 4,4,8") from None
 
 
 def _metavar(hint: Any) -> str:
     choices = [str(choice) for choice in get_args(hint) if isinstance(choice, str)]
     if choices:
         return "|".join(choices)
-    kinds = {int: "N", float: "X", str: "NAME"}
-    for option in (hint, *get_args(hint)):
-        if option in kinds and hint != list[int]:
-            return kinds[option]
-    return "N,N,..."
+    kinds = {list[int]: "N,N,...", int: "N", float: "X", str: "NAME"}
+    return next(kinds[option] for option in (hint, *get_args(hint)) if option in kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from evenstep.cli.parts.flags import add_many
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
-    from evenstep.gateway.config.layers import Given, Sources
+    from evenstep.gateway.config.layers import Sources
+    from evenstep.gateway.config.worker import Worker
 
 #: flag -> (setting, what its value looks like, help). Every other setting is reached by --set.
 _FLAGS = {
@@ -61,6 +63,7 @@ def sources_of(args: argparse.Namespace) -> Sources:
         InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.
     """
     from evenstep.gateway.config.layers import Given, Sources
+    from evenstep.gateway.config.worker import group_of, worker_of
 
     flags: dict[str, Given] = {}
     for text in args.set:
@@ -74,28 +77,15 @@ def sources_of(args: argparse.Namespace) -> Sources:
             flags[name] = Given(f"command line {flag}", getattr(args, attribute))
     if hasattr(args, "plain_keys"):
         flags["decisions.plain_keys"] = Given("command line --plain-keys", True)
-    workers = _workers(args)
-    if workers:
-        flags["workers"] = workers
-    return Sources(file=args.config, environment=dict(os.environ), flags=flags)
-
-
-def _workers(args: argparse.Namespace) -> Given | None:
-    """Every engine that the command line names."""
-    import dataclasses
-
-    from evenstep.gateway.config.layers import Given
-    from evenstep.gateway.config.worker import Worker, group_of, worker_of
-
-    found: list[Worker] = [worker_of(text, "command line --worker") for text in args.worker]
+    workers: list[Worker] = [worker_of(text, "command line --worker") for text in args.worker]
     for text in args.group:
-        found += group_of(text, "command line --group")
-    for flag, texts in (("prefill", args.prefill), ("decode", args.decode)):
-        for text in texts:
-            worker = worker_of(text, f"command line --{flag}")
-            found.append(dataclasses.replace(worker, role=flag))
+        workers += group_of(text, "command line --group")
+    for role in ("prefill", "decode"):
+        for text in getattr(args, role):
+            workers.append(dataclasses.replace(worker_of(text, f"command line --{role}"), role=role))
     if args.prefill and not args.decode:
         raise InputError("command line", "--decode", "missing", "an engine that decodes", "Beside --prefill.")
-    given = [flag for flag in ("worker", "group", "prefill", "decode") if getattr(args, flag)]
-    names = " ".join(f"--{flag}" for flag in given)
-    return Given(f"command line {names}", found) if found else None
+    if workers:
+        given = [f"--{flag}" for flag in ("worker", "group", "prefill", "decode") if getattr(args, flag)]
+        flags["workers"] = Given(f"command line {' '.join(given)}", workers)
+    return Sources(file=args.config, environment=dict(os.environ), flags=flags)

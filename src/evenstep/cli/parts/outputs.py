@@ -1,4 +1,4 @@
-"""What `compare` and `simulate` print and write: rows as they finish, differences, JSON, records, the report."""
+"""What commands print and write: rows as they finish, differences, JSON, records, the report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenstep.errors import InputError
+from evenstep.experiments.progress import Bar
 from evenstep.in_use import writes
 from evenstep.measure.output_file import write_text
 
@@ -52,9 +53,7 @@ class Rows:
     def add(self, contender: Contender, runs: list[Run]) -> None:
         """Print the row of the next policy, and before the first row the headings.
 
-        Args:
-            contender: not used; policies come in the order asked.
-            runs: its runs by replicate. They are kept, because later rows are compared with the first.
+        Its `runs`, by replicate, are kept, because later rows are compared with the first.
         """
         from evenstep.measure.comparison import compare_runs
 
@@ -67,12 +66,7 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print the foot of the table, a sentence on overload, a line for each policy that held requests, and `told`.
-
-        Args:
-            comparison: the finished comparison of all rows.
-            told: further lines, such as where files were written.
-        """
+        """Print the foot of the table, a sentence on overload, a line for each policy that held requests, and `told`."""
         self._table.foot(comparison)
         tell([overload(comparison), *held(comparison), *told])
 
@@ -141,39 +135,29 @@ def described(comparison: C, command: str) -> C:
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
     """Every setting by name, as ``{"value": ..., "origin": ...}``; the origin is ``implied`` where another one decided it.
 
-    Args:
-        settled: the settings as given.
-        value: the same settings after all checks.
+    `value` are the settled settings after all checks.
     """
-    found: dict[str, Any] = {}
-    for name, origin in settled.origin.items():
-        now = getattr(value, name)
-        changed = now != getattr(settled.value, name)
-        found[name] = {"value": now, "origin": "implied" if changed else origin}
-    return found
+    before = settled.value
+    return {
+        name: {"value": (now := getattr(value, name)), "origin": origin if now == getattr(before, name) else "implied"}
+        for name, origin in settled.origin.items()
+    }
 
 
-def lines_of(form: str) -> TextIO | None:
-    """Where progress lines go if stderr is not a terminal: stdout for the format ``table``; None, nowhere, for others."""
-    return sys.stdout if form == "table" else None
+def bar(form: str) -> Bar:
+    """The progress bar on stderr. If that is no terminal, its lines go to stdout for the format ``table``, else nowhere."""
+    return Bar(lines=sys.stdout if form == "table" else None)
 
 
 def print_json(found: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, on one line.
-
-    Raises:
-        ValueError: a nan or an infinity in it.
-    """
+    """Print one JSON object on stdout, on one line; raises ValueError for a nan or an infinity in it."""
     print(json.dumps(found, allow_nan=False))
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
     """Write the record tables of every run as Parquet, in ``folder/POLICY/replicate-R``. Returns lines for the user.
 
-    Args:
-        outcome: the runs, by policy and replicate.
-        names: the policies, in the same order.
-        folder: where to.
+    `names` are the policies, in the order of the outcome.
     """
     from evenstep.measure.parquet import write_run
 
@@ -186,12 +170,7 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
 
 
 def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
-    """Lines for the user: where record tables are, and which folders next to them are of an earlier command.
-
-    Args:
-        folder: as the user named it.
-        written: the folders of the runs, in it.
-    """
+    """Lines for the user: where record tables are, and which folders next to those `written` are of an earlier command."""
     ours = {place for run in written for place in (run, *run.parents)}
     there = [*folder.glob("[0-9]*-*/"), *folder.glob("[0-9]*-*/replicate-*/")]
     older = sorted(str(place.relative_to(folder)) for place in there if place not in ours and place.parent in ours)
@@ -210,11 +189,7 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
 
 
 def write_report(path: str, page: str) -> str:
-    """Write a page to a file, which is replaced; returns a line that says where it is.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a page to a file, which is replaced; returns a line that says where it is. Raises as `write_text`."""
     write_text(Path(path), page)
     return f"report: {Path(path).resolve()}"
 

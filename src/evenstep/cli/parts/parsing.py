@@ -70,7 +70,8 @@ def _reworded(prog: str, message: str) -> InputError:
     if choice:
         value = choice["value"].strip("'\"")
         known = [name.strip(" '\"") for name in choice["known"].split(",")]
-        field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", _close(value, known)
+        field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", nearest(value, known)
+        hint = hint if hint.startswith("Did") else ""  # `expected` lists them already
         if not field.startswith("-"):  # the word after a command that says what to do
             field, expected = "word", f"{' or '.join(known)} first"
             is_file = any(mark in value for mark in ".:/")
@@ -78,8 +79,7 @@ def _reworded(prog: str, message: str) -> InputError:
         return InputError(prog, field, value, expected, hint)
     bare = re.match(r"argument (?P<flag>[^:]+): expected (?P<count>.+)$", message)
     if bare:
-        count = bare["count"].replace("at least one argument", "at least one value")
-        count = count.replace("one argument", "a value")
+        count = bare["count"].replace("at least one argument", "at least one value").replace("one argument", "a value")
         return InputError(prog, _long(bare["flag"]), "left empty", count, f"See {prog} --help.")
     missing = re.match(r"the following arguments are required: (?P<names>.+)$", message)
     if missing:
@@ -91,8 +91,3 @@ def _reworded(prog: str, message: str) -> InputError:
 
 def _long(flag: str) -> str:
     return next((part for part in flag.split("/") if part.startswith("--")), flag)
-
-
-def _close(value: str, known: list[str]) -> str:
-    hint = nearest(value, known)
-    return hint if hint.startswith("Did") else ""

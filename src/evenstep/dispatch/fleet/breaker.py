@@ -58,13 +58,9 @@ class Breaker:
         self.failing.discard(name)
 
     def failed(self, name: str, request: int, is_certain: bool) -> bool:
-        """Count a failed call to this engine, or keep it in doubt if the request itself may be the cause.
+        """Count a failed call to this engine, and return whether the engine should be ejected now.
 
-        Args:
-            is_certain: the failure is the engine's own; the request cannot be its cause.
-
-        Returns:
-            Whether the engine should be ejected now; always False for a failure in doubt.
+        Unless `is_certain`, the request itself may be the cause: then the failure is kept in doubt.
         """
         if is_certain:
             return self._count(name)
@@ -74,10 +70,7 @@ class Breaker:
     def answered(self, name: str, request: int) -> list[str]:
         """Note that a request got a token from the engine `name`: its failures in doubt now count against other engines.
 
-        The number of the engine's own failures in a row becomes 0.
-
-        Returns:
-            Names of the engines that should be ejected because of it; usually empty.
+        The engine's own failures in a row become 0. Returns the engines to eject because of it, usually none.
         """
         if name in self.failing:
             self.failing.discard(name)
@@ -104,8 +97,7 @@ class Breaker:
     def probed(self, name: str, ok: bool) -> float:
         """Handle a probe's result: `ok` closes the circuit and clears its failures, else its cooldown is doubled.
 
-        Returns:
-            Seconds until the next probe; 0 if the engine is back.
+        Returns the seconds until the next probe; 0 if the engine is back.
         """
         circuit = self.circuits[name]
         if ok:

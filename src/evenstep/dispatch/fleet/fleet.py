@@ -19,10 +19,6 @@ _PROBE_AGAIN_S = 5.0
 class Fleet:
     """Decode workers, prefillers, and the circuit of each.
 
-    Args:
-        turn: what all parts share; commands for the host are appended to it.
-        timers: deadlines, here those of probes.
-
     Attributes:
         mirror, prefill: the decode workers and the prefillers.
         breaker: the circuits of both.
@@ -88,12 +84,14 @@ class Fleet:
         if known.spec.kv_tokens != spec.kv_tokens:
             known.capacity = known.stated(spec)
         known.spec, known.leaves = spec, False
-        if isinstance(known, Worker):
-            known.most_slots = max(known.most_slots, spec.slots)
-            known.is_known |= not spec.scraped
-            self.mirror.changed(self.mirror.place[spec.name])
-            if moved:
-                self.mirror.regroup()
+        if not spec.scraped:
+            known.go_unread()
+        if isinstance(known, Prefiller):
+            return False
+        known.most_slots = max(known.most_slots, spec.slots)
+        self.mirror.changed(self.mirror.place[spec.name])
+        if moved:
+            self.mirror.regroup()
         return moved
 
     def remove(self, name: str) -> None:
@@ -106,13 +104,14 @@ class Fleet:
         else:
             self.mirror.remove(self.mirror.place[name])
 
-    def leave(self, name: str) -> None:
-        """Mark a worker or prefiller of the fleet as leaving: it gets no new requests; those it has stay."""
+    def leave(self, name: str) -> bool:
+        """Mark a worker or prefiller as leaving: it gets no new requests, those it has stay. False if it is unknown."""
         found = self.find(name)
-        assert found is not None
+        if found is None:
+            return False
         found.leaves = True
-        if name in self.mirror.place:
-            self.mirror.changed(self.mirror.place[name])
+        self._changed(name)
+        return True
 
     def sampled(self, event: Sampled, now_s: float) -> None:
         """Take a worker's or prefiller's metrics; an unknown name is ignored.
@@ -128,23 +127,16 @@ class Fleet:
         if place is None:
             return
         worker = self.mirror.workers[place]
-        self._compare(worker, event, now_s)
+        stated = ("slots", worker.spec.slots, event.slots), ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens)
+        for field, ours, theirs in stated:
+            if 0 < theirs < ours:
+                self.notice("disagreement", name, f"{field} of {name} is {ours}; the engine says {theirs}", now_s)
         appeared, is_short = self.mirror.sampled(place, event.running + event.waiting, event.kv_used, event.kv_tokens, now_s)
         if appeared:
             text = f"{name} runs {worker.foreign} requests that were not sent from here"
             self.notice("foreign", name, text, now_s)
         if is_short:
             self.notice("divergence", name, f"{name} runs fewer requests than were sent there", now_s)
-
-    def _compare(self, worker: Worker, event: Sampled, now_s: float) -> None:
-        """The configured value next to the one that the engine reports."""
-        for field, ours, theirs in (
-            ("slots", worker.spec.slots, event.slots),
-            ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens),
-        ):
-            if theirs and ours > theirs and not (field == "kv_tokens" and not ours):
-                text = f"{field} of {event.worker} is {ours}; the engine says {theirs}"
-                self.notice("disagreement", event.worker, text, now_s)
 
     def eject(self, name: str, now_s: float) -> bool:
         """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first is due after its cooldown.
@@ -155,44 +147,43 @@ class Fleet:
         found = self.find(name)
         if found is None or self.breaker.is_ejected(name):
             return False
-        if not any(other is not found and other.is_up and not other.leaves for other in self._like(name)):
+        alike = self.mirror.workers if name in self.mirror.place else self.prefill.prefillers.values()
+        if not any(other is not found and other.is_up and not other.leaves for other in alike):
             self.notice("last-healthy", name, f"{name} fails, and is the last one that is not ejected", now_s)
             return False
         self.timers.set(("probe", self._numbers[name]), now_s + self.breaker.eject(name))
-        self._set_up(name, False)
+        found.is_up = False
+        self._changed(name)
         self.notice("ejected", name, f"{name} gets nothing new until it answers a probe", now_s)
         return True
 
     def probe(self, number: int, now_s: float) -> None:
-        """Append the command `Probe` for an ejected worker whose wait is over; without an answer it is due again in 5 s.
-
-        Args:
-            number: number in the name of its timer, ``("probe", number)``.
-        """
+        """Append the command `Probe` for an ejected worker whose timer, ``("probe", number)``, is due; again after 5 s."""
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 
-    def probed(self, name: str, ok: bool, now_s: float) -> bool:
-        """Handle the result of a probe: eject the worker, or take it back. Returns whether it just came back.
+    def probed(self, name: str, ok: bool, now_s: float) -> None:
+        """Handle the result of a probe: eject the worker, or take it back. An unknown name is ignored.
 
-        An ejected worker that is not `ok` is probed again after its doubled cooldown. An unknown name is ignored.
+        An ejected worker that is not `ok` is probed again after its doubled cooldown.
         """
-        if self.find(name) is None:
-            return False
+        found = self.find(name)
+        if found is None:
+            return
         if not self.breaker.is_ejected(name):
             if not ok:
                 self.eject(name, now_s)
-            return False
+            return
         again_s = self.breaker.probed(name, ok)
         if not ok:
             self.timers.set(("probe", self._numbers[name]), now_s + again_s)
-            return False
+            return
         self.timers.clear(("probe", self._numbers[name]))
-        self._set_up(name, True)
+        found.is_up = True
+        self._changed(name)
         self.notice("recovered", name, f"{name} answers again", now_s)
-        return True
 
     def notice(self, kind: str, about: str, text: str, now_s: float) -> None:
         """Append a `Notice` for the operator, unless the same kind and subject `about` had one in the last 60 s."""
@@ -200,14 +191,6 @@ class Fleet:
             self._noticed[kind, about] = now_s
             self._turn.out.append(Notice(kind, about, text))
 
-    def _like(self, name: str) -> list[Worker] | list[Prefiller]:
-        if name in self.prefill.prefillers:
-            return list(self.prefill.prefillers.values())
-        return self.mirror.workers
-
-    def _set_up(self, name: str, is_up: bool) -> None:
-        found = self.find(name)
-        assert found is not None
-        found.is_up = is_up
+    def _changed(self, name: str) -> None:
         if name in self.mirror.place:
             self.mirror.changed(self.mirror.place[name])

@@ -50,10 +50,7 @@ class Worker:
         self.held = 0  # slots taken by our requests at the last sample
         self.divergences = 0
         self.short = 0  # requests of ours that the last sample lacked, though they ran at the one before and still run
-        self.before: tuple[int, int] = (
-            0,
-            0,
-        )  # went, and requests of ours, when the last sample was asked for
+        self.before: tuple[int, int] = (0, 0)  # went, and requests of ours, when the last sample was asked for
         # came, went and requests of ours when its metrics were asked for; -1 = they were not
         self.asked: tuple[int, int, int] = (0, 0, -1)
 
@@ -61,6 +58,10 @@ class Worker:
     def stated(spec: WorkerSpec) -> float:
         """The KV capacity in tokens that a description states; inf if it states none."""
         return float(spec.kv_tokens or math.inf)
+
+    def go_unread(self) -> None:
+        """Count only our own requests from now on: the worker's metrics are not read any more."""
+        self.is_known, self.foreign, self.foreign_load, self.foreign_s = True, 0, 0.0, -math.inf
 
     @property
     def is_open(self) -> bool:
@@ -186,8 +187,7 @@ class Mirror:
 
     def remove(self, place: int) -> None:
         """Remove a worker without requests; the workers after it move up by one place, and groups are numbered anew."""
-        for numbers in (self.workers, self.requests):
-            del numbers[place]
+        del self.workers[place], self.requests[place]
         self.columns.remove(place)
         self._replaced()
 
@@ -226,12 +226,7 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Use other settings from now on, and recompute the columns that depend on them.
-
-        Args:
-            gateways: as in the constructor.
-            margin: requests that a worker may be sent beyond its slots.
-        """
+        """Use another number of gateways from now on, and another margin: requests a worker may be sent beyond its slots."""
         self.gateways, self.margin = gateways, margin
         for place in range(len(self.workers)):
             self.changed(place)
@@ -243,14 +238,9 @@ class Mirror:
             self._slots = sum(worker.spec.slots for worker in self.workers)
         return self._slots
 
-    def joins(self, place: int) -> None:
-        """Count a request that got its first token on the worker in this place; its slots are counted elsewhere."""
-        self.requests[place] += 1
-        self.at.changes[place] += 1
-
-    def leaves(self, place: int) -> None:
-        """Count off a running request that leaves the worker in this place; its slots are freed by `lets_go`."""
-        self.requests[place] -= 1
+    def runs(self, place: int, more: int) -> None:
+        """Count `more` running requests on the worker in this place, 1 or -1; its slots are counted elsewhere."""
+        self.requests[place] += more
         self.at.changes[place] += 1
 
     def peers(self, place: int) -> list[str]:
@@ -297,9 +287,8 @@ class Mirror:
 
     def sampling(self, place: int) -> None:
         """Note that a worker's metrics are about to be read: its requests now are what the next `sampled` compares with."""
-        worker = self.workers[place]
         at = self.at
-        worker.asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
+        self.workers[place].asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
 
     def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
         """Take a worker's own report of its requests and KV memory.
@@ -364,15 +353,12 @@ class Mirror:
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
-        """Check that the columns are sums over requests, and that no worker holds more than its slots.
+        """Raise a RuntimeError if a column differs from the sum over requests, or a worker holds more than its slots.
 
         Args:
             told: function of a place: slots running, sent and reserved, KV tokens running and sent, and number of running
                 requests there, counted from the requests.
             margin: slots that a worker's requests may hold beyond the most slots it ever had.
-
-        Raises:
-            RuntimeError: a check failed.
         """
         at = self.at
         for g, worker in enumerate(self.workers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from evenstep.dispatch.settings import PREFILL_THRESHOLD, WorkerSpec
@@ -40,6 +41,10 @@ class Prefiller:
         """The KV capacity in tokens that a description states; 100,000 if it states none."""
         return float(spec.kv_tokens or _ASSUMED_TOKENS)
 
+    def go_unread(self) -> None:
+        """Count only prompts that are sent there, from now on: its metrics are not read any more."""
+        self.used = 0.0
+
     @property
     def filled(self) -> float:
         """Share of the prefiller's KV memory in use, with prompts sent since its last report; may be above 1."""
@@ -56,7 +61,7 @@ class PrefillBudget:
         used = 1.0 if spec.scraped else 0.0
         self.prefillers[spec.name] = Prefiller(spec, used=used, capacity=Prefiller.stated(spec))
 
-    def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
+    def choose(self, without: Collection[str] = ()) -> Prefiller | None:
         """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room.
 
         It has room if it is up and stays, has a free slot, and at most 90 % of its KV memory is filled. Nothing is charged.
@@ -72,10 +77,9 @@ class PrefillBudget:
         return best
 
     def charge(self, name: str, row: int, tokens: int) -> int:
-        """Charge a prompt's tokens to the prefiller `name`, and list the request's row there.
+        """Charge a prompt to a prefiller, and list its row there; returns the number of the prefiller's last sample.
 
-        Returns:
-            Number of the prefiller's last sample, to pass to `release`.
+        Pass that number to `release`.
         """
         found = self.prefillers[name]
         found.charged += tokens
@@ -85,9 +89,7 @@ class PrefillBudget:
     def release(self, name: str, row: int, tokens: int, sample: int) -> None:
         """Take off a prompt whose KV is gone; an unknown prefiller is ignored.
 
-        Args:
-            tokens: as they were charged.
-            sample: as `charge` returned it. If a later sample has come, it contains the prompt, and nothing is subtracted.
+        `tokens` and `sample` are as charged. A later sample contains the prompt: then nothing is subtracted.
         """
         found = self.prefillers.get(name)
         if found is None:

@@ -28,7 +28,7 @@ class Belief:
 
     def __init__(self, most: int) -> None:
         self.room = self._most = most
-        self.believed_share = self.true_share = math.nan  #: of the prompt tokens of the last window that was compared
+        self.believed_share = self.true_share = math.nan
         self.begin()
 
     def begin(self) -> None:
@@ -37,11 +37,7 @@ class Belief:
         self._requests = self._sent = self._believed = 0
 
     def sent(self, prompt: int, believed: int) -> None:
-        """Count a request that was sent to the worker.
-
-        Args:
-            prompt, believed: its prompt tokens, and of these the tokens that are believed to be cached there.
-        """
+        """Count a request that was sent to the worker: its prompt tokens, and those of them believed to be cached there."""
         self._requests += 1
         self._sent += prompt
         self._believed += believed

@@ -7,6 +7,7 @@ block: two prompts with a common id share all text before it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,27 +99,32 @@ class Prefixes:
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
-        """Forget what workers hold, because they have other places now. How much each can hold is kept by its name.
-
-        Args:
-            names: the workers' names, by their new places.
-        """
+        """Forget what workers hold, because they have other places now: `names` by place. Beliefs are kept by name."""
         self.workers = len(names)
-        self._index = PrefixIndex(self.workers, self._room) if names else None
+        self._index = index = PrefixIndex(self.workers, self._room) if names else None
         self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
         self._beliefs = {name: self._beliefs.get(name) or Belief(self._room) for name in names}
         self._places = list(self._beliefs.values())
-        for worker, belief in enumerate(self._places):
-            belief.begin()
-            if self._index is not None:
-                self._index.limit(worker, belief.room)
+        if index is not None:
+            for worker, belief in enumerate(self._places):
+                belief.begin()
+                index.limit(worker, belief.room)
+
+    def limit(self, room: int) -> None:
+        """Assume at most `room` blocks on each worker; another number than before begins the whole picture anew."""
+        if room != self._room:
+            names, self._room, self._beliefs = list(self._beliefs), room, {}
+            self.resize(names)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
         """Keep the prompt blocks of an arriving request, as in `Arrived`; empty ones are not kept."""
         if blocks:
             self._blocks[row] = blocks
             if row >= len(self._count_at):
-                self._grow(row)
+                room = max(1024, 2 * self._count.size, row + 1)
+                depth, count = np.zeros((room, self.workers), np.int64), np.zeros(room, np.int64)
+                depth[: len(self._depth)], count[: self._count.size] = self._depth, self._count
+                self._have(depth, count)
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
@@ -159,12 +165,7 @@ class Prefixes:
         return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
-        """Note that a request goes to a worker, which is believed to have its whole prompt cached from now on.
-
-        Args:
-            worker: place of the worker.
-            prompt: tokens of the request's prompt.
-        """
+        """Note that a request of `prompt` tokens goes to the worker in this place, believed to have them cached then."""
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
         if self._index is None:
@@ -209,14 +210,10 @@ class Prefixes:
         return found if _cached_tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
 
     def check(self, alive: set[int], waiting: set[int]) -> None:
-        """Check that no ended request is kept, and that cached counts equal a fresh look-up.
+        """Raise a RuntimeError if an ended request is kept, or a cached count differs from a fresh look-up.
 
         Args:
-            alive: rows in use.
-            waiting: rows of requests without a worker.
-
-        Raises:
-            RuntimeError: a check failed.
+            alive, waiting: rows in use, and rows of requests without a worker.
         """
         left = (self._blocks.keys() | self._new) - alive
         if left:
@@ -225,9 +222,8 @@ class Prefixes:
         if asked | self._new != self._blocks.keys() & waiting:
             raise RuntimeError("prefixes are kept up for others than those that wait")
         if self._ends_of.keys() != asked or {row for rows in self._ends.values() for row in rows} != asked:
-            raise RuntimeError(
-                f"prefixes of rows {sorted(self._ends_of.keys() ^ asked)[:3]} are kept for no row, or not at all"
-            )
+            wrong = sorted(self._ends_of.keys() ^ asked)[:3]
+            raise RuntimeError(f"prefixes of rows {wrong} are kept for no row, or not at all")
         if self._index is not None:
             self._index.check()
             for row in asked:
@@ -260,9 +256,7 @@ class Prefixes:
         self._end(row, depth)
 
     def _end(self, row: int, depth: int) -> None:
-        """Some worker holds so many blocks of a request's prompt: what happens to the last of them and to the one after it
-        concerns the request.
-        """
+        """Some worker holds so many blocks of a prompt: what happens to the last of them and the next one concerns it."""
         ends = self._ends_of[row]
         for block in self._blocks[row][max(0, depth - 1) : depth + 1]:
             if block not in ends:
@@ -279,20 +273,7 @@ class Prefixes:
             if not rows:
                 del self._ends[block]
 
-    def _grow(self, row: int) -> None:
-        room = max(1024, 2 * self._count.size, row + 1)
-        depth, count = np.zeros((room, self.workers), np.int64), np.zeros(room, np.int64)
-        depth[: len(self._depth)], count[: self._count.size] = self._depth, self._count
-        self._have(depth, count)
-
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many blocks at their fronts are the same."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high) // 2
-        if one[middle] == other[middle]:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """How many blocks at their fronts are the same; after the first that differs, all do."""
+    return bisect_left(range(min(len(one), len(other))), True, key=lambda place: one[place] != other[place])

@@ -32,7 +32,8 @@ _BUFFER = 8192
 class LogFile:
     """A decision log that writes records to a file; pass it to a dispatcher as `log`.
 
-    The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
+    The first record creates the file. All methods but `give_up` raise an `OSError` if the file cannot be written. Then call
+    `give_up`; the log goes on with `begin_part`.
 
     Args:
         path: of part 0; an existing file is replaced, and later parts of an older log are deleted. ``.jsonl`` = JSON lines,
@@ -62,11 +63,7 @@ class LogFile:
         self._whole = 0  # bytes of the part that are in the file, whole records all of them
 
     def __call__(self, record: Record) -> None:
-        """Write a record; it is buffered, and reaches the file with 8 KiB or at `flush`. A header of part 0 begins a log.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write a record; it is buffered, and reaches the file with 8 KiB or at `flush`. A header of part 0 begins a log."""
         if type(record) is Header and not record.part:
             self._header, self._has_begun = record, False
             self._open(0)
@@ -83,8 +80,7 @@ class LogFile:
     def flush(self) -> None:
         """Write all buffered records to the file, so that other processes can read them; without a file nothing happens.
 
-        Raises:
-            OSError: the file cannot be written, or it is no longer at its path.
+        A file that is no longer at its path cannot be written.
         """
         if self._file is None:
             return
@@ -98,11 +94,7 @@ class LogFile:
         self._buffer.clear()
 
     def close(self) -> None:
-        """Write the buffered records, and close the file.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write the buffered records, and close the file."""
         self.flush()
         file, self._file = self._file, None
         if file is not None:
@@ -128,18 +120,22 @@ class LogFile:
             file.close()
 
     def _is_at_path(self, file: FileIO) -> bool:
-        """Whether others find the open file at its path: what is written to a deleted one is lost without any error.
-
-        Raises:
-            OSError: there is no file at all.
-        """
+        """Whether others find the open file at its path: what is written to a deleted one is lost without any error."""
         found, ours = self._open_at.stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
+        """Open the file of a part. First an older log is deleted, so that its parts are not read as those of this one.
+
+        A file that is named as a later part and says in its header that it is another one, or is no decision log, is left.
+        """
         if not self._has_begun:
-            self.replaced = _delete_older(self.path, part)
-            self._has_begun = True
+            older = [other for other in _later_parts(self.path) if _is_part(part_of(self.path, other), other)]
+            for other in older:
+                part_of(self.path, other).unlink()
+            if part > 0 and self.path.is_file():
+                self.path.unlink()
+            self.replaced, self._has_begun = len(older), True
         self._open_at = part_of(self.path, part)
         self._file = self._open_at.open("wb", buffering=0)
         self.part, self._opening, self._whole = part, 0, 0
@@ -157,9 +153,6 @@ class LogFile:
         Args:
             state: of `checkpoint.dump`; empty = it could not be saved.
             after_gap: records between the last part and this one are lost.
-
-        Raises:
-            OSError: the part before cannot be finished, or this one not begun.
         """
         self.close()
         is_gone = after_gap and not part_of(self.path, self.part).exists()  # a reader ends at a number that is missing
@@ -193,26 +186,6 @@ def _later_parts(path: Path) -> list[int]:
     return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
 
 
-def _delete_older(path: Path, first: int) -> int:
-    """Delete an older log, so that its parts are not read as those of a new one; how many later parts it had.
-
-    A file that is named as a later part and says in its header that it is another one, or is no decision log, is left.
-
-    Args:
-        path: of part 0.
-        first: the part that is begun in their place.
-
-    Raises:
-        OSError: a file cannot be deleted.
-    """
-    older = [part for part in _later_parts(path) if _is_part(part_of(path, part), part)]
-    for part in older:
-        part_of(path, part).unlink()
-    if first > 0 and path.is_file():
-        path.unlink()
-    return len(older)
-
-
 def _is_part(path: Path, part: int) -> bool:
     """Whether a file is this part of a log, or too short to be anything."""
     try:
@@ -239,7 +212,8 @@ def read_log(path: Path) -> Iterator[Record]:
     while part == first or has_part(path, part):
         place = part_of(path, part)
         is_last = not has_part(path, part + 1)
-        is_cut = is_last or _is_after_gap(part_of(path, part + 1))
+        later = None if is_last else next(_records(part_of(path, part + 1), True), None)
+        is_cut = is_last or (isinstance(later, Header) and later.after_gap)
         records = _records(place, is_cut)
         header = next(records, None)
         if header is None and is_last and part > first:
@@ -287,12 +261,6 @@ def cut_off(path: Path) -> int:
         else:
             end = sum(FRAME + len(piece) for piece in _frames(file, True))
     return place.stat().st_size - end
-
-
-def _is_after_gap(path: Path) -> bool:
-    """Whether records are lost before this part."""
-    header = next(_records(path, True), None)
-    return isinstance(header, Header) and header.after_gap
 
 
 def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:

@@ -8,23 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenstep.compiled import F1, I1, INT, declared, jit
+from evenstep.compiled import jit
 from evenstep.request import F8, I8
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
-SHORT_SECONDS = (
-    1e-5,
-    2e-5,
-    5e-5,
-    1e-4,
-    2e-4,
-    5e-4,
-    1e-3,
-    2e-3,
-    5e-3,
-    1e-2,
-    0.1,
-)
+SHORT_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1)
 TOKENS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 #: Observations of a mean after which the older ones weigh half.
 FORGET_AT = 1 << 16
@@ -34,14 +22,7 @@ _TOGETHER = 256
 @jit
 def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
     """Count one observation in the arrays of a histogram, as `Histogram.arrays` returns them; changes counts and sums."""
-    low, high = 0, bounds.size
-    while low < high:
-        middle = (low + high) // 2
-        if bounds[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    counts[low] += 1
+    counts[np.searchsorted(bounds, value)] += 1
     sums[0] += value
     sums[1] += 1.0
 
@@ -53,17 +34,6 @@ def add_wait(wait_s: float, sums: F8) -> None:
     sums[1] += 1.0
     if sums[1] == FORGET_AT:
         sums[0], sums[1] = sums[0] / 2, FORGET_AT // 2
-
-
-_COUNT_ALL = F1, I1, F1, F1
-
-
-@declared(None if INT is None else INT(*_COUNT_ALL))
-def count_all(values: F8, counts: I8, bounds: F8, sums: F8) -> int:
-    """Count each of `values` as `count` does; returns their number."""
-    for value in values:
-        count(value, counts, bounds, sums)
-    return values.size
 
 
 class Waits:
@@ -138,4 +108,6 @@ class Seconds(Histogram):
 
     def _count(self) -> None:
         new, self._new = self._new, []
-        count_all(np.array(new, np.float64), *self.arrays())
+        counts, bounds, sums = self.arrays()
+        counts += np.bincount(np.searchsorted(bounds, new), minlength=counts.size)
+        sums[0], sums[1] = np.cumsum([sums[0], *new])[-1], sums[1] + len(new)

@@ -61,11 +61,7 @@ class Journal:
         self._parts.begin_part(state)
 
     def note(self, event: Event, now_s: float) -> None:
-        """Log an event; without a log nothing happens. Call `flush` before it, so that earlier chunks come first.
-
-        Args:
-            now_s: time of the dispatcher; an event with an earlier stamp is logged with this time.
-        """
+        """Log an event, at `now_s` at the earliest. Call `flush` before it, so that earlier chunks come first."""
         if self.log is not None:
             if event.now_s < now_s:
                 event = msgspec.structs.replace(event, now_s=now_s)

@@ -82,7 +82,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
     Args:
         decision: running number, from 0.
         waiting: number of waiting requests that the policy saw.
-        seen: CRC-32 of the view (`policy_call.Shown.checksum`).
+        seen: CRC-32 of the view (`policy_call.Packed.checksum`).
         sent: number of the request (`Arrived.request`) -> name of its worker, as decided by the policy or the fallback; all
             other requests were held.
         fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.

@@ -21,12 +21,6 @@ _WAITING = (*_QUEUED, int(State.FOR_PREFILLER))
 class Deadlines:
     """Deadlines of waiting requests, of newcomers, and of the oldest request.
 
-    Args:
-        turn: what all parts share.
-        rows: the table of requests.
-        timers: deadlines that are set.
-        exclusions: a request that failed has another deadline than its first one.
-
     Attributes:
         newcomers: rows that arrived and have no deadline yet.
         newcomers_s: when the first of `newcomers` arrived, in seconds; ignore it while `newcomers` is empty.
@@ -40,10 +34,9 @@ class Deadlines:
         self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
 
     def arrives(self, row: int, waits: bool) -> None:
-        """Note a request that has just arrived: one that waits for a worker becomes a newcomer. Sets `overdue_s` if inf.
+        """Note a request that has just arrived; sets `overdue_s` if inf.
 
-        Args:
-            waits: whether it waits for a worker; the deadline of one that waits for a prefiller is set already.
+        One that waits for a worker becomes a newcomer; the deadline of one that waits for a prefiller is set already.
         """
         now_s = self._turn.now_s
         if self.overdue_s == math.inf:

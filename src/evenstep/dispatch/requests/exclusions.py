@@ -12,10 +12,6 @@ from evenstep.dispatch.requests.rows import Rows
 class Exclusions:
     """The engines that may not get a request again, by row.
 
-    Args:
-        rows: the table of requests.
-        fleet: the engines.
-
     Attributes:
         excluded: row -> names of engines that the request failed on, and of those in the same barrier group.
         avoided: row -> name of the engine that last handed the request back without a new token.
@@ -56,8 +52,4 @@ class Exclusions:
 
     def forget(self, row: int) -> bool:
         """Drop the exclusions of a request that is over; returns whether it had any."""
-        if row not in self.excluded and row not in self.avoided:
-            return False
-        self.excluded.pop(row, None)
-        self.avoided.pop(row, None)
-        return True
+        return (self.excluded.pop(row, None), self.avoided.pop(row, None)) != (None, None)

@@ -12,7 +12,7 @@ import numpy as np
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.requests.tasks import UNKEYED, Tasks
 from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
-from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.dispatch.settings import Settings
 
 _CLASSES = 32  # classes that have a share of the window of their own
 
@@ -102,17 +102,12 @@ class AdmissionLimits:
     def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
         """The refusal of a request by the pool's or its tenant's limits; None if it is admitted and counted in the rate.
 
-        Args:
-            tenant: its name; one without limits of its own has those of ``*``, if set.
-            waiting: requests that wait in all queues of this dispatcher.
-            mean_wait_s, now_s: as in `Tenants.refusal`.
-
-        Returns:
-            HTTP status (503 or 429), reason as in `commands.Reject`, and Retry-After in whole seconds.
+        A tenant without limits of its own has those of ``*``, if set. `waiting` counts all queues of this dispatcher. The
+        result and the other arguments are as in `Tenants.refusal`; with a full pool the status is 503.
         """
         if waiting >= self.settings.pool_limit:
             return 503, "pool-full", retry_after(mean_wait_s)
-        limits = self._limits(tenant)
+        limits = self.settings.tenants.get(tenant) or self.settings.tenants.get("*")
         return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 
     def enters(self, row: int, tenant: str) -> None:
@@ -125,17 +120,9 @@ class AdmissionLimits:
         self.of[row] = here
 
     def leaves(self, row: int, waits: bool) -> None:
-        """Count off the request in this row, which is over.
-
-        Args:
-            waits: whether it was still counted as waiting; the caller lowers `waiting` itself when it sends a request.
-        """
+        """Count off the request in this row, which is over; `waits`: it was not sent, so it still counts as waiting."""
         here = self.of.pop(row)
         here.waiting -= waits
         here.requests -= 1
         if not here.requests:
             del self.present[here.tenant]
-
-    def _limits(self, tenant: str) -> TenantLimits | None:
-        tenants = self.settings.tenants
-        return tenants.get(tenant) or tenants.get("*") if tenants else None

@@ -15,12 +15,6 @@ from evenstep.dispatch.turn import Turn
 class PrefillQueue:
     """The queue of requests for a prefiller, in order of entry, and the prefiller of each request that has one.
 
-    Args:
-        turn: what all parts share.
-        rows: the table of requests.
-        fleet: the engines.
-        exclusions: engines that a request may not be sent to.
-
     Attributes:
         waiting: rows in the queue, as keys.
         prefiller_of: row -> name of the prefiller that computes or keeps its prompt.
@@ -44,7 +38,7 @@ class PrefillQueue:
         """
         turn, at, excluded = self._turn, self._rows.at, self._exclusions.excluded
         for row in list(self.waiting):
-            found = self._prefill.choose(excluded.get(row, frozenset()))
+            found = self._prefill.choose(excluded.get(row, ()))
             if found is None:
                 if row not in excluded:
                     return
@@ -72,10 +66,7 @@ class PrefillQueue:
     def leave(self, row: int, told: bool) -> None:
         """Free the memory that the request has at its prefiller, if any; queued requests are sent if they now have room.
 
-        A prefiller that is leaving, and has no other request, is removed from the fleet.
-
-        Args:
-            told: whether the prefiller gets a `Release`.
+        A prefiller that is leaving, and has no other request, is removed from the fleet. `told`: it gets a `Release`.
         """
         name = self.prefiller_of.pop(row, None)
         if name is None:

@@ -37,11 +37,7 @@ class Tables(NamedTuple):
     tokens: Ints
 
 
-_TABLES = compiled.struct(Tables)
-_SEND = _TABLES, I1, I1, INT, I1, INT, FLOAT
-
-
-@declared(None if INT is None else INT(*_SEND))
+@declared(None if INT is None else INT(compiled.struct(Tables), I1, I1, INT, I1, INT, FLOAT))
 def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
     """Send the requests of a round that are not held, and update the tables.
 

@@ -43,11 +43,7 @@ class Tasks:
         self.keys[row] = event.priority, float(place)
 
     def ends(self, row: int, tokens: int) -> None:
-        """Drop the key of a request that is over, and add its tokens to its task.
-
-        Args:
-            tokens: prompt and output tokens that engines ran for the request; 0 if it got no token.
-        """
+        """Drop the key of a request that is over, and add the prompt and output tokens that engines ran to its task."""
         del self.keys[row]
         task = self._task.pop(row, 0)
         if task in self._known:

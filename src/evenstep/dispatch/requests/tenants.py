@@ -42,7 +42,7 @@ class Tenants:
             now_s: time of the dispatcher that asks. One before the tenant's last request counts as the time of that request.
 
         Returns:
-            429, the reason (``tenant-limit`` or ``rate-limit``), and Retry-After in whole seconds.
+            429, the reason as in `commands.Reject`, and Retry-After in whole seconds.
         """
         here = [present[tenant] for present in self.present if tenant in present]
         if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (

@@ -20,12 +20,7 @@ _leave = compiled.entry(count_leave)
 
 
 class Barriers:
-    """Steps and step times of all barrier groups.
-
-    Args:
-        rows: the table of requests.
-        mirror: the workers.
-        rounds: the rounds that gather; this object ends their gathering when a step has ended.
+    """Steps and step times of all barrier groups. When a step has ended, it ends the gathering of rounds.
 
     Attributes:
         all: the steps of all groups.
@@ -76,19 +71,13 @@ class Barriers:
 
     def tables(self) -> StepTables:
         """The tables to pass to `count_chunks` and `count_leave`, rebuilt if columns were replaced; ask before each call."""
-        requests, workers, found = self._rows.columns.given, self._mirror.columns.given, self._tables
-        if (
-            found is None
-            or self._bound[0] is not requests
-            or self._bound[1] is not workers
-            or self._bound[2] != self.all.generation
-        ):
+        requests, workers = self._rows.columns.given, self._mirror.columns.given
+        found, bound = self._tables, self._bound
+        if found is None or bound[0] is not requests or bound[1] is not workers or bound[2] != self.all.generation:
             self._bound = requests, workers, self.all.generation
-            found = self._tables = tables_of(self.all, requests, workers, self._given())
+            signals = (self.quiet, self.ended) if compiled.numba is None else self._signals
+            found = self._tables = tables_of(self.all, requests, workers, signals)
         return found
-
-    def _given(self) -> tuple[Any, Any]:
-        return (self.quiet, self.ended) if compiled.numba is None else self._signals
 
     def stepped(self) -> None:
         """End the gathering of the group in `ended`, whose step ended while a request waited, and set `ended` to -1."""
@@ -101,20 +90,14 @@ class Barriers:
         Call it before the row loses its worker, whose place is `worker`. If a step ends by it, its group's gathering ends.
         """
         group = self._mirror.group[worker]
-        self._mirror.leaves(worker)
+        self._mirror.runs(worker, -1)
         self.all.make_room(group)
         if _leave(row, self.tables()):
             self._rounds.stepped(group)
 
 
 def tables_of(steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]) -> StepTables:
-    """The tables that chunks and leaving requests change.
-
-    Args:
-        steps: the steps of all groups.
-        requests, workers: columns, as compiled functions take them.
-        signals: `quiet` and `ended` of `StepTables`, one number each.
-    """
+    """The tables that chunks and leaving requests change; `signals` are `quiet` and `ended` of `StepTables`."""
     return StepTables(
         requests=Told(requests.worker, requests.prompt, requests.produced, requests.copies, requests.step),
         workers=Held(workers.group, workers.running, workers.load, workers.foreign_load, workers.left),

@@ -16,7 +16,7 @@ from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
 from evenstep.dispatch.rounds.idle import fill_idle
-from evenstep.dispatch.rounds.policy_call import Packed, PolicyCall, Shown
+from evenstep.dispatch.rounds.policy_call import Packed, PolicyCall
 from evenstep.dispatch.rounds.projections import Projections
 from evenstep.dispatch.settings import Settings
 from evenstep.errors import InputError, PolicyError
@@ -34,12 +34,7 @@ HALF_OF = 1 << 14
 class Options:
     """How a dispatcher decides.
 
-    Args:
-        policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        stopwatch: returns seconds of any clock, to time the stages of a decision; None = they are not timed.
-        processor: returns seconds of processor time, for the policy's budget; None = `stopwatch` is used.
-        overruns: numbers of the decisions that were over budget when they were first made (replay).
-        log: takes the records of a decision log; None = no log.
+    The fields are as in `core.Dispatcher`; the predictor is asked by a policy with a horizon only.
     """
 
     policy: str
@@ -52,11 +47,6 @@ class Options:
 
 class Deciding:
     """Asks the policy, and keeps its predictor and memory.
-
-    Args:
-        options: the rules and how they are timed.
-        settings: limits and deadlines.
-        rows, fleet, prefixes, meters: the dispatcher's own.
 
     Attributes:
         call, ahead: the policy in use; its predictions, None for a policy without a horizon.
@@ -84,12 +74,13 @@ class Deciding:
         self.has_bypassed = False  # from then on a worker may hold more requests than slots
         self.keep_round: Callable[[Round], None] | None = options.log
         self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
-        self.predictor_text, self.predictor = "", None
+        self.predictor_text = ""
+        self.predictor: Any = None
         self._generation = self.mirror.generation
         self.load(options.policy, options.predictor)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("packed", "_shown", "notice", "stopwatch", "processor", "overruns", "keep_round")
+        left_out = ("packed", "notice", "stopwatch", "processor", "overruns", "keep_round")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -109,11 +100,11 @@ class Deciding:
         if call.horizon and (predictor or not found):
             usual = str(getattr(call.policy, "usual_predictor", "")).replace(",", "/")
             text = predictor or (f"{PREDICTOR}:of={usual}" if usual else PREDICTOR)
-            found = _predictor(text)
-        ahead = None
-        if call.horizon:
-            ahead = Projections(found, call.horizon, expects_loads(call.policy))  # type: ignore[arg-type]
-        self.call, self.ahead = call, ahead
+            found = names.build("predict", names.parse(text))
+            if is_oracle(found):
+                raise InputError(text, "predictor", "an oracle", "a predictor that sees no true lengths")
+        self.ahead = Projections(found, call.horizon, expects_loads(call.policy)) if call.horizon else None
+        self.call = call
         self.prefixes.is_read = call.reads_cached
         self.has_bypassed |= call.binds_at_once
         self.limit()
@@ -143,15 +134,9 @@ class Deciding:
 
     def _pack(self) -> None:
         self.packed = Packed(len(self.mirror.workers), self.call.horizon)
-        self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """Learn from a completed request, by its number.
-
-        Args:
-            prompt, output: tokens of the prompt, and of each copy's output.
-            key: hash of the prompt; 0 = unknown.
-        """
+        """Learn from a completed request; the arguments are those of `Projections.ended`."""
         learned = self.learned
         learned[0] += output
         learned[1] += output * output
@@ -195,7 +180,7 @@ class Deciding:
             The worker's place for each row in `packed.waiting`, or `HOLD`. There may be more than `most`: idle workers get
             requests that were not shown. Empty if no slot is free.
         """
-        watch, packed, shown = self.stopwatch, self.packed, self._shown
+        watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
         packed.room_for(most + packed.workers)
         total = packed.show(self.rows, self.mirror, pool, most, margin, offered, self.kv_reserve)
@@ -205,12 +190,12 @@ class Deciding:
             return []
         self.free = total
         reason = self.fallback.before(self._is_stale(now_s), now_s)
-        shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
-        shown.now_s, shown.mean_wait_s = now_s, self.meters.waits.mean_s
+        packed.decision, packed.seed = self.decisions, self.settings.seed
+        packed.now_s, packed.mean_wait_s = now_s, self.meters.waits.mean_s
         if self.ahead is not None or self.call.reads_cached:
             reason = self._look_further(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
-        answer, reason = self._ask(shown, reason)
+        answer, reason = self._ask(reason)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(self.decided_s - prepared)
@@ -224,7 +209,7 @@ class Deciding:
         outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
         self.meters.decisions[self.call.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(shown, worker, reason))
+            self.keep_round(self._record(worker, reason))
         self.decisions += 1
         return worker
 
@@ -273,13 +258,13 @@ class Deciding:
         if fallback.is_off and not was_off:
             self.notice("policy-off", self.call.text, f"{self.call.text} is off until a reload ({self._said})", now_s)
 
-    def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
+    def _ask(self, reason: Reason) -> tuple[I8, Reason]:
         """Ask the policy, or least load if there is a reason for it or the policy fails; the answer, and the reason."""
         if not reason:
             kept = self.call.memory
             begun = self.processor() if self.processor else 0.0
             try:
-                answer = self.call.answer(shown)
+                answer = self.call.answer(self.packed)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
             except Exception as error:  # a guest may raise anything; it is counted, told and logged
@@ -287,21 +272,21 @@ class Deciding:
             else:
                 if self.stopwatch is not None:
                     self.decided_s = self.stopwatch()
-                if not self._is_over(begun, shown.decision):
+                if not self._is_over(begun):
                     return answer, ""
                 reason = "budget"
             self.call.memory = kept
             self.packed.worker[:] = HOLD
-        answer = self.least_load.answer(shown)
+        answer = self.least_load.answer(self.packed)
         if self.stopwatch is not None:
             self.decided_s = self.stopwatch()
         return answer, reason
 
-    def _is_over(self, begun_s: float, decision: int) -> bool:
+    def _is_over(self, begun_s: float) -> bool:
         """Whether the answer took too much processor time. The wall clock would count what other processes took."""
         if self.processor is None:
             self._said = "as it was when the log was written"
-            return decision in self.overruns
+            return self.decisions in self.overruns
         taken_ms, budget_ms = 1000 * (self.processor() - begun_s), self.settings.budget_ms
         if taken_ms > budget_ms:
             self._said = f"{taken_ms:.1f} ms of processor time for one decision; budget_ms is {budget_ms:g}"
@@ -320,21 +305,10 @@ class Deciding:
                 reason, self._said = "predictor", f"{type(error).__name__}: {error}"
         return reason
 
-    def _record(self, shown: Shown, worker: list[int], reason: Reason) -> Round:
-        requests, workers = self.rows.at.request, self.mirror.workers
+    def _record(self, worker: list[int], reason: Reason) -> Round:
+        requests, names = self.rows.at.request, self.mirror.names
         rows = self.packed.waiting[: len(worker)].tolist()
-        return Round(
-            decision=shown.decision,
-            waiting=shown.waiting,
-            seen=shown.checksum(),
-            sent={requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD},
-            fallback=reason,
-            why=self.fallback.last.why if reason and self.fallback.last else "",
-        )
-
-
-def _predictor(text: str) -> Any:
-    predictor = names.build("predict", names.parse(text))
-    if is_oracle(predictor):
-        raise InputError(text, "predictor", "an oracle", "a predictor that sees no true lengths")
-    return predictor
+        sent = {requests[row]: names[g] for row, g in zip(rows, worker, strict=True) if g != HOLD}
+        why = self.fallback.last.why if reason and self.fallback.last else ""
+        seen, waiting = self.packed.checksum(), self.packed.shown
+        return Round(decision=self.decisions, waiting=waiting, seen=seen, sent=sent, fallback=reason, why=why)

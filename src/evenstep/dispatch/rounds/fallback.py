@@ -58,11 +58,7 @@ class Fallback:
         self.is_off = False
 
     def before(self, is_stale: bool, now_s: float) -> Reason:
-        """The reason why the policy is not asked in this round: ``off``, ``stale`` or ``cooling``; empty if it is asked.
-
-        Args:
-            is_stale: the metrics of a shared worker are too old.
-        """
+        """The reason why the policy is not asked in this round: ``off``, ``stale`` or ``cooling``; empty if it is asked."""
         if self.is_off:
             return "off"
         if is_stale:

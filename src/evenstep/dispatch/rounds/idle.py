@@ -31,11 +31,9 @@ def fill_idle(
     round count, too: `pool_window` and `round_slots` bound the policy's view, not the requests that may be sent.
 
     Args:
-        rows, mirror, pool: the table of requests, the workers, the waiting requests.
         packed: the round; its answer, rows and free slots are added to.
         shown: requests in the round.
-        margin: slots that a worker may be sent beyond its own.
-        excluded: row -> names of workers that the request may not be sent to.
+        margin, excluded: as in `Deciding.decide`.
 
     Returns:
         Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,9 @@ from evenstep.request import F8, I8
 from evenstep.routing import view as at
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, broken_rule, horizon_of, memory_size_of, reads_cached
 
-_NO_PROJECTIONS = 0
 _STAMP = struct.Struct("=qqdd")
 _NOBODY: I8 = np.zeros(0, np.int64)
-_show, _holds, _list_seen = map(compiled.entry, (showing.show, showing.holds, showing.list_seen))
+_show, _holds = map(compiled.entry, (showing.show, showing.holds))
 
 
 class PolicyCall:
@@ -72,7 +70,7 @@ class PolicyCall:
         """Set the policy's memory to zeros, because worker numbers in it may be invalid after a fleet change."""
         self.memory[:] = 0
 
-    def answer(self, shown: Shown) -> I8:
+    def answer(self, packed: Packed) -> I8:
         """int64[W], place of each waiting request's worker, or `HOLD`, as the policy decides.
 
         The answer is checked against the contract; the policy's memory is kept only if it passes. The result is a view of
@@ -83,9 +81,9 @@ class PolicyCall:
             Exception: any error of the policy.
         """
         memory = self.memory.copy() if self.memory.size else self.memory
-        packed, waiting = shown.packed, shown.waiting
+        waiting = packed.shown
         if self._kernel is None:
-            view = shown.view(memory)
+            view = packed.view(memory)
             decision = self.policy.route(view)
             broken = broken_rule(view, decision)
             if not broken:
@@ -94,30 +92,16 @@ class PolicyCall:
         else:
             if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
                 self._make_scratch(packed.workers, waiting)
-            self._kernel(
-                shown.decision,
-                shown.seed,
-                shown.now_s,
-                shown.mean_wait_s,
-                0,
-                waiting,
-                packed.workers_i,
-                packed.workers_f,
-                packed.waiting_i,
-                packed.waiting_f,
-                packed.projections if self.horizon else packed.no_projections,
-                packed.growth,
-                packed.cached,
-                memory,
-                self._parameters,
-                *self._scratch,
-                packed.worker,
-            )
+            moment = packed.decision, packed.seed, packed.now_s, packed.mean_wait_s, 0, waiting
+            tables = packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f
+            ahead = packed.projections if self.horizon else packed.no_projections, packed.growth
+            own = memory, self._parameters, *self._scratch
+            self._kernel(*moment, *tables, *ahead, packed.cached, *own, packed.worker)
             found, broken = memory, ""
-            if not packed.keeps(packed.worker, waiting):
-                broken = broken_rule(shown.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory))
+            if not packed.keeps_contract():
+                broken = broken_rule(packed.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory))
         if broken:
-            raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
+            raise PolicyError(f"policy {self.text} broke its contract at decision {packed.decision}: {broken}")
         if found is not None and found.size:
             self.memory = found if found is memory else np.array(found, np.int64)
         return packed.worker[:waiting]
@@ -135,7 +119,9 @@ class PolicyCall:
 
 
 class Packed:
-    """The arrays of one decision in the layout of kernels (`routing.view`), reused for the next decision.
+    """What a policy sees of one decision, in the layout of kernels (`routing.view`). The next decision reuses the arrays.
+
+    The host sets `decision`, `seed`, `now_s` and `mean_wait_s`, as in `RoutingView`. A view is built only on request.
 
     Args:
         workers: G.
@@ -144,24 +130,25 @@ class Packed:
     Attributes:
         gathers: int64[G], indexed by barrier group: 1 = it is offered nothing. The code that sets a flag clears it.
         free: int64[G], slots offered of each worker.
+        shown: W, number of requests shown.
         waiting: int64[>= W], rows of the waiting requests that are shown.
         worker: int64[>= W], the answer: a place for each of `waiting`, or `HOLD`.
     """
 
     def __init__(self, workers: int, horizon: int) -> None:
-        self.workers = workers
+        self.workers, self.decision, self.seed, self.shown = workers, 0, 0, 0
+        self.now_s, self.mean_wait_s = 0.0, 0.0
         self.workers_i: I8 = np.zeros((4, workers), np.int64)
         self.workers_f: F8 = np.zeros((4, workers))
         self.nothing_ahead: F8 = np.zeros((workers, horizon + 1))
         self.projections: F8 = self.nothing_ahead
-        self.no_projections: F8 = np.zeros((workers, _NO_PROJECTIONS))
+        self.no_projections: F8 = np.zeros((workers, 0))
         self.growth: F8 = np.arange(horizon + 1, dtype=np.float64)
         self.cached: F8 = np.zeros((0, 0))
         self.free: I8 = np.zeros(workers, np.int64)
         self.gathers: I8 = np.zeros(workers, np.int64)
         self._slots: I8 = np.zeros(workers, np.int64)
         self._tokens: F8 = np.zeros(workers)
-        self._words: I8 = np.zeros(0, np.int64)
         self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
@@ -175,80 +162,44 @@ class Packed:
         self.waiting: I8 = np.zeros(room, np.int64)
         self.worker: I8 = np.full(room, HOLD, np.int64)
         self._written: showing.Shown | None = None
+        tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
+        self._rows = [list(map(memoryview, table)) for table in tables]  # joined to bytes faster than arrays are
 
     def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
-        """Write what the policy sees of a round. Call `room_for` first, and always pass the same pool.
-
-        Args:
-            rows: the table of requests.
-            mirror: the workers' counts.
-            pool, most, margin, offered, reserve: as in `showing.show`.
-
-        Returns:
-            Number of free slots in all groups that do not gather, offered or not. If it is 0, only `free` is written.
-        """
+        """Write what the policy sees of a round, as `showing.show`. Call `room_for` first, and always pass the same pool."""
         if self._written is None:
+            tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
             self._written = showing.Shown(
-                self.gathers,
-                pool.shares,
-                self._slots,
-                self.free,
-                self.waiting,
-                self.workers_i,
-                self.workers_f,
-                self.waiting_i,
-                self.waiting_f,
-                self.worker,
+                self.gathers, pool.shares, self._slots, self.free, self.waiting, *tables, self.worker
             )
+        self.shown = most
         here = np.frombuffer(pool.here, np.int64) if pool.here else _NOBODY
         requests, workers = rows.columns.given, mirror.columns.given
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 
-    def words(self, waiting: int) -> I8:
-        """Working space for `list_seen` with `waiting` requests: int64[n], at least one for each number a policy sees."""
-        size = 8 * self.workers + 6 * waiting + self.projections.size + self.cached.size
-        if self._words.size < size:
-            self._words = np.zeros(2 * size, np.int64)
-        return self._words
-
-    def keeps(self, worker: I8, waiting: int) -> bool:
-        """Whether an answer to the first `waiting` requests names known workers, or `HOLD`, and fits slots and KV memory."""
-        return bool(_holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens))
-
-
-@dataclass(slots=True, eq=False)
-class Shown:
-    """The view of one decision; the `RoutingView` is built only on request.
-
-    Args:
-        decision, seed, now_s, mean_wait_s: as in `RoutingView`.
-        waiting: W, number of requests shown.
-        packed: the arrays of the round.
-    """
-
-    decision: int
-    seed: int
-    now_s: float
-    mean_wait_s: float
-    waiting: int
-    packed: Packed
+    def keeps_contract(self) -> bool:
+        """Whether the answer names known workers, or `HOLD`, and fits slots and KV memory."""
+        tables = self.workers_i, self.workers_f, self.waiting_f
+        return bool(_holds(self.worker, self.shown, *tables, self._slots, self._tokens))
 
     def checksum(self) -> int:
-        """CRC-32 of all numbers that a policy may decide by, except its memory and `growth`; equal views have equal ones."""
-        packed = self.packed
+        """CRC-32 of all numbers that a policy may decide by, except its memory and `growth`; equal views have equal ones.
+
+        Their order is part of the format of decision logs.
+        """
+        (wi, wf, qi, qf), most = self._rows, self.shown
         stamp = _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s)
-        words = packed.words(self.waiting)
-        seen = showing.Seen(
-            packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f, packed.projections, packed.cached
-        )
-        size = _list_seen(seen, self.waiting, self.now_s, words)
-        return zlib.crc32(words[:size].data, zlib.crc32(stamp))
+        loads = wi[at.GROUP], wi[at.QUEUED], wf[at.QUEUED_LOAD], wf[at.LOAD]
+        room = wi[at.FREE_SLOTS], wi[at.RUNNING], wf[at.KV_FREE], wf[at.SECONDS_PER_TOKEN]
+        waited_s: Any = self.now_s - self.waiting_f[at.SINCE_S, :most]
+        waiting = qi[at.ID][:most], qf[at.WAITING_LOAD][:most], waited_s, qi[at.CLASS][:most], qi[at.KEY][:most]
+        ahead: tuple[Any, ...] = qf[at.STEPS][:most], self.projections, self.cached
+        return zlib.crc32(b"".join((stamp, *loads, *room, *waiting, *ahead)))
 
     def view(self, memory: I8) -> RoutingView:
         """The policy's view of the decision, with this memory; read-only windows on arrays that the next round changes."""
-        packed = self.packed
-        wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
-        qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])
+        wi, wf = sealed(self.workers_i), sealed(self.workers_f)
+        qi, qf = sealed(self.waiting_i[:, : self.shown]), sealed(self.waiting_f[:, : self.shown])
         return RoutingView(
             decision=self.decision,
             seed=self.seed,
@@ -268,8 +219,8 @@ class Shown:
             waiting_class=qi[at.CLASS],
             waiting_key=qi[at.KEY],
             waiting_steps=qf[at.STEPS],
-            projections=sealed(packed.projections),
-            growth=sealed(packed.growth),
-            cached_tokens=sealed(packed.cached),
+            projections=sealed(self.projections),
+            growth=sealed(self.growth),
+            cached_tokens=sealed(self.cached),
             memory=sealed(memory),
         )

@@ -85,37 +85,6 @@ def due(
     return count
 
 
-@declared(None if INT is None else INT(_REQUESTS, I1, I1, F2))
-def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
-    """Replace predicted curves of requests with a length stated by the client: 1 up to that length, then 0.
-
-    A request without a stated length, or that outlives it, keeps the predictor's curve. Returns 0.
-
-    Args:
-        rows, ages: int64[N], rows of the requests, and output tokens of each copy at the prediction.
-        answered: float64[N, K], changed: chance to be still running h = 0..K-1 tokens from now.
-    """
-    for i in range(rows.size):
-        left = requests.expected[rows[i]] - ages[i]
-        if left > 0:
-            for h in range(answered.shape[1]):
-                answered[i, h] = 1.0 if h < left else 0.0
-    return 0
-
-
-@declared(None if INT is None else INT(_REQUESTS, I1, I1, INT, I1))
-def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, leave: I8) -> int:
-    """Replace the predicted ages `leave`, int64[N], of requests with a stated length that they have not reached.
-
-    The new age is that length, or `NEVER` if it is more than `horizon` tokens away. Returns 0; see `believe`.
-    """
-    for i in range(rows.size):
-        expected = requests.expected[rows[i]]
-        if expected > ages[i]:
-            leave[i] = expected if expected - ages[i] <= horizon else NEVER
-    return 0
-
-
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
     """Store these rows' predicted curves. The columns `curve_end` and `leave` get the ages at which each is 0, or below 0.5.
@@ -124,7 +93,7 @@ def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8)
 
     Args:
         rows, ages: int64[N], rows of the requests, and output tokens of each copy at the prediction.
-        answered: float64[N, K], the curves, as in `believe`.
+        answered: float64[N, K], the curves: chance to be still running h = 0..K-1 tokens from now.
         curves: float64[R, K], written in these rows.
     """
     for i in range(rows.size):
@@ -148,12 +117,8 @@ def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
     for i in range(rows.size):
         row = rows[i]
         age, cap = age_of(requests, row), requests.cap[row]
-        asked[0, i], asked[1, i], asked[2, i], asked[3, i] = (
-            requests.request[row],
-            age,
-            requests.prompt[row],
-            requests.key[row],
-        )
+        asked[0, i], asked[1, i] = requests.request[row], age
+        asked[2, i], asked[3, i] = requests.prompt[row], requests.key[row]
         asked[4, i] = max(cap, age) if cap > 0 else 0  # an engine may count one token more than the client
     return 0
 
@@ -167,13 +132,7 @@ def see(workers: WorkerColumns, seen: Seen) -> None:
 
 @declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, _SEEN, I2, F2, F2))
 def project_all(
-    requests: RequestColumns,
-    workers: WorkerColumns,
-    high: int,
-    seen: Seen,
-    counts: I8,
-    loads: F8,
-    projections: F8,
+    requests: RequestColumns, workers: WorkerColumns, high: int, seen: Seen, counts: I8, loads: F8, projections: F8
 ) -> int:
     """Write the projected load (KV tokens) of every worker, h = 0..H tokens ahead; returns 0.
 
@@ -204,16 +163,7 @@ def project_all(
             counts[g, left] += copies - 1
     for g in range(G):
         if changed[g] != 0:
-            project(
-                workers.load[g],
-                workers.running[g],
-                0,
-                1,
-                1.0,
-                counts[g],
-                loads[g],
-                projections[g],
-            )
+            project(workers.load[g], workers.running[g], 0, 1, 1.0, counts[g], loads[g], projections[g])
             for h in range(H + 1):
                 projections[g, h] += workers.foreign_load[g]
     return 0
@@ -221,13 +171,7 @@ def project_all(
 
 @declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, F2, F1, _SEEN, F2))
 def project_expected(
-    requests: RequestColumns,
-    workers: WorkerColumns,
-    high: int,
-    curves: F8,
-    growth: F8,
-    seen: Seen,
-    projections: F8,
+    requests: RequestColumns, workers: WorkerColumns, high: int, curves: F8, growth: F8, seen: Seen, projections: F8
 ) -> int:
     """As `project_all`, but each request's load is multiplied by its probability of still running then; returns 0.
 

@@ -25,8 +25,7 @@ _LEARNED_AT_ONCE = 16  # completions
 _LOOKED_AT = 1024  # requests that learning looks at, before the host gets back to its reads
 _MANY = 32  # predictions that are asked for before a round, not in it
 _AT_ONCE = 128  # of them, so that the host gets back to its reads
-_due, _ask, _believe = map(compiled.entry, (projecting.due, projecting.ask, projecting.believe))
-_believe_leaves, _keep = compiled.entry(projecting.believe_leaves), compiled.entry(projecting.keep)
+_due, _ask, _keep = map(compiled.entry, (projecting.due, projecting.ask, projecting.keep))
 _project_all, _project_expected = compiled.entry(projecting.project_all), compiled.entry(projecting.project_expected)
 
 
@@ -34,7 +33,6 @@ class Projections:
     """Predictions and projected loads, for a policy with a horizon.
 
     Args:
-        predictor: the predictor to ask.
         horizon: H, tokens ahead, >= 1.
         expects: whether the policy wants expected loads; a predictor without a survival curve gives plain projections.
     """
@@ -81,7 +79,7 @@ class Projections:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
         try:
-            self.gate.predictor.gone(Finished(columns[0], columns[1], columns[2], columns[3]))
+            self.gate.predictor.gone(Finished(*columns))
         except Exception as error:  # the next round says so
             self._failed = error
 
@@ -89,7 +87,7 @@ class Projections:
         """Let the predictor learn the requests that have ended, or begin to."""
         columns = np.array(self._ended, np.int64).T.copy()
         self._ended = []
-        finished = Finished(columns[0], columns[1], columns[2], columns[3])
+        finished = Finished(*columns)
         if self._in_parts:
             self.gate.predictor.begin(finished)
             self._learning = True
@@ -220,26 +218,22 @@ class Projections:
         due_rows = due_rows[np.argsort(order, kind="stable")]
         asked = np.empty((5, count), np.int64)
         _ask(columns.given, due_rows, asked)
-        active = Active(
-            request_id=asked[0],
-            age=asked[1],
-            prompt_tokens=asked[2],
-            prompt_key=asked[3],
-            max_tokens=asked[4],
-            true_left=NOTHING,
-        )
+        active, age, stated = Active(*asked, true_left=NOTHING), asked[1], columns.arrays.expected[due_rows]
+        is_believed = stated > age
         if self.expects:
             curves = self.gate.curves(active, self._curves.shape[1] - 1)
-            if columns.arrays.expected[due_rows].any():
+            if is_believed.any():
+                left = (stated - age)[is_believed, None]
                 curves = curves.copy()
-                _believe(columns.given, due_rows, asked[1], curves)
-            _keep(columns.given, due_rows, asked[1], curves, self._curves)
+                curves[is_believed] = np.arange(curves.shape[1]) < left
+            _keep(columns.given, due_rows, age, curves, self._curves)
         else:
-            left = self.gate.steps_left(active)
-            leave = np.where(left < 0.0, NEVER, asked[1] + np.ceil(left).astype(np.int64))
-            _believe_leaves(columns.given, due_rows, asked[1], self.horizon, leave)
+            steps = self.gate.steps_left(active)
+            leave = np.where(steps < 0.0, NEVER, age + np.ceil(steps).astype(np.int64))
+            if is_believed.any():
+                leave = np.where(is_believed, np.where(stated - age <= self.horizon, stated, NEVER), leave)
             columns.arrays.leave[due_rows] = leave
-        columns.arrays.predicted[due_rows] = asked[1]
+        columns.arrays.predicted[due_rows] = age
 
 
 def _nothing_seen(workers: int) -> projecting.Seen:

@@ -18,11 +18,6 @@ from evenstep.dispatch.turn import Turn
 class Rounds:
     """Open rounds of all barrier groups.
 
-    Args:
-        turn: what all parts share.
-        pool: the waiting requests.
-        mirror: the workers.
-
     Attributes:
         binds_at_once: the policy sends each request as soon as it can (pool bypass); no round opens.
         opened_s: group -> time at which its round was opened, in order of opening; -inf = it need not gather.
@@ -104,11 +99,5 @@ class Rounds:
         return gathering
 
     def deadline_s(self, gather_s: float) -> float:
-        """Time at which the first open round stops gathering, in seconds; -inf if it need not gather, inf without a round.
-
-        Args:
-            gather_s: longest gathering, in seconds from the opening on.
-        """
-        for opened in self.opened_s.values():
-            return opened + gather_s
-        return math.inf
+        """Time at which the first open round stops gathering, in seconds; -inf if it need not gather, inf without one."""
+        return next(iter(self.opened_s.values()), math.inf) + gather_s

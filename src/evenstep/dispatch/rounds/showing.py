@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from evenstep import compiled
 from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, Ints, IntTable, Table, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
@@ -14,18 +12,7 @@ from evenstep.request import F8, I8
 from evenstep.routing import view as at
 from evenstep.routing.view import HOLD
 
-_WORKERS = compiled.struct(WorkerColumns)
-
-
-@part
-def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
-    """Write to int64[G] `free` how many more slots each worker may be given, `margin` beyond its own; returns their sum."""
-    total = 0
-    for g in range(len(workers.group)):
-        held = workers.running[g] + workers.sent[g] + workers.reserved[g]
-        free[g] = max(0, workers.free_at_most[g] + margin - held)
-        total += free[g]
-    return total
+_REQUESTS, _WORKERS = compiled.struct(RequestColumns), compiled.struct(WorkerColumns)
 
 
 @declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
@@ -47,16 +34,12 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
         held = workers.running[g] + workers.sent[g] + workers.reserved[g] + workers.foreign[g]
         found[count] = g
         count += held == 0 and workers.free_at_most[g] + margin > 0 and gathers[workers.group[g]] == 0
-    if count == 0:
-        return 0
     left = 0
     for place in range(count):
-        is_sent = False
         for i in range(waiting):
             if worker[i] == found[place]:
-                is_sent = True
                 break
-        if not is_sent:
+        else:
             found[left] = found[place]
             left += 1
     return left
@@ -143,14 +126,7 @@ def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) 
 
 @part
 def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8, workers_f: F8) -> None:
-    """Write the workers' part of the policy's view.
-
-    Args:
-        workers: the mirror's columns.
-        free: int64[G], slots that each worker is offered.
-        reserve: KV tokens kept free for the growth of every request that the worker has.
-        workers_i, workers_f: [4, G], written; rows as in `routing.view`.
-    """
+    """Write the workers' part of the policy's view to `workers_i` and `workers_f`; `reserve` as in `show`."""
     for g in range(len(workers.group)):
         running, load = workers.running[g] + workers.foreign[g], workers.load[g] + workers.foreign_load[g]
         workers_i[at.GROUP, g], workers_i[at.QUEUED, g] = workers.group[g], workers.sent[g]
@@ -163,13 +139,7 @@ def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8
 
 @part
 def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8) -> None:
-    """Write the waiting requests' part of the policy's view.
-
-    Args:
-        rows: the table of requests.
-        waiting: int64[W], their rows.
-        waiting_i, waiting_f: as in `routing.view`, the first W columns are written.
-    """
+    """Write the part of the policy's view with the requests in these rows to `waiting_i` and `waiting_f`."""
     for i in range(waiting.size):
         row = waiting[i]
         request, session, key = rows.request[row], rows.session[row], rows.key[row]
@@ -207,56 +177,6 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
     return fits
 
 
-class Seen(NamedTuple):
-    """The arrays that a policy sees in a round, as in `routing.view`; W is at least the number of requests shown."""
-
-    workers_i: IntTable
-    workers_f: Table
-    waiting_i: IntTable
-    waiting_f: Table
-    projections: Table
-    cached: Table
-
-
-@declared(None if INT is None else INT(compiled.struct(Seen), INT, FLOAT, I1))
-def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
-    """Write the numbers of these arrays to `words`, in the order of the checksum in decision logs.
-
-    `Shown.checksum` puts the decision, the seed and two times in front of them.
-
-    Args:
-        waiting: requests that are shown.
-        now_s: the time: waits are listed, not times of arrival.
-        words: int64, long enough (`Packed.words`), written: each int64, or the bits of each float64.
-
-    Returns:
-        The number of words written.
-    """
-    workers_i, workers_f, waiting_i, waiting_f = seen.workers_i, seen.workers_f, seen.waiting_i, seen.waiting_f
-    G, n = workers_i.shape[1], 0
-    for g in range(G):
-        words[g], words[G + g] = workers_i[at.GROUP, g], workers_i[at.QUEUED, g]
-        words[2 * G + g] = np.float64(workers_f[at.QUEUED_LOAD, g]).view(np.int64)
-        words[3 * G + g] = np.float64(workers_f[at.LOAD, g]).view(np.int64)
-        words[4 * G + g], words[5 * G + g] = workers_i[at.FREE_SLOTS, g], workers_i[at.RUNNING, g]
-        words[6 * G + g] = np.float64(workers_f[at.KV_FREE, g]).view(np.int64)
-        words[7 * G + g] = np.float64(workers_f[at.SECONDS_PER_TOKEN, g]).view(np.int64)
-    n, W = 8 * G, waiting
-    for i in range(W):
-        words[n + i] = waiting_i[at.ID, i]
-        words[n + W + i] = np.float64(waiting_f[at.WAITING_LOAD, i]).view(np.int64)
-        words[n + 2 * W + i] = np.float64(now_s - waiting_f[at.SINCE_S, i]).view(np.int64)
-        words[n + 3 * W + i], words[n + 4 * W + i] = waiting_i[at.CLASS, i], waiting_i[at.KEY, i]
-        words[n + 5 * W + i] = np.float64(waiting_f[at.STEPS, i]).view(np.int64)
-    n += 6 * W
-    for table in (seen.projections, seen.cached):
-        for i in range(table.shape[0]):
-            for j in range(table.shape[1]):
-                words[n] = np.float64(table[i, j]).view(np.int64)
-                n += 1
-    return n
-
-
 class Shown(NamedTuple):
     """The arrays that `show` writes, and its working space; W is at least the number of requests shown.
 
@@ -282,10 +202,7 @@ class Shown(NamedTuple):
     worker: Ints
 
 
-_SHOW = compiled.struct(RequestColumns), _WORKERS, I1, INT, INT, INT, FLOAT, compiled.struct(Shown)
-
-
-@declared(None if INT is None else INT(*_SHOW))
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, I1, INT, INT, INT, FLOAT, compiled.struct(Shown)))
 def show(
     rows: RequestColumns,
     workers: WorkerColumns,
@@ -312,11 +229,11 @@ def show(
         Number of free slots in all groups that do not gather, offered or not; 0 = only `free` is written.
     """
     free, waiting = shown.free, shown.waiting[:most]
-    free_slots(workers, margin, free)
     total = 0
     for g in range(free.size):
-        if shown.gathers[workers.group[g]] != 0:
-            free[g] = 0
+        held = workers.running[g] + workers.sent[g] + workers.reserved[g]
+        is_offered = shown.gathers[workers.group[g]] == 0
+        free[g] = max(0, workers.free_at_most[g] + margin - held) if is_offered else 0
         total += free[g]
     if total == 0:
         return 0

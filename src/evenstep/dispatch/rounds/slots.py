@@ -28,15 +28,6 @@ _EMPTY: I8 = np.zeros(0, np.int64)
 class Slots:
     """The requests that hold slots.
 
-    Args:
-        turn: what all parts share.
-        rows: the table of requests.
-        fleet: the workers, and deadlines.
-        pool, limits: the waiting requests, and their tenants.
-        barriers: steps of the running requests.
-        prefixes: what workers have cached.
-        meters: counters.
-
     Attributes:
         seating: place of a worker -> rows that hold only some of the slots they want there, in the order they began to.
     """
@@ -142,12 +133,7 @@ class Slots:
         return pooled
 
     def _tell(self, sent: list[int], legs: int, tokens: int) -> None:
-        """Commands for the requests that were sent, which wait no longer.
-
-        Args:
-            legs: number of the leg before the first.
-            tokens: of all their prompts together.
-        """
+        """Commands for the requests that were sent, which wait no longer; `tokens` of all their prompts together."""
         at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._limits.of
         requests, placed, produced = at.request, at.worker, at.produced
         for number, row in enumerate(sent, legs + 1):

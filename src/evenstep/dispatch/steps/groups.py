@@ -25,8 +25,7 @@ class GroupSteps:
     """The steps of all groups. Each request is tracked by the number of its last delivered step, which its row keeps.
 
     Args:
-        members: for each group, the places of its workers in the mirror.
-        running: number of running requests of each group.
+        members, running: of each group, the places of its workers in the mirror, and the number of running requests.
 
     Attributes:
         at: columns of the groups (`GroupColumns`), for single numbers.
@@ -46,15 +45,8 @@ class GroupSteps:
         groups.running[:], groups.step[:], groups.counts_tokens[:] = running, _FIRST, 1
         groups.size[:], groups.begin[:] = sizes, np.cumsum([0, *sizes])[:-1]
         groups.news_at[:] = np.where(many, (np.cumsum(many) - 1) * self.news_room, -1)
-        for column in (
-            groups.seen_s,
-            groups.ended_s,
-            groups.complete_s,
-            groups.seconds,
-            groups.counted_s,
-            groups.seconds_per_token,
-            groups.overhead_s,
-        ):
+        unknown = groups.seen_s, groups.ended_s, groups.complete_s, groups.counted_s, groups.seconds
+        for column in (*unknown, groups.seconds_per_token, groups.overhead_s):
             column[:] = math.nan
         groups.lasted_s[:] = math.inf
         self.members.arrays.place[:] = [place for places in members for place in places]
@@ -84,27 +76,19 @@ class GroupSteps:
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))
         if ahead > self.early_room:
-            self._widen_early(ahead)
+            room = self.early_room
+            while room < ahead:
+                room *= 2
+            self.early, self.early_room = _widened(self.early, self.early_room, room), room
+            self.generation += 1
         if at.size[group] > 1:
             if at.news[group] >= TOGETHER:
                 self._look_at(group, TOGETHER)
             if at.news[group] + ahead + 3 > self.news_room:
-                self._widen_news(TOGETHER + ahead + 3)
-
-    def _widen_early(self, ahead: int) -> None:
-        room = self.early_room
-        while room < ahead:
-            room *= 2
-        self.early = _widened(self.early, self.early_room, room)
-        self.early_room = room
-        self.generation += 1
-
-    def _widen_news(self, room: int) -> None:
-        at, before = self.groups.arrays.news_at, self.news_room
-        self.news = _widened(self.news, before, room)
-        at[at > 0] = at[at > 0] // before * room
-        self.news_room = room
-        self.generation += 1
+                room, before, first = TOGETHER + ahead + 3, self.news_room, self.groups.arrays.news_at
+                self.news, self.news_room = _widened(self.news, before, room), room
+                first[first > 0] = first[first > 0] // before * room
+                self.generation += 1
 
     def look(self, group: int) -> None:
         """Compute idle share and idle seconds of the group's steps counted since the last look, into its columns."""
@@ -124,13 +108,10 @@ class GroupSteps:
         at.news[group] -= count
 
     def check(self, group: int, last: Sequence[int]) -> None:
-        """Check that a group's counts agree with its running requests.
+        """Raise a RuntimeError unless a group's counts agree with its running requests.
 
         Args:
             last: for each running request of the group, the number of the step that it delivered last.
-
-        Raises:
-            RuntimeError: they do not.
         """
         at, early = self.at, self.early.arrays
         step, begin, end = at.step[group], group * self.early_room, group * self.early_room + at.early[group]
@@ -153,12 +134,7 @@ def _widened(columns: Columns[Any], room: int, wider: int) -> Columns[Any]:
 
 
 class Steps:
-    """Figures of one group's steps, read from the common columns at each access.
-
-    Args:
-        all_steps: the steps of all groups.
-        group: number of the group.
-    """
+    """Figures of one group's steps, read from the common columns at each access."""
 
     def __init__(self, all_steps: GroupSteps, group: int) -> None:
         self._all, self._group = all_steps, group

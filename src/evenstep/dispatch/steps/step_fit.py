@@ -65,11 +65,7 @@ def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
 
 
 class StepFit:
-    """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker.
-
-    Args:
-        groups: columns of all groups (`GroupColumns`), for single numbers.
-        group: number of the group.
+    """The fitted law of one group, from `GroupColumns`: seconds of a step against KV tokens of its heaviest worker.
 
     Attributes:
         seconds_per_token: t_l, seconds of a step for each KV token; nan until it is known well enough (`error`).

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.engines.metrics import prometheus
-from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
+from evenstep.engines.view import Dialect, EngineSample
 
 _RUNNING = "sglang:num_running_reqs"
 _QUEUED = "sglang:num_queue_reqs"
 _USED = "sglang:num_used_tokens"
 _SHARE = "sglang:token_usage"
 _CAPACITY = "sglang:max_total_num_tokens"
-_GENERATED = "sglang:generation_tokens_total"
 _QUERIED, _HIT = "sglang:prompt_tokens_total", "sglang:cached_tokens_total"
-_WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _GENERATED, _QUERIED, _HIT])
+_WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _QUERIED, _HIT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class SGLang:
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """Parse a metrics page: one sample for each ``dp_rank`` label, in ascending order; without a label, rank 0.
 
-        Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the totals since
-        the start (generated tokens, prefix counters) are nan, because the page gives them for all ranks together. Without
-        the metric of the capacity, `kv_capacity` is used tokens over the used share, or inf if that share is 0.
+        Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the prefix
+        counters are nan, because the page gives them for all ranks together. Without the metric of the capacity,
+        `kv_capacity` is used tokens over the used share, or inf if that share is 0.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV tokens of a rank.
@@ -44,17 +43,14 @@ class SGLang:
         for line in prometheus.lines(page, _WANTED):
             seen = values.setdefault(prometheus.whole(line.labels.get("dp_rank", "")), {})
             seen[line.name] = max(seen.get(line.name, -math.inf), line.value)
-        if not values:
-            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
         if len(values) > 1:  # a total of all ranks has no rank
             for seen in values.values():
-                for name in (_GENERATED, _QUERIED, _HIT):
-                    seen.pop(name, None)
-        return tuple(_sample(rank, values[rank]) for rank in sorted(values))
+                seen.pop(_QUERIED, None)
+                seen.pop(_HIT, None)
+        return tuple(_sample(*one) for one in prometheus.complete(values, (_RUNNING, _QUEUED, _USED)))
 
 
 def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
-    prometheus.check_finite(rank, seen, (_RUNNING, _QUEUED, _USED))
     used, share = seen[_USED], seen.get(_SHARE, 0.0)
     capacity = seen.get(_CAPACITY, used / share if share > 0 else math.inf)
     return EngineSample(
@@ -63,8 +59,6 @@ def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
         waiting=int(seen[_QUEUED]),
         kv_tokens=used,
         kv_capacity=capacity,
-        block_size=0,
-        generated_tokens=seen.get(_GENERATED, math.nan),
         prefix_queried=seen.get(_QUERIED, math.nan),
         prefix_hit=seen.get(_HIT, math.nan),
     )

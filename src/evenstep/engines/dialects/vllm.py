@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.engines.metrics import prometheus
-from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
+from evenstep.engines.view import Dialect, EngineSample
 
 _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
 _USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # the second until 0.10
 _CONFIG = "vllm:cache_config_info"
-_GENERATED = "vllm:generation_tokens_total"
 _QUERIED, _HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
-_WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _GENERATED, _QUERIED, _HIT])
+_WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _QUERIED, _HIT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,11 @@ class VLLM:
                 name = _USAGE[0] if line.name in _USAGE else line.name
                 seen = values.setdefault(rank, {})
                 seen[name] = seen.get(name, 0.0) + line.value
-        if not values:
-            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
-        return tuple(_sample(rank, values[rank], blocks.get(rank, (0, 0))) for rank in sorted(values))
+        found = prometheus.complete(values, (_RUNNING, _WAITING, _USAGE[0]))
+        return tuple(_sample(rank, seen, *blocks.get(rank, (0, 0))) for rank, seen in found)
 
 
-def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> EngineSample:
-    prometheus.check_finite(rank, seen, (_RUNNING, _WAITING, _USAGE[0]))
-    blocks, block_size = config
+def _sample(rank: int, seen: dict[str, float], blocks: int, block_size: int) -> EngineSample:
     capacity = float(max(0, blocks - 1) * block_size) if blocks and block_size else math.inf
     used = min(1.0, max(0.0, seen[_USAGE[0]]))
     return EngineSample(
@@ -83,8 +79,6 @@ def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> Engin
         waiting=int(seen[_WAITING]),
         kv_tokens=used * capacity if capacity < math.inf else math.nan,
         kv_capacity=capacity,
-        block_size=block_size,
-        generated_tokens=seen.get(_GENERATED, math.nan),
         prefix_queried=seen.get(_QUERIED, math.nan),
         prefix_hit=seen.get(_HIT, math.nan),
     )
@@ -92,7 +86,7 @@ def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> Engin
 
 def _numbers(version: str) -> tuple[int, ...]:
     """``0.19.1+cpu`` as (0, 19, 1); an empty one is newer than any."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else (1 << 30,)
 
 

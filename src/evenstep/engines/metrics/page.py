@@ -22,23 +22,27 @@ class Page:
         self._helps = helps or {}
         self._families: dict[str, list[str]] = {}
 
-    def declare(self, kind: Kind, name: str) -> None:
-        """Place a metric's HELP and TYPE on the page, even if no sample follows; a metric that is there keeps its place."""
-        self._family(kind, name)
+    def declare(self, kind: Kind, name: str) -> list[str]:
+        """Place a metric's HELP and TYPE on the page, even if no sample follows; a metric that is there keeps its place.
+
+        Returns:
+            Lines of the metric so far, to append to.
+        """
+        said = self._helps.get(name) or name.rpartition(":")[2].replace("_", " ")
+        said = said.replace("\\", "\\\\").replace("\n", "\\n")
+        return self._families.setdefault(f"# HELP {name} {said}\n# TYPE {name} {kind}", [])
 
     def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
         """Add one sample of a metric. `labels`: name -> value, escaped here. An int is written whole, nan as ``NaN``."""
-        self._family(kind, name).append(_sample(name, labels, value))
+        self.declare(kind, name).append(_sample(name, labels, value))
 
     def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:
         """Add one histogram: a ``_bucket`` line for each bound, then ``_sum`` and ``_count``.
 
         Args:
             buckets: upper bound as text -> cumulative number of observations at or below it, ``+Inf`` last.
-            total: sum of the observations.
-            count: number of them.
         """
-        family = self._family("histogram", name)
+        family = self.declare("histogram", name)
         for bound, below in buckets.items():
             family.append(_sample(f"{name}_bucket", {**labels, "le": bound}, below))
         family += [_sample(f"{name}_sum", labels, total), _sample(f"{name}_count", labels, count)]
@@ -46,11 +50,6 @@ class Page:
     def text(self) -> bytes:
         """The page so far as UTF-8, every line ended by LF; samples may be added after it."""
         return "".join("\n".join((head, *lines)) + "\n" for head, lines in self._families.items()).encode()
-
-    def _family(self, kind: Kind, name: str) -> list[str]:
-        said = self._helps.get(name) or name.rpartition(":")[2].replace("_", " ")
-        said = said.replace("\\", "\\\\").replace("\n", "\\n")
-        return self._families.setdefault(f"# HELP {name} {said}\n# TYPE {name} {kind}", [])
 
 
 def _sample(name: str, labels: Mapping[str, str], value: float) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evenstep.engines.view import NotItsPageError
 from evenstep.errors import EngineError
 
+_LABELS = rb'(?:\{((?:[^"\n}]|"(?:[^"\\\n]|\\.)*+")*+)\})?'  # values may have braces
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _SPECIAL = {"+Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
@@ -32,7 +33,7 @@ def whole(label: str) -> int:
 def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
     """The compiled pattern to pass to `lines`: it matches samples of these metrics, by whole names, not comment lines."""
     either = b"|".join(re.escape(name.encode()) for name in names)
-    return re.compile(rb"^(" + either + rb")(?:\{([^\n]*)\})?[ \t]+(\S+)[^\n]*$", re.MULTILINE)
+    return re.compile(rb"^(" + either + rb")" + _LABELS + rb"[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 
 
 def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
@@ -47,27 +48,28 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
     found: list[Line] = []
     for match in pattern.finditer(page):
         name, labels, value = (part.decode("utf-8", "replace") for part in match.groups(b""))
-        read = {k: _ESCAPED.sub(_unescaped, v) for k, v in _LABEL.findall(labels)}
+        read = {k: _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], v) for k, v in _LABEL.findall(labels)}
         found.append(Line(name, read, _number(name, value)))
     return found
 
 
-def check_finite(rank: int, seen: Mapping[str, float], names: Iterable[str]) -> None:
-    """Check that a rank's samples have a finite number under each of these names.
-
-    Args:
-        rank: the rank, for the error's message.
-        seen: metric name -> value.
+def complete(values: dict[int, dict[str, float]], needed: Sequence[str]) -> list[tuple[int, dict[str, float]]]:
+    """The values of each rank by metric name, in ascending order of ranks, checked for those that are needed.
 
     Raises:
-        NotItsPageError: one is missing.
+        NotItsPageError: there is no rank, or one lacks a value.
         EngineError: one is not finite.
     """
-    for name in names:
-        if name not in seen:
-            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
-        if not math.isfinite(seen[name]):
-            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    if not values:
+        raise NotItsPageError(f"metrics page: {needed[0]} is missing; expected a number.")
+    found = sorted(values.items())
+    for rank, seen in found:
+        for name in needed:
+            if name not in seen:
+                raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+            if not math.isfinite(seen[name]):
+                raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    return found
 
 
 def _number(name: str, value: str) -> float:
@@ -77,7 +79,3 @@ def _number(name: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise EngineError(f"metrics page: {name} is {value[:40]!r}; expected a number.") from None
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return "\n" if found[1] == "n" else found[1]

@@ -21,8 +21,6 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     """The body to send to an engine: the client's; of a stream, with options that make the engine report token counts.
 
     Args:
-        request: the client's.
-        dialect: of the engine it goes to.
         token_ids: ask for ids too, so that the answer can be continued exactly; ignored unless the request streams and
             the engine counts (`Dialect.counts`).
 
@@ -58,14 +56,8 @@ def prefill_leg(body: bytes) -> bytes:
         "min_tokens": b"1",
         "kv_transfer_params": _PREFILL % _prompt_ids(body, fields),
     }
-    if "max_completion_tokens" in fields:
-        changes["max_completion_tokens"] = b"1"
-    for name in ("n", "best_of"):
-        if name in fields:
-            changes[name] = b"1"
-    for name in ("stream_options", "return_token_ids"):
-        if name in fields:
-            changes[name] = None
+    changes |= {name: b"1" for name in ("max_completion_tokens", "n", "best_of") if name in fields}
+    changes |= dict.fromkeys(("stream_options", "return_token_ids"))  # removed
     return splice.replaced(body, changes, spans=fields)
 
 
@@ -98,7 +90,7 @@ def _stream_options(request: GenerationRequest, asked: UsageOptions) -> bytes:
         return _OPTIONS[asked.usage, asked.continuous]
     wanted = {"include_usage": asked.usage, "continuous_usage_stats": asked.continuous}
     changes = {name: b"true" for name, value in wanted.items() if value}
-    return splice.replaced(given if given and given != b"null" else b"{}", changes)
+    return splice.replaced(b"{}" if given == b"null" else given, changes)
 
 
 def _prompt_ids(body: bytes, fields: dict[str, splice.Span]) -> bytes:

@@ -19,33 +19,14 @@ from evenstep.engines.view import Dialect
 
 #: Members that hold the output to a form, which would begin anew.
 _FORMS = (
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "regex",
-    "ebnf",
-    "json_schema",
+    *("response_format", "structured_outputs", "regex", "ebnf", "json_schema"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 )
+_LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
+_WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens")
+_PENALTIES = ("frequency_penalty", "presence_penalty")
 #: All members that may stand in the way.
-_HINDERING = frozenset(
-    (
-        *_FORMS,
-        "logprobs",
-        "top_logprobs",
-        "prompt_logprobs",
-        "echo",
-        "suffix",
-        "use_beam_search",
-        "truncate_prompt_tokens",
-        "frequency_penalty",
-        "presence_penalty",
-        "seed",
-        "tools",
-    )
-)
+_HINDERING = frozenset((*_FORMS, *_LOGPROBS, *_WHOLE, *_PENALTIES, "seed", "tools"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +35,13 @@ class Continuation:
 
     Args:
         body: for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`).
-        exact: the result equals an unbroken answer; False if only the text is joined.
         why_not: the reason why it cannot continue, as a clause; empty if it can.
-        ids: token ids from which the next engine continues, as a JSON list; empty if it gets text.
+        ids: token ids from which the next engine continues, as a JSON list: the result equals an unbroken answer. Empty if
+            it gets text, which is only joined.
         is_engines: the reason lies with this engine: another one may be able to continue.
     """
 
     body: bytes
-    exact: bool
     why_not: str
     ids: bytes = b""
     is_engines: bool = False
@@ -76,10 +56,8 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     """How to continue an answer after the part that the client has.
 
     Args:
-        request: the client's.
         body: the body sent to the failed engine, of `bodies.upstream` (before any prefill or decode leg).
         before: of `ReplyStream.so_far`.
-        dialect: of the engine that continues.
 
     Returns:
         If no token was produced, `body` unchanged. Else a body whose prompt (for a chat, whose ids in
@@ -87,32 +65,32 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
         produced. With an empty body, `why_not` says why the answer cannot continue, or is empty if no token is left.
     """
     if before.produced == 0:
-        return Continuation(body, True, "")
+        return Continuation(body, "")
     if why_not := _hindrance(request, before):
-        return Continuation(b"", False, why_not)
+        return Continuation(b"", why_not)
     if before.bundled and request.max_tokens >= 0:
         why_not = "the engine sent several tokens at a time without counting them, so what is left of the limit is unknown"
-        return Continuation(b"", False, why_not)
+        return Continuation(b"", why_not)
     changes = _limits(request, before.produced)
     if changes is None:
-        return Continuation(b"", True, "")
+        return Continuation(b"", "")
     if not request.chat and not dialect.completions_go_on:
-        return Continuation(b"", False, "the engine answers a continued completion from the start", is_engines=True)
+        return Continuation(b"", "the engine answers a continued completion from the start", is_engines=True)
     stop, ids = _set(request, "stop"), b""
     if before.prompt_ids and before.ids and not stop:
-        ids = _all_ids(before)
+        ids = before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
     if ids and request.chat and dialect.chat_from_ids:
         changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
     elif ids and not request.chat:
         changes["prompt"] = ids
     elif not request.chat and (text := _text(request.prompt)) is not None and before.text:
         changes["prompt"] = msgspec.json.encode(text + before.text)
-        return Continuation(splice.replaced(body, changes), False, "")
+        return Continuation(splice.replaced(body, changes), "")
     elif request.chat:
-        return Continuation(b"", False, _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
+        return Continuation(b"", _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
     else:
-        return Continuation(b"", False, "its prompt came as token ids, and the engine told no ids of the answer")
-    return Continuation(splice.replaced(body, changes), True, "", ids)
+        return Continuation(b"", "its prompt came as token ids, and the engine told no ids of the answer")
+    return Continuation(splice.replaced(body, changes), "", ids)
 
 
 def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
@@ -133,7 +111,6 @@ def is_longer(before: SoFar, told: bytes, prompt_tokens: int) -> bool | None:
 
     Args:
         before: the part of the answer that was appended to the client's prompt, and what is known of that prompt.
-        told, prompt_tokens: see `goes_on`.
     """
     tokens = told.count(b",") + 1 if told else prompt_tokens
     clients = before.prompt_ids.count(b",") + 1 if before.prompt_ids else before.prompt_tokens
@@ -170,14 +147,14 @@ def _hindrance(request: GenerationRequest, before: SoFar) -> str:
         return "it has several choices"
     if not before.plain:
         return "it has more than text (a tool call or reasoning)"
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
+    for name in _LOGPROBS:
         value = _given(request, name)
         if value is not None and value is not False:  # 0 asks for the chosen token's alone
             return "log probabilities were asked for"
-    for name in ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens"):
+    for name in _WHOLE:
         if _set(request, name):
             return f"the request has {name}"
-    for name in ("frequency_penalty", "presence_penalty"):
+    for name in _PENALTIES:
         if _set(request, name):
             return f"the request has a {name}, which counts the answer's tokens alone"
     if _given(request, "seed") is not None and _given(request, "temperature") != 0:
@@ -210,11 +187,6 @@ def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None
     if request.min_tokens:
         changes["min_tokens"] = b"%d" % max(0, request.min_tokens - produced)
     return changes
-
-
-def _all_ids(before: SoFar) -> bytes:
-    """The ids of prompt and answer as one JSON list; neither is empty."""
-    return before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
 
 
 def _given(request: GenerationRequest, name: str) -> Any:

@@ -18,13 +18,8 @@ from evenstep.errors import InputError
 DEFAULT_COMPLETION_TOKENS = 16
 #: Members of a body by which a client could pick an engine's rank or memory; they never go on.
 ROUTING_FIELDS = (
-    "kv_transfer_params",
-    "data_parallel_rank",
-    "routed_dp_rank",
-    "disagg_prefill_dp_rank",
-    "bootstrap_host",
-    "bootstrap_port",
-    "bootstrap_room",
+    *("kv_transfer_params", "data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank"),
+    *("bootstrap_host", "bootstrap_port", "bootstrap_room"),
 )
 
 Kind = Literal["chat", "completions", "other"]
@@ -43,8 +38,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         kind: ``chat`` or ``completions``.
         body: as the client sent it.
         fields: the JSON of each member, as windows on the body.
-        model: the model asked for.
-        stream: whether the answer is a stream.
         n: answers the client gets for each prompt.
         best_of: sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat.
         max_tokens: output tokens of one sequence at most; -1 where only the context limits it. A completion without the
@@ -129,7 +122,6 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
 
     Args:
         kind: of `kind_of`, not ``other``.
-        body: a JSON object.
 
     Raises:
         InputError: not UTF-8, not a JSON object, a duplicate key, no model or prompt, a field of the wrong type or out of
@@ -159,7 +151,9 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
         max_tokens = _count("max_completion_tokens", given.max_completion_tokens, 1)
     min_tokens = 0 if given.min_tokens is None else _count("min_tokens", given.min_tokens, 0)
     prompt = fields.get("messages" if is_chat else "prompt", _NOTHING)
-    prompts, prompt_tokens = (_messages if is_chat else _prompts)(prompt)
+    if is_chat and _first_inside(prompt) != b"{":
+        raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of messages")
+    prompts, prompt_tokens = (1, -1) if is_chat else _prompts(prompt)
     if best_of * prompts > _MOST_SLOTS:
         raise InputError(_WHERE, "n", best_of * prompts, f"at most {_MOST_SLOTS} sequences in one request")
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
@@ -204,16 +198,10 @@ class _Given(msgspec.Struct, gc=False):
 
 _GIVEN = msgspec.json.Decoder(_Given)
 _EXPECTED = {
-    "model": "text",
-    "stream": "true or false",
-    "n": "an integer",
-    "best_of": "an integer",
-    "max_tokens": "an integer",
-    "max_completion_tokens": "an integer",
-    "min_tokens": "an integer",
-    "user": "text",
+    **dict.fromkeys(("model", "user"), "text"),
+    **dict.fromkeys(("stream", "return_token_ids"), "true or false"),
+    **dict.fromkeys(("n", "best_of", "max_tokens", "max_completion_tokens", "min_tokens"), "an integer"),
     "stream_options": "an object of true and false",
-    "return_token_ids": "true or false",
 }
 _FORMS = {name: b'"%b":%%b' % name.encode() for name in _EXPECTED}
 _FIELD = re.compile(r"`\$\.(\w+)")
@@ -235,12 +223,6 @@ def _count(name: str, found: int, least: int) -> int:
     if not least <= found < _MOST:
         raise InputError(_WHERE, name, found, f"an integer from {least} to {_MOST - 1}")
     return found
-
-
-def _messages(given: msgspec.Raw) -> tuple[int, int]:
-    if _first_inside(given) != b"{":
-        raise InputError(_WHERE, "messages", _beginning(given) or "missing", "a list of messages")
-    return 1, -1
 
 
 def _prompts(given: msgspec.Raw) -> tuple[int, int]:

@@ -20,7 +20,6 @@ from evenstep.engines.requests.parsing import GenerationRequest
 #: Members next to the prompt that change its KV cache, in a fixed order.
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
 
-_PERSON = b"prompt"
 BLOCK_BYTES = 256  #: of a block at the front; a prompt up to this size has no blocks
 FINE, COARSE = 64, 8  #: blocks of that length at the front, and how many times as long the others are
 _LONG_END = 512  # bytes at each end of a long prompt that form its key
@@ -89,27 +88,25 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     Args:
         key: secret of this install, 1 to 64 bytes.
     """
-    digest, prompt, model = _keyed(key).copy(), request.prompt, request.fields["model"]
+    prompt, model = request.prompt, request.fields["model"]
     size = len(prompt)
     if size > 2 * _LONG_END:
         window = memoryview(prompt)
-        digest.update(b"%b%b%d:%b" % (window[:_LONG_END], window[-_LONG_END:], size, model))
-    else:
-        digest.update(b"%b%b" % (prompt, model))
-    return _id(digest.digest()) or 1
-
-
-@lru_cache(maxsize=8)
-def _keyed(key: bytes) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=8, key=key, person=_PERSON)
+        return _id(b"%b%b%d:%b" % (window[:_LONG_END], window[-_LONG_END:], size, model), key, b"prompt")
+    return _id(b"%b%b" % (prompt, model), key, b"prompt")
 
 
 def name_key(name: str, key: bytes) -> int:
     """The id of a user's, session's or tenant's name, hashed with the install's secret `key`: 1 to 2**63-1; 0 = no name."""
-    if not name:
-        return 0
-    return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1
+    return _id(name.encode(), key, b"name") if name else 0
 
 
-def _id(digest: bytes) -> int:
-    return int.from_bytes(digest, "little") >> 1
+def _id(text: bytes, key: bytes, kind: bytes) -> int:
+    digest = _keyed(key, kind).copy()
+    digest.update(text)
+    return int.from_bytes(digest.digest(), "little") >> 1 or 1
+
+
+@lru_cache(maxsize=16)
+def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=key, person=kind)

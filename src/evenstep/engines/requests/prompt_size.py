@@ -35,8 +35,7 @@ class PromptSizes:
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
         """Estimated tokens of a prompt of `prompt_bytes` bytes: bytes over bytes per token, rounded, at least 1."""
-        found = self._known.get(model)
-        return round(prompt_bytes / (self._prior if found is None else found[2])) or 1
+        return round(prompt_bytes / self.bytes_per_token(model)) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
         """Learn from a prompt's size and the tokens that an engine reported for it; ignored if one of them is 0 or less."""

@@ -49,6 +49,16 @@ class Refusal:
         return b"%d" % seconds if seconds > 0 else b""
 
 
+#: A request without an API key, or with an unknown one.
+UNAUTHORIZED = Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
+#: The client did not send its request in time.
+TOO_SLOW = Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
+#: Every engine that was tried failed.
+ENGINE_FAILED = Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
+#: No engine answered in time.
+ENGINE_TOO_SLOW = Refusal(504, "server_error", "No engine answered in time.", "engine_timeout")
+
+
 def bad_request(error: InputError) -> Refusal:
     """The refusal (400) of an invalid request: the error's text, with its field as `param`."""
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
@@ -63,11 +73,6 @@ def unknown_model(name: str) -> Refusal:
 def unknown_path(method: str, path: str) -> Refusal:
     """The refusal (404) for an unknown endpoint."""
     return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {short(path)}.", "unknown_url")
-
-
-def unauthorized() -> Refusal:
-    """The refusal (401) of a request without an API key, or with an unknown one."""
-    return Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
 
 
 def too_many(message: str, retry_after_s: float) -> Refusal:
@@ -99,21 +104,6 @@ def lasted_too_long(limit_s: float) -> Refusal:
     return Refusal(504, "server_error", message, "request_timeout")
 
 
-def too_slow() -> Refusal:
-    """The refusal (408) if the client did not send its request in time."""
-    return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
-
-
-def engine_failed() -> Refusal:
-    """The refusal (502) if every engine that was tried failed."""
-    return Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
-
-
-def engine_too_slow() -> Refusal:
-    """The refusal (504) if no engine answered in time."""
-    return Refusal(504, "server_error", "No engine answered in time.", "engine_timeout")
-
-
 def stream_broken(why: str) -> Refusal:
     """The error (502) of an answer that broke off after its first token; `why`: a clause, why it cannot be continued."""
     return Refusal(502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken")
@@ -126,12 +116,8 @@ class _Fault(msgspec.Struct):
     code: int | str | None = None
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(_Fault):
     error: _Fault | str | None = None
-    message: str = ""
-    type: str | None = None
-    param: str | None = None
-    code: int | str | None = None
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
@@ -162,7 +148,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
     if status == 503:
         return overloaded(retry_after_s or 1.0)
     if status >= 500:
-        return engine_failed()
+        return ENGINE_FAILED
     message = _without_addresses(fault.message) or "The engine refused the request."
     code = _without_addresses(fault.code) if isinstance(fault.code, str) else None
     kind = _without_addresses(fault.type or "") or "invalid_request_error"

@@ -14,9 +14,6 @@ from evenstep.errors import InputError
 class TokenizerFile:
     """Counts the tokens of prompts by a model's ``tokenizer.json``.
 
-    Args:
-        path: the file.
-
     Raises:
         InputError: no such file, no tokenizer in it, or the package ``tokenizers`` is not installed.
     """

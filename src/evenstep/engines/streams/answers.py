@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from evenstep.engines.streams.chunks import Usage
+from evenstep.engines.streams.chunks import GAVE_UP, Usage
 from evenstep.errors import EngineError
 
 
@@ -16,13 +16,11 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     Args:
         prompt_tokens: as the engine counts them; -1 where it does not say.
         produced: output tokens of all choices; -1 where it does not say.
-        cached_tokens: prompt tokens from the engine's cache; -1 where it does not say.
         recomputed: the engine hands the request back, to be run elsewhere; the client must not get this answer.
     """
 
     prompt_tokens: int
     produced: int
-    cached_tokens: int
     recomputed: bool
 
 
@@ -32,12 +30,10 @@ class Prefilled:
 
     Args:
         prompt_tokens: tokens of the prompt; -1 if the engine does not report them.
-        cached_tokens: of `prompt_tokens`, those from the engine's cache; -1 if not reported.
         handover: JSON object ``kv_transfer_params`` for `bodies.decode_leg`, passed on without parsing.
     """
 
     prompt_tokens: int
-    cached_tokens: int
     handover: bytes
 
 
@@ -54,14 +50,12 @@ class _Body(msgspec.Struct, gc=False):
 
 
 _BODY = msgspec.json.Decoder(_Body)
-_GAVE_UP = {"abort", "error"}
 
 
 def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = True) -> Answer:
     """Parse, check and count an answer with status 200.
 
     Args:
-        body: the whole HTTP body.
         finish_reasons: every choice must have a finish_reason (`Dialect.finish_reasons`).
         hands_back: the reason ``recomputed`` means that the engine hands the request back; False = it is a stop string.
 
@@ -77,12 +71,12 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
         reason = choice.finish_reason
         if hands_back and "recomputed" in (reason, choice.stop_reason):
             again = True
-        elif reason in _GAVE_UP or (finish_reasons and not reason):
+        elif reason in GAVE_UP or (finish_reasons and not reason):
             bad = choice
     if bad is not None and not again:
         raise EngineError(f"engine: a choice has finish_reason {bad.finish_reason!r}; expected its end.")
-    prompt, produced, cached = _counts(read.usage)
-    return Answer(prompt, produced, cached, again)
+    usage = read.usage
+    return Answer(-1, -1, again) if usage is None else Answer(usage.prompt_tokens, usage.completion_tokens or 0, again)
 
 
 def read_prefilled(body: bytes) -> Prefilled:
@@ -95,8 +89,7 @@ def read_prefilled(body: bytes) -> Prefilled:
     handover = bytes(read.kv_transfer_params)
     if not handover.startswith(b"{"):
         raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
-    prompt, _, cached = _counts(read.usage)
-    return Prefilled(prompt, cached, handover)
+    return Prefilled(-1 if read.usage is None else read.usage.prompt_tokens, handover)
 
 
 def _read(body: bytes) -> _Body:
@@ -109,11 +102,3 @@ def _read(body: bytes) -> _Body:
     if read.error and bytes(read.error) != b"null":
         raise EngineError("engine: its answer is an error object.")
     return read
-
-
-def _counts(usage: Usage | None) -> tuple[int, int, int]:
-    if usage is None:
-        return -1, -1, -1
-    details = usage.prompt_tokens_details
-    cached = details.cached_tokens if details is not None else None
-    return usage.prompt_tokens, usage.completion_tokens or 0, -1 if cached is None else cached

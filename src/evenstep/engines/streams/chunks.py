@@ -10,16 +10,12 @@ from evenstep.errors import EngineError
 
 #: The data of the event that ends a stream.
 DONE = b"[DONE]"
+#: Reasons with which a choice ends that the engine gave up.
+GAVE_UP = frozenset(("abort", "error"))
 
 _NOTHING = msgspec.Raw()
 #: Largest token count accepted from an engine: no context is longer, and sums of such counts stay bounded.
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
-
-
-class CachedTokens(msgspec.Struct, gc=False):
-    """The member ``prompt_tokens_details`` of a usage object: prompt tokens found in the engine's cache, None = unknown."""
-
-    cached_tokens: int | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -30,11 +26,10 @@ class Usage(msgspec.Struct, gc=False):
 
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens | None = 0
-    prompt_tokens_details: CachedTokens | None = None
 
 
 class Delta(msgspec.Struct, gc=False):
-    """The part of the message that a chat chunk adds. Only `content` can be appended to a prompt as text; see `others`."""
+    """The part of the message that a chat chunk adds. Only `content` can be appended to a prompt as text."""
 
     role: str | None = None
     content: str | None = None
@@ -71,9 +66,22 @@ class Choice(msgspec.Struct, gc=False):
     @property
     def content(self) -> str:
         """The text that the choice adds, from `delta` in a chat, else from `text`; empty if it adds no text."""
-        if self.delta is not None:
-            return self.delta.content or ""
-        return self.text or ""
+        return (self.text if self.delta is None else self.delta.content) or ""
+
+    @property
+    def others(self) -> bool:
+        """Whether its delta has reasoning, a refusal, or a tool or function call; a role does not count."""
+        return self.delta is not None and self.delta.others
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a chat's choice with an empty delta only carries token ids: no finish_reason, no log probabilities."""
+        return self.finish_reason is None and self.token_ids is not None and not is_given(self.logprobs)
+
+    @property
+    def is_role(self) -> bool:
+        """Whether it is of a chat's first chunk: its delta has a role but no text, and it has no finish_reason."""
+        return bool(self.delta and self.delta.role) and not self.content and self.finish_reason is None
 
 
 class Chunk(msgspec.Struct, gc=False):
@@ -131,18 +139,3 @@ def read_head(data: bytes) -> Head:
 def is_given(value: msgspec.Raw) -> bool:
     """Whether a field is present, and neither null nor an empty list."""
     return bytes(value) not in {b"", b"null", b"[]"}
-
-
-def is_silent(choices: list[Choice]) -> bool:
-    """Whether a chat chunk with an empty delta only carries token ids: no finish_reason, no log probabilities.
-
-    `choices` must not be empty; only the first one is looked at.
-    """
-    choice = choices[0]
-    return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
-
-
-def is_role(choice: Choice) -> bool:
-    """Whether this choice is of a chat's first chunk: its delta has a role but no text, and it has no finish_reason."""
-    delta = choice.delta
-    return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None

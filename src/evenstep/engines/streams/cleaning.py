@@ -7,10 +7,7 @@ import re
 from evenstep.engines.streams import splice
 from evenstep.engines.view import Off
 
-_IDS = re.compile(
-    rb',[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]'
-    rb'|(?<=\{)"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\](,?)'
-)
+_IDS = re.compile(rb'([,{])[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]')
 _PROMPT_IDS_KEY = b'"prompt_token_ids":['
 _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
@@ -27,19 +24,17 @@ def without_usage(data: bytes, off: Off) -> bytes:
     return splice.replaced(data, {"usage": None if off == "absent" else b"null"}, "engine")
 
 
-def without_ids(data: bytes, off: Off) -> bytes:
-    """The chunk `data`, with ``token_ids`` and ``prompt_token_ids`` at any depth removed (`off` is ``absent``) or null.
+def without_ids(data: bytes) -> bytes:
+    """The chunk `data`, with ``token_ids`` and ``prompt_token_ids`` at any depth set to null.
 
     In a string their quotes would be escaped, so what matches is a key with a list of numbers.
     """
     at = data.find(b'token_ids":[')
     if at < 0 and b'token_ids"' not in data:
         return data
-    if off == "null":
-        if at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0:  # one list, written tightly
-            return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
-        return _IDS.sub(_nulled, data)
-    return _IDS.sub(b"", data)
+    if at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0:  # one list, written tightly
+        return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
+    return _IDS.sub(rb'\1"\2":null', data)
 
 
 def without_prompt_ids(data: bytes) -> bytes:
@@ -93,12 +88,6 @@ def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
     if raw.count(old) == 1:
         return raw.replace(old, new)
     return b"data: " + new + b"\n\n"
-
-
-def _nulled(found: re.Match[bytes]) -> bytes:
-    if found[1]:
-        return b',"' + found[1] + b'":null'
-    return b'"' + found[2] + b'":null' + found[3]
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:

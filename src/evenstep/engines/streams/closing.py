@@ -1,10 +1,13 @@
-"""Ends an answer whose engine was lost between its last token and the final event."""
+"""The last events of an answer whose engine was lost before it sent them."""
 
 from __future__ import annotations
 
 import msgspec
 
+from evenstep.engines.streams.chunks import Head
 from evenstep.engines.streams.usage import SoFar
+
+_NULL = msgspec.Raw(b"null")
 
 
 def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
@@ -16,29 +19,22 @@ def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
         model: the model's name, as the request has it.
         usage: the client asked for a usage object at the end.
     """
-    choice = {
-        "index": 0,
-        **({"delta": {}} if chat else {"text": ""}),
-        "logprobs": None,
-        "finish_reason": "length",
-    }
-    out = _event(before, chat, model, {"choices": [choice]})
+    told = (before.request_id or b'""', before.created or b"0", msgspec.json.encode(model))
+    head = Head(*map(msgspec.Raw, told))
+    text = {"delta": {}} if chat else {"text": ""}
+    out = _event(head, chat, {"choices": [{"index": 0, **text, "logprobs": None, "finish_reason": "length"}]})
     if usage:
-        prompt = max(0, before.prompt_tokens)
-        counts = {
-            "prompt_tokens": prompt,
-            "total_tokens": prompt + before.produced,
-            "completion_tokens": before.produced,
-        }
-        out += _event(before, chat, model, {"choices": [], "usage": counts})
+        out += usage_event(head, max(0, before.prompt_tokens), before.produced, chat=chat)
     return out + b"data: [DONE]\n\n"
 
 
-def _event(before: SoFar, chat: bool, model: str, rest: dict[str, object]) -> bytes:
-    head = {
-        "id": msgspec.Raw(before.request_id or b'""'),
-        "object": "chat.completion.chunk" if chat else "text_completion",
-        "created": msgspec.Raw(before.created or b"0"),
-        "model": model,
-    }
-    return b"data: " + msgspec.json.encode(head | rest) + b"\n\n"
+def usage_event(head: Head, prompt_tokens: int, produced: int, *, chat: bool) -> bytes:
+    """The event that reports the usage of a whole answer, with id, time and model of its chunks (`head`)."""
+    usage = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens + produced, "completion_tokens": produced}
+    return _event(head, chat, {"choices": [], "usage": usage})
+
+
+def _event(head: Head, chat: bool, rest: dict[str, object]) -> bytes:
+    kind = "chat.completion.chunk" if chat else "text_completion"
+    told = {"id": head.id or _NULL, "object": kind, "created": head.created or _NULL, "model": head.model or _NULL}
+    return b"data: " + msgspec.json.encode(told | rest) + b"\n\n"

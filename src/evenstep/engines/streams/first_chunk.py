@@ -57,7 +57,6 @@ class FirstChunks:
         to stream occurs more than once.
 
         Args:
-            raw: the whole event.
             start: the result of its full parse.
         """
         prompt = b"%d" % start.prompt_tokens if start.prompt_tokens >= 0 else b""
@@ -96,11 +95,6 @@ class FirstChunks:
                 return None
         out = found[0]
         if self._out:
-            out = self._out % {
-                b"id": request_id,
-                b"created": created,
-                b"tokens": tokens,
-                b"total": tokens,
-                b"ids": ids,
-            }
+            told = {b"id": request_id, b"created": created, b"tokens": tokens, b"total": tokens, b"ids": ids}
+            out = self._out % told
         return Start(found.end(), request_id, created, int(tokens) if tokens else -1, ids, out)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from evenstep.engines.requests.continuation import goes_on, is_longer
 from evenstep.engines.streams import cleaning
-from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, is_given, is_role, is_silent, read_chunk, read_head
+from evenstep.engines.streams.chunks import DONE, GAVE_UP, Choice, Chunk, Usage, is_given, read_chunk, read_head
+from evenstep.engines.streams.closing import usage_event
 from evenstep.engines.streams.sse import Event, EventReader
 from evenstep.engines.streams.template import ChunkTemplate
 from evenstep.engines.streams.template_cache import TemplateCache
@@ -22,7 +21,6 @@ from evenstep.engines.streams.usage import SoFar, rewritten
 from evenstep.engines.view import Dialect, Off, UsageOptions
 from evenstep.errors import EngineError, InputError
 
-_GAVE_UP = {"abort", "error"}
 #: Text that is never one token's: tokenizers cut in front of a word, so none has a blank with words on both sides.
 _SEVERAL = re.compile(r"\S\s+\S")
 DONE_EVENT = b"data: [DONE]\n\n"
@@ -35,15 +33,13 @@ class FullReply:
     """One stream from one engine. `reply.ReplyStream` adds faster paths for events that resemble earlier ones.
 
     Give it all bytes by `feed`, then call `end`. Afterwards exactly one of `done`, `failure` and `recomputed` is set. The
-    counts `produced`, `prompt_tokens` and `cached_tokens` may be read at any time.
+    counts `produced` and `prompt_tokens` may be read at any time.
 
     Args:
-        dialect: of the engine.
         chat: chat completions, else completions.
         client: options the client asked for.
         engine: options the engine was asked for.
         choices: answers to each prompt; every choice of every prompt has its own index.
-        prompts: number of prompts in the request.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
@@ -55,68 +51,14 @@ class FullReply:
     """
 
     __slots__ = (
-        "_before",
-        "_bundled",
-        "_bytes",
-        "_bytes_per_token",
-        "_changes",
-        "_chat",
-        "_counted",
-        "_created",
-        "_cut",
-        "_dialect",
-        "_drop_final",
-        "_drop_ids",
-        "_drop_usage",
-        "_events",
-        "_final",
-        "_given",
-        "_hands_back",
-        "_has_guessed",
-        "_has_shown",
-        "_held",
-        "_ids",
-        "_ids_seen",
-        "_is_between",
-        "_is_new",
-        "_is_told",
-        "_is_whole",
-        "_keep",
-        "_kept",
-        "_known",
-        "_later",
-        "_lessons",
-        "_limit",
-        "_open",
-        "_over",
-        "_plain",
-        "_prompt_ids",
-        "_prompts",
-        "_reader",
-        "_repeats",
-        "_request_id",
-        "_said",
-        "_settled",
-        "_settled_tokens",
-        "_surplus",
-        "_template",
-        "_templates",
-        "_texts",
-        "_usage_off",
-        "_wants_usage",
-        "_withheld",
-        "cached_tokens",
-        "done",
-        "error_body",
-        "estimated",
-        "failure",
-        "fingerprint",
-        "finished",
-        "produced",
-        "prompt_tokens",
-        "recomputed",
-        "restarts",
-        "starts_anew",
+        *("_before", "_bundled", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_cut"),
+        *("_dialect", "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_given", "_hands_back"),
+        *("_has_guessed", "_has_shown", "_held", "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told"),
+        *("_is_whole", "_keep", "_kept", "_known", "_later", "_lessons", "_limit", "_open", "_over", "_plain"),
+        *("_prompt_ids", "_prompts", "_reader", "_repeats", "_request_id", "_said", "_settled", "_settled_tokens"),
+        *("_surplus", "_template", "_templates", "_texts", "_usage_off", "_wants_usage", "_withheld", "done"),
+        *("error_body", "estimated", "failure", "fingerprint", "finished", "produced", "prompt_tokens", "recomputed"),
+        *("restarts", "starts_anew"),
     )
 
     def __init__(
@@ -139,7 +81,6 @@ class FullReply:
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
         self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until reported
-        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 if not reported
         self.finished = False  #: every choice has its finish_reason
         self.done = False  #: the stream has ended correctly
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
@@ -156,16 +97,14 @@ class FullReply:
         self._drop_ids = engine.token_ids and not client.token_ids
         self._changes = self._drop_usage or self._drop_ids or before is not None or keep
         self._ids_seen = client.token_ids
-        self._usage_off: Off = dialect.chat_usage_off if chat else dialect.completion_usage_off
+        self._usage_off: Off = "absent" if chat else dialect.completion_usage_off
         self._counted = [0] * (choices * prompts)
         self._open = set(range(choices * prompts))
-        self._prompts, self._keep = prompts, keep
-        self._plain = before.plain if before else True
+        self._prompts, self._keep, self._plain = prompts, keep, before.plain if before else True
         self._ids = list(before.ids) if before else []
         self._prompt_ids = before.prompt_ids if before else b""
         self._texts = [before.text] if before else []
-        self._settled = len(self._ids)
-        self._settled_tokens = self.produced
+        self._settled, self._settled_tokens = len(self._ids), self.produced
         self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
         self._wants_usage, self._is_told = client.usage, False
         self._final = b""  # the last chunk sent to the client
@@ -186,7 +125,7 @@ class FullReply:
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
-        self._templates = templates.of((dialect, chat, client, engine, keep)) if templates is not None else None
+        self._templates = templates[dialect, chat, client, engine, keep] if templates is not None else None
         self._has_guessed, self._repeats = False, templates is not None and self._lessons > 0
         self._changes |= self._repeats  # its id and time, by which streams differ, are read with what is changed
 
@@ -316,7 +255,7 @@ class FullReply:
         tokens, ids = -1 if chunk.usage is None else chunk.usage.prompt_tokens, self._ids_told(chunk, choice)
         found = goes_on(self._given, ids, tokens) if self._given else is_longer(self._before, ids, tokens)
         ends = not self._is_handed_back(choice) and (choice.finish_reason or choice.stop_reason)
-        brings = choice.content or choice.token_ids or ends or (choice.delta is not None and choice.delta.others)
+        brings = choice.content or choice.token_ids or ends or choice.others
         if found is None and not brings:
             return
         if found is False or (found is None and (self._chat or self._dialect.counts)):
@@ -408,7 +347,7 @@ class FullReply:
         if choice.index in self._open and self._is_handed_back(choice):  # what has ended as it should is not
             self.recomputed = self._over = True
             return False
-        if reason in _GAVE_UP:
+        if reason in GAVE_UP:
             raise EngineError(f"engine: a choice ended with finish_reason {reason!r}.")
         if reason is not None:
             self._open.discard(choice.index)
@@ -420,7 +359,7 @@ class FullReply:
 
     def _estimate(self, choice: Choice) -> int:
         content = choice.content
-        if not content and not (choice.delta and choice.delta.others):
+        if not content and not choice.others:
             return 0
         self._bundled |= _SEVERAL.search(content) is not None
         return self._guess(1, len(content.encode("utf-8", "surrogatepass")))
@@ -438,7 +377,7 @@ class FullReply:
     def _remember(self, chunk: Chunk, choice: Choice) -> None:
         if not self._prompt_ids:
             self._prompt_ids = self._ids_told(chunk, choice)
-        if choice.delta is not None and choice.delta.others:
+        if choice.others:
             self._plain = False
         if self._later:
             self._later.append((choice.token_ids or [], choice.content, self.produced))
@@ -454,11 +393,11 @@ class FullReply:
         if self._drop_usage and chunk.usage is not None:
             new = cleaning.without_usage(new, self._usage_off)
         if self._drop_ids:
-            if self._chat and b'"delta":{}' in data and is_silent(choices):
+            if self._chat and b'"delta":{}' in data and choices[0].is_silent:
                 return b""
-            new = cleaning.without_ids(new, self._dialect.token_ids_off)
+            new = cleaning.without_ids(new)
         if self._before is not None and self._before.request_id:
-            if self._chat and all(is_role(choice) for choice in choices):
+            if self._chat and all(choice.is_role for choice in choices):
                 return b""
             new = rewritten(new, self._before)
             if not self._drop_ids:
@@ -485,12 +424,7 @@ class FullReply:
         """The usage event that the client asked for, where the stream broke off between the last token and it."""
         if not self._wants_usage or self._is_told or self.estimated or self.prompt_tokens < 0:
             return b""
-        head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
-        usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
-        kind = "chat.completion.chunk" if self._chat else "text_completion"
-        told = {name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")}
-        event = {"id": told["id"], "object": kind, "created": told["created"], "model": told["model"]}
-        return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
+        return usage_event(read_head(self._final), self.prompt_tokens, self.produced, chat=self._chat)
 
     def _told(self, usage: Usage) -> None:
         """Take the counts of the usage at the end, which covers all choices and prompts."""
@@ -503,8 +437,6 @@ class FullReply:
         produced = (before.produced if before else 0) + (usage.completion_tokens or 0)
         if self.estimated or produced > self.produced:
             self.produced = produced
-        if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
-            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
 
     def _stamped(self, out: bytes) -> bytes:
         """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""

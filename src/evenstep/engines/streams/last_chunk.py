@@ -25,7 +25,6 @@ class LastChunks:
         """Learn from the last chunk of a stream; up to 8 forms are known at once.
 
         Args:
-            usual: form of the events before it.
             last: form of the chunk. Nothing is learned if either is None, or if their bytes before the text differ.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
@@ -59,7 +58,6 @@ class LastChunks:
         """Learn the form in which a stream reports usage.
 
         Args:
-            raw: the event with the usage.
             told: values in the event, of the function `told`; nothing is learned unless each occurs once in it.
             fingerprint: ``system_fingerprint`` of the event, as JSON.
         """
@@ -73,9 +71,6 @@ class LastChunks:
         """The event in which a stream with these values probably reports usage, and its ``system_fingerprint`` as JSON.
 
         Both are empty if no form is known yet. Compare the event with the bytes that come.
-
-        Args:
-            told: the values, of the function `told`.
         """
         if not self._usage:
             return b"", b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from evenstep.engines.streams.chunks import Choice, Usage, is_role, read_head
+from evenstep.engines.streams.chunks import Choice, Usage, read_head
 from evenstep.engines.streams.first_chunk import Start
 from evenstep.engines.streams.full_reply import DONE_EVENT, LONG, FullReply
 from evenstep.engines.streams.last_chunk import told
@@ -78,12 +78,7 @@ class ReplyStream(FullReply):
         return self._kept if template.is_counted else bytearray()
 
     def _passed(self, template: ChunkTemplate, count: int, texts: bytearray | None) -> None:
-        """Usual events were read.
-
-        Args:
-            count: output tokens of its only choice by now, if events tell them.
-            texts: of the events, as of `ChunkTemplate.read`, if events tell none.
-        """
+        """Usual events were read; they tell the output tokens by now, `count`, or only `texts` (of `ChunkTemplate.read`)."""
         counted = self._counted
         if not template.is_counted:
             count = counted[0] + (self._estimate_all(texts) if texts else 0)
@@ -101,11 +96,7 @@ class ReplyStream(FullReply):
         return self._guess(len(said), sum(map(len, said)))
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
-        """The first event of the stream, if it matches that of an earlier one.
-
-        Returns:
-            The bytes for the client, and the bytes that were not consumed.
-        """
+        """The client's bytes of the first event, if it matches that of an earlier stream, and the bytes after that event."""
         if not self._repeats or len(data) > min(LONG, self._limit):
             return b"", data
         assert self._templates is not None
@@ -120,11 +111,7 @@ class ReplyStream(FullReply):
         return start.out, data[start.size :]
 
     def _read_end(self, template: ChunkTemplate, data: bytes, at: int) -> tuple[int, bytes]:
-        """The last events of the stream, from `at` on, while they match those of earlier streams.
-
-        Returns:
-            Their end, and the bytes for the client.
-        """
+        """The end of the last events, from `at` on, that match those of earlier streams, and the client's bytes of them."""
         assert self._templates is not None
         ends, out = self._templates.ends, b""
         if not self.finished:
@@ -186,7 +173,7 @@ class ReplyStream(FullReply):
         request_id, created = self._request_id, self._created
         if self._templates is not None and not self._has_guessed:
             self._has_guessed = True
-            is_role_alone = is_role(choice) and choice.stop_reason is None and self._plain
+            is_role_alone = choice.is_role and choice.stop_reason is None and self._plain
             if is_role_alone and not self.produced:
                 start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
                 self._templates.starts.keep(raw, start)
@@ -194,7 +181,7 @@ class ReplyStream(FullReply):
             if self._template is not None:
                 return
         content = choice.content
-        if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
+        if content and choice.stop_reason is None and not choice.others:
             self._lessons -= 1
             is_counted = has_usage or choice.token_ids is not None
             self._template = learned(raw, out, content, self._chat, is_counted)
@@ -203,15 +190,14 @@ class ReplyStream(FullReply):
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
         """From a last chunk that was read in full, how those of later streams probably look."""
-        if choice.stop_reason is None and not (choice.delta and choice.delta.others):
+        if choice.stop_reason is None and not choice.others:
             assert self._templates is not None
             last = learned(raw, out, choice.content, self._chat)
             self._templates.ends.keep_last(self._template, last)
 
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
         """From an event with the usage that was read in full, how those of later streams probably look."""
-        counts = usage.prompt_tokens, usage.completion_tokens
-        if usage.prompt_tokens_details is None and counts == (self.prompt_tokens, self.produced):
+        if (usage.prompt_tokens, usage.completion_tokens) == (self.prompt_tokens, self.produced):
             assert self._templates is not None
             fingerprint = bytes(read_head(data).system_fingerprint)
             self._templates.ends.keep_usage(raw, self._what_differs(), fingerprint)

@@ -59,7 +59,8 @@ def _decoded(text: bytes, where: str) -> dict[str, msgspec.Raw]:
         return _MEMBERS.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         value = text[:40].decode("utf-8", "replace")
-        raise InputError(where, "body", value, "a JSON object", f"{_said(error)}.") from None
+        hint = "It is nested too deep." if isinstance(error, RecursionError) else f"{error}."
+        raise InputError(where, "body", value, "a JSON object", hint) from None
 
 
 def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> tuple[list[int], tuple[bytes, ...]] | None:
@@ -120,10 +121,7 @@ def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
 
 
 def replaced(
-    text: bytes,
-    changes: Mapping[str, bytes | None],
-    where: str = "request",
-    spans: Mapping[str, Span] | None = None,
+    text: bytes, changes: Mapping[str, bytes | None], where: str = "request", spans: Mapping[str, Span] | None = None
 ) -> bytes:
     """An object with some members set, or removed if None; every other byte stays.
 
@@ -183,7 +181,3 @@ def _value_of(text: bytes, at: int, name: str) -> int:
     if found is None or msgspec.json.decode(found[1], type=str) != name:
         return 0
     return found.end()
-
-
-def _said(error: Exception) -> str:
-    return "It is nested too deep" if isinstance(error, RecursionError) else str(error)

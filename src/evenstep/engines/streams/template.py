@@ -12,13 +12,14 @@ come from an engine and writes them for the client, in one pass.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import compiled
-from evenstep.engines.streams.template_kernel import read_chunks
+from evenstep.engines.streams.template_kernel import CHANGES, read_chunks
 from evenstep.late import change
 from evenstep.request import I8
 
@@ -43,8 +44,9 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` minus ``completion_tokens``; 0 without counts.
         tail: the bytes for the client after the text; empty = as the engine sent them.
-        shape: for the compiled reader: `prefix`, `lead`, `rest` in three pieces around its counts, and `tail`, concatenated.
-        parts: int64[10]: the length of each piece of `shape`, and four numbers, in the order of `template_kernel.PREFIX` on.
+        pieces: `prefix`, `lead`, `rest` in three pieces around its counts, and `tail`.
+        shape: for the compiled reader: `pieces`, concatenated.
+        parts: int64[10]: the length of each piece, and four numbers, in the order of `template_kernel.PREFIX` on.
     """
 
     prefix: bytes
@@ -54,8 +56,28 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
     total_first: bool
     prompt_tokens: int
     tail: bytes
+    pieces: tuple[bytes, ...]
     shape: bytes
     parts: I8
+
+    @classmethod
+    def of(cls, pieces: tuple[bytes, ...], counts: int, total_first: bool, prompt_tokens: int, changes: bool) -> Self:
+        """The form made of these `pieces`; `changes`: the client gets other bytes than the engine sent."""
+        prefix, lead, *ends, tail = pieces
+        rest = b"%d".join([end.replace(b"%", b"%%") for end in ends]) if counts else ends[0]
+        parts = np.array([*map(len, pieces), counts, total_first, prompt_tokens, changes], np.int64)
+        return cls(prefix, lead, rest, counts, total_first, prompt_tokens, tail, pieces, b"".join(pieces), parts)
+
+    def of_stream(self, prefix: bytes, prompt_tokens: int) -> Self:
+        """The same form in another stream: with its `prefix`, and with its `prompt_tokens` where events report counts."""
+        _, lead, *ends, tail = self.pieces
+        if not self.counts:
+            prompt_tokens = 0
+        elif prompt_tokens != self.prompt_tokens:
+            before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (self.prompt_tokens, prompt_tokens))
+            ends = [end.replace(before, now) for end in ends]
+        pieces, changes = (prefix, lead, *ends, tail), bool(self.parts[CHANGES])
+        return self.of(pieces, self.counts, self.total_first, prompt_tokens, changes)
 
     @property
     def is_counted(self) -> bool:
@@ -135,7 +157,6 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
         raw: an event with one choice, as it came.
         out: the bytes that the client gets for the event.
         content: the event's parsed text.
-        chat: whether the event belongs to a chat.
         is_counted: the event reports token ids or counts; else tokens of events like it are estimated from their texts.
     """
     key = b'"content":"' if chat else b'"text":"'
@@ -143,7 +164,8 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
         return None
     start = raw.index(key) + len(key)
     end = raw.find(b'"', start)
-    if spoken(raw[start:end]) != content:
+    text = raw[start:end]
+    if 92 in text or text != content.encode() or not content.isprintable():
         return None
     lead, rest = b"", raw[end:]
     if ids := _IDS.search(rest):
@@ -162,29 +184,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
     names = [b'"%b_tokens":' % name for name, _ in found] or [b"", b""]
     ends = [pieces[0] + names[0], pieces[3] + names[1], pieces[6]] if found else [rest, b"", b""]
     tail = b"" if out == raw else out[end:]
-    shape = (raw[:start], lead, *ends, tail)
-    return ChunkTemplate(
-        prefix=raw[:start],
-        lead=lead,
-        rest=_COUNTS.sub(rb'"\1_tokens":%d', rest.replace(b"%", b"%%")) if found else rest,
-        counts=len(found),
-        total_first=total_first,
-        prompt_tokens=prompt_tokens,
-        tail=tail,
-        shape=b"".join(shape),
-        parts=np.array([*map(len, shape), len(found), total_first, prompt_tokens, out != raw], np.int64),
-    )
-
-
-def spoken(text: bytes) -> str | None:
-    """The text between the quotes of a JSON string; None if it has escapes, invalid UTF-8 or unprintable characters."""
-    if 92 in text:
-        return None
-    try:
-        found = text.decode()
-    except UnicodeDecodeError:
-        return None
-    return found if found.isprintable() else None
+    return ChunkTemplate.of((raw[:start], lead, *ends, tail), len(found), total_first, prompt_tokens, out != raw)
 
 
 def warm() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from evenstep.engines.streams import splice
+from evenstep.engines.streams.chunks import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,6 @@ class SoFar:
         produced: number of output tokens the client has; for a client that gets only text, those whose text it has.
         prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
         ids: token ids of the output; empty if not reported.
-        text: text of the output.
         plain: nothing but text has come (no tool call, no reasoning).
         bundled: tokens were counted by events, and some event carried more than one.
     """
@@ -41,12 +41,10 @@ def joined(usage: bytes, before: SoFar) -> bytes:
 
     Args:
         usage: the JSON object of the last engine, which counts earlier output as prompt; its other members stay.
-        before: the part produced before this engine.
     """
-    spans = splice.members(usage, "engine")
-    counts = {name: _number(usage, spans, name) for name in ("prompt_tokens", "completion_tokens")}
-    prompt = before.prompt_tokens if before.prompt_tokens >= 0 else counts["prompt_tokens"] - before.produced
-    completion = before.produced + counts["completion_tokens"]
+    told = msgspec.json.decode(usage, type=Usage)
+    prompt = before.prompt_tokens if before.prompt_tokens >= 0 else told.prompt_tokens - before.produced
+    completion = before.produced + (told.completion_tokens or 0)
     return splice.replaced(
         usage,
         {
@@ -64,19 +62,10 @@ def rewritten(data: bytes, before: SoFar) -> bytes:
     A usage object in it gets the counts of the whole answer; see `joined`.
     """
     spans = splice.members(data, "engine")
-    changes: dict[str, bytes | None] = {}
-    if "id" in spans and before.request_id:
-        changes["id"] = before.request_id
-    if "created" in spans and before.created:
-        changes["created"] = before.created
+    seen = {"id": before.request_id, "created": before.created}
+    changes: dict[str, bytes | None] = {name: value for name, value in seen.items() if name in spans and value}
     if "usage" in spans:
         value = data[spans["usage"][1] : spans["usage"][2]]
         if value != b"null":
             changes["usage"] = joined(value, before)
     return splice.replaced(data, changes, "engine")
-
-
-def _number(text: bytes, spans: dict[str, splice.Span], name: str) -> int:
-    if name not in spans:
-        return 0
-    return msgspec.json.decode(text[spans[name][1] : spans[name][2]], type=int | None) or 0

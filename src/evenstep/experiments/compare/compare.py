@@ -76,15 +76,9 @@ def compare(
         raise InputError("compare", "slo", objective, "an objective", 'For instance slo="ttft=2s,tpot=50ms".')
     fleet = cluster if cluster is not None else Cluster(arrivals="saturated" if load is None and rate is None else "timed")
     law = step_time if step_time is not None else Linear()
+    workload = Reading(source, limit, seed=seed, prefix_blocks=fleet.prefix_cache_blocks > 0).workload()
     plan = Plan(
-        source=scaled(
-            Reading(source, limit, seed=seed, prefix_blocks=fleet.prefix_cache_blocks > 0).workload(),
-            fleet,
-            law,
-            rate=rate,
-            load=load,
-            seed=seed,
-        ),
+        source=scaled(workload, fleet, law, rate=rate, load=load, seed=seed),
         cluster=fleet,
         step_time=law,
         seeds=3 if seeds is None else seeds,
@@ -103,11 +97,7 @@ def compare(
 
 
 def _listed(policies: PolicySpec | Sequence[PolicySpec]) -> Sequence[PolicySpec]:
-    """The policies asked for, as a list, also where it is one policy by itself.
-
-    Raises:
-        InputError: neither.
-    """
+    """The policies asked for, as a list, also where it is one policy by itself; `InputError` for anything else."""
     if isinstance(policies, str | Mapping) or callable(getattr(policies, "route", None)):
         return [cast("PolicySpec", policies)]
     if isinstance(policies, Iterable):

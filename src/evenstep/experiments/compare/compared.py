@@ -96,10 +96,8 @@ class Compared(Comparison):
 
         Args:
             metric: a metric by name, as in `PolicyResult.mean`.
-            axes: matplotlib axes to draw on; None = a picture of its own.
-
-        Returns:
-            The axes, or a `Picture`: a notebook shows it, ``save("idle.svg")`` writes it.
+            axes: matplotlib axes to draw on, which are returned; None = a `Picture` of its own: a notebook shows it,
+                ``save("idle.svg")`` writes it.
 
         Raises:
             InputError: no such metric, or one that is not a number.
@@ -109,16 +107,13 @@ class Compared(Comparison):
         if axes is not None:
             draw_bars(axes, self, metric)
             return axes
-        return Picture.of(self, metric)
+        return Picture(self, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report that ``evenstep compare --report`` writes.
+        """Write the HTML report that ``evenstep compare --report`` writes, and return its path.
 
         Each policy's first replicate is run once more in this process, with the record tables that the charts show. Without
         a `plan` nothing is run and these charts are missing. An existing file is replaced.
-
-        Returns:
-            `path` as a `Path`.
 
         Raises:
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
@@ -141,9 +136,5 @@ class Compared(Comparison):
 
 def versions() -> dict[str, str]:
     """Versions of ``evenstep``, ``python`` and ``numpy``; under ``kernels``, how rules run now (`compiled.mode`)."""
-    return {
-        "evenstep": __version__,
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "kernels": compiled.mode(),
-    }
+    packages = {"evenstep": __version__, "python": platform.python_version(), "numpy": version("numpy")}
+    return {**packages, "kernels": compiled.mode()}

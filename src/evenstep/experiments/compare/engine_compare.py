@@ -22,8 +22,7 @@ from evenstep.experiments.sources import Reading
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.metrics import known
-from evenstep.predict.intervals import Quantiles
-from evenstep.request import I8, Trace
+from evenstep.request import Trace
 from evenstep.scheduling.policies.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import simulate_engine
@@ -44,11 +43,7 @@ class EngineOutcome:
 
 
 def built(spec: str) -> SchedulingPolicy:
-    """The scheduling policy that a name and its options describe.
-
-    Raises:
-        InputError: an unknown name or option, or something that forms no batch.
-    """
+    """The scheduling policy that a name and its options describe; `InputError` for what is unknown or forms no batch."""
     found: Any = names.build("scheduling", names.parse(spec))
     if not callable(getattr(found, "form_batch", None)):
         raise InputError(spec, "policy", type(found).__name__, "an object with a method `form_batch(view)`")
@@ -58,11 +53,8 @@ def built(spec: str) -> SchedulingPolicy:
 def capacity(trace: Trace, settings: EngineSettings) -> float:
     """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
 
-    One simulation measures it between a fifth and four fifths of the completions, so neither filling up nor draining
-    counts. Arrival times of the trace are ignored.
-
-    Raises:
-        InputError: too few requests to measure it.
+    One simulation measures it between a fifth and four fifths of the completions, so neither filling up nor draining counts.
+    Arrival times of the trace are ignored. `InputError` for too few requests to measure it.
     """
     engine, law = settings.server(), settings.law()
     run = simulate_engine(together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False)
@@ -79,11 +71,8 @@ def traces_of(
     """Read the workload of `settings` and make its replicates, in order, at the requested rate or load.
 
     A rate or load in the settings wins over one in a workload file. A load is a share of `capacity` on replicate 0. With
-    arrivals ``together``, all requests arrive at 0 s.
-
-    Args:
-        fewer: at the first replicate that is a copy of another, return those before it; else such a copy is an error.
-        times_from: what the command's user can do where there are no arrival times.
+    arrivals ``together``, all requests arrive at 0 s. `fewer` is as in `replicates`; `times_from` says what the command's
+    user can do where there are no arrival times.
 
     Raises:
         InputError: a file that cannot be read, two replicates that are the same, or timed arrivals under a law of infinite
@@ -112,12 +101,8 @@ def traces_of(
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of scheduling policies share.
-
-    Args:
-        settings: engine, law, bounds and seed; its `policies` are the names.
-        policies: the policies, in the order of those names.
-        traces: the replicates, by index.
+    """What all runs of a comparison of scheduling policies share: the settings, whose `policies` are names, these policies
+    in their order, and the replicates by index.
     """
 
     settings: EngineSettings
@@ -136,12 +121,13 @@ class Shared:
     def run_of(self, contender: int, index: int) -> EngineRun:
         """Simulate policy number `contender` on replicate `index`, under the seed ``settings.seed + index``."""
         settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
+        sees_truth = getattr(policy, "believes", "") == "truth"  # needs no bounds, whatever is believed
         return simulate_engine(
             trace,
             policy,
             engine=settings.server(),
             batch_time=settings.law(),
-            bounds=bounds_for(policy, settings, trace),
+            bounds=None if sees_truth else bounds_of(settings.bounds, trace),
             seed=settings.seed + index,
             name=settings.policies[contender],
             until_s=settings.until_s or math.inf,
@@ -154,11 +140,7 @@ def run_engine_comparison(
     """Run every policy on the same replicates, and compare each with the baseline, replicate by replicate.
 
     Notes of the comparison name thresholds that break WAIT's theory, and policies that are shown true output lengths.
-
-    Args:
-        settings: what to run; `check` has accepted them.
-        fewer: accept fewer replicates if there are not `seeds` different ones; otherwise that is an error.
-        progress: called with messages; None = silent.
+    `check` has accepted the settings; `fewer` is as in `replicates`; `progress` is called with messages, None = silent.
 
     Raises:
         InputError: a bad source, policy or number.
@@ -172,8 +154,7 @@ def run_engine_comparison(
     comparison = compare_engine_runs(runs, baseline, settings.objective())
     comparison.trace["requests_per_s"] = known(rate(traces[0]))
     if settings.bounds != "trace":
-        conditions = replace(comparison.conditions, bounds=settings.bounds)
-        comparison = replace(comparison, conditions=conditions)
+        comparison = replace(comparison, conditions=replace(comparison.conditions, bounds=settings.bounds))
     engine, law = settings.server(), settings.law()
     notes = (
         f"{spec}: the thresholds break what the theory asks (WAIT): {'; '.join(doubts)}."
@@ -189,23 +170,11 @@ def run_engine_comparison(
     return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
 
 
-def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds of output lengths that a policy is shown: those of `settings.bounds` (`bounds_of`).
-
-    None means the trace's own bounds. A policy that is shown true lengths (``believes = "truth"``) gets None too.
-    """
-    return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
-
-
 def belief_note(spec: str, policy: SchedulingPolicy, bounded: bool, hint: str = "") -> str:
     """A sentence on a policy that is shown true output lengths, or that plans with bounds of them and has none.
 
-    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent.
-
-    Args:
-        spec: its name.
-        bounded: whether requests have bounds.
-        hint: how to give them, a clause.
+    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. `spec` names it,
+    `bounded` says whether requests have bounds, and `hint`, a clause, how to give them.
     """
     believes = getattr(policy, "believes", "")
     if believes == "truth":

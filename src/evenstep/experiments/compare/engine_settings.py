@@ -71,21 +71,13 @@ class EngineSettings:
     processes: int | None = None
 
     def server(self) -> Engine:
-        """The engine that these settings describe.
-
-        Raises:
-            InputError: an unknown key or a value that does not fit.
-        """
+        """The engine that these settings describe; `InputError` for an unknown key or a value that does not fit."""
         from evenstep.sim.engine.simulation import Engine
 
         return cast("Engine", names.make(Engine, names.options(self.engine, "--engine"), where="--engine"))
 
     def law(self) -> BatchTime:
-        """The batch-time law, seconds of an iteration, that `batch_time` names.
-
-        Raises:
-            InputError: an unknown law or option.
-        """
+        """The batch-time law, seconds of an iteration, that `batch_time` names; `InputError` for a bad law or option."""
         return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
 
     def objective(self) -> Slo | None:
@@ -98,11 +90,8 @@ class EngineSettings:
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
     """Check ranges, and that rate and load are not both given; returns the same settings.
 
-    Args:
-        where: the command or file that errors name.
-
     Raises:
-        InputError: a value out of range; it names the first such flag.
+        InputError: a value out of range; it names the first such flag, of the command or file `where`.
     """
     config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
     config.check_at_least(where, 0, settings, "seed")
@@ -110,19 +99,18 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
         given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
         check_range_if_given(where, "a finite number > 0", above=0, finite=True, **given)
     if settings.arrivals not in ("timed", "together"):
-        expected = "timed or together with --engine"
-        raise InputError(where, "--arrivals", settings.arrivals, expected)
+        raise InputError(where, "--arrivals", settings.arrivals, "timed or together with --engine")
     if settings.rate is not None and settings.load is not None:
         raise InputError(where, "--load", settings.load, "a rate or a load, not both")
     return settings
 
 
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The believed bounds of a trace's output lengths, from text as in `BOUNDS`.
+    """The believed bounds of a trace's output lengths, from text as in `BOUNDS`: lower and upper ones in tokens, int64[N]
+    each.
 
-    Returns:
-        Lower and upper bounds in tokens, int64[N] each, in the order of the trace; `Quantiles` around a new predictor, which
-        learns during a run; or None for ``trace``, the trace's own bounds.
+    A predictor's quantiles give `Quantiles` around a new one, which learns during a run; ``trace``, the trace's own bounds,
+    gives None.
 
     Raises:
         InputError: text of another form, or an unknown predictor or option.

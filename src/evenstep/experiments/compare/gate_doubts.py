@@ -39,12 +39,13 @@ def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: Bat
     """
     if isinstance(policy, Wait | NestedWait) and policy.solve_s > 0:
         return []
+    memory = float(engine.kv_tokens) or math.inf
     if isinstance(policy, Wait):
-        return _of_wait(policy, trace, engine, law)
-    return _of_nested(policy, trace, engine, law) if isinstance(policy, NestedWait) else []
+        return _of_wait(policy, trace, memory, law)
+    return _of_nested(policy, trace, memory, law) if isinstance(policy, NestedWait) else []
 
 
-def _of_wait(policy: Wait, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
+def _of_wait(policy: Wait, trace: Trace, memory: float, law: BatchTime) -> list[str]:
     classes = np.zeros(len(trace), np.int64) if trace.request_class is None else trace.request_class
     kind = np.minimum(classes, len(policy.thresholds) - 1)
     present = np.unique(kind)
@@ -52,26 +53,23 @@ def _of_wait(policy: Wait, trace: Trace, engine: Engine, law: BatchTime) -> list
     thresholds = np.array(policy.thresholds, np.int64)[present]
     found = wait_thresholds.doubts(types, thresholds) if is_timed else []
     held = wait_thresholds.solved(types, thresholds).kv_tokens
-    return [*found, *nested_thresholds.doubts_of_memory(held, _memory(engine))]
+    return [*found, *nested_thresholds.doubts_of_memory(held, memory)]
 
 
-def _of_nested(policy: NestedWait, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
+def _of_nested(policy: NestedWait, trace: Trace, memory: float, law: BatchTime) -> list[str]:
     segments = len(policy.ends) + 1
     group = np.searchsorted(np.array(policy.prompt_edges, np.int64), trace.prompt_tokens, side="right")
     last = np.searchsorted(np.array(policy.ends, np.int64), trace.output_tokens, side="left")
-    thresholds = np.resize(np.array(policy.thresholds, np.int64), (len(policy.prompt_edges) + 1) * segments).reshape(
-        -1, segments
-    )
+    thresholds = np.resize(np.array(policy.thresholds, np.int64), (len(policy.prompt_edges) + 1, segments))
     groups: list[tuple[int, Types, I8]] = []
     is_timed = False
     for g in np.unique(group).tolist():
         reached = int(last[group == g].max()) + 1
-        types, is_timed = _types(
-            trace, [(group == g) & (last == k) for k in range(reached)], law, ends=policy.ends[: reached - 1]
-        )
+        members = [(group == g) & (last == k) for k in range(reached)]
+        types, is_timed = _types(trace, members, law, ends=policy.ends[: reached - 1])
         groups.append((g, types, thresholds[g, :reached]))
     held = [float(np.dot(n, nested_thresholds.segment_work(types))) for _, types, n in groups]
-    memory, whole, needed = _memory(engine), math.fsum(held), 0.0
+    whole, needed = math.fsum(held), 0.0
     found: list[str] = []
     for (g, types, n), own in zip(groups, held, strict=True):
         said = nested_thresholds.doubts(types, n, memory, beside=whole - own, is_timed=is_timed)
@@ -92,11 +90,9 @@ def _of_nested(policy: NestedWait, trace: Trace, engine: Engine, law: BatchTime)
 def _types(
     trace: Trace, members: Sequence[Members], law: BatchTime, ends: tuple[int, ...] | None = None
 ) -> tuple[Types, bool]:
-    """Rates and mean lengths of some sets of requests, and whether rates and law are known.
+    """Rates and mean lengths of some sets of requests (bool[N] each), and whether rates and law are known.
 
-    Args:
-        members: bool[N] of each type.
-        ends: of the segments that all but the last type end with; all are then of one prompt. None = types of their own.
+    `ends`: of the segments that all but the last type end with, all of one prompt; None = types of their own.
     """
     counts = np.array([int(m.sum()) for m in members], float)
     whole = rate(trace) if trace.arrival_s is not None else math.inf
@@ -111,7 +107,3 @@ def _types(
         prompt = [float(trace.prompt_tokens[m].mean()) for m in members]
         output = [float(trace.output_tokens[m].mean()) for m in members]
     return Types(rates.tolist(), prompt, output, d0, d1), is_timed
-
-
-def _memory(engine: Engine) -> float:
-    return float(engine.kv_tokens) or math.inf

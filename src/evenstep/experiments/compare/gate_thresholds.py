@@ -75,14 +75,11 @@ class Question:
         return float(self.engine.kv_tokens) or None
 
     def types(self, kind: Any, prompts: bool) -> Types:
-        """Request types, one for each value that occurs in `kind`, in ascending order of the values.
+        """Request types, one for each value in `kind`, int64[N] of the requests, ascending; each has its share of the
+        trace's rate.
 
-        A type's rate is its share of the trace's requests a second.
-
-        Args:
-            kind: int64[N], the type of each request of the trace.
-            prompts: each type has its own mean prompt and mean output. False: all share the trace's mean prompt, and each
-                has its longest output.
+        With `prompts` each type has its own mean prompt and mean output. Else all share the trace's mean prompt, and each
+        has its longest output.
         """
         assert isinstance(self.law, AffineKv)
         trace, (_, which, counts) = self.trace, np.unique(kind, return_inverse=True, return_counts=True)

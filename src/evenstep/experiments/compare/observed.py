@@ -12,23 +12,13 @@ from evenstep import names
 from evenstep.errors import EvenstepError, InputError
 from evenstep.experiments.settings import FleetSettings
 from evenstep.measure.comparison import Comparison, ObservedRun, PolicyResult
+from evenstep.report.tables import JUDGED
 
 if TYPE_CHECKING:
     from evenstep.dispatch.observing import Observed
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.metrics import Slo
 
-#: Metrics by which the simulator is judged.
-JUDGED = (
-    "tokens_per_s",
-    "makespan_s",
-    "tpot_mean_s",
-    "tpot_p95_s",
-    "ttft_mean_s",
-    "mean_wait_s",
-    "oldest_wait_s",
-    "idle_time_share",
-)
 #: Settings of a fleet that say nothing of the observed run. An override of any other means that the simulation is of
 #: another fleet or workload.
 _APART = frozenset(
@@ -52,38 +42,29 @@ class FromLog:
         values: settings by name, in the form of a settings file.
         policy: its policy with its predictor, as ``--policy`` takes it.
         said: sentences for the user on the data taken from the log, and on what the simulation omits.
+        origin: the name of these settings' source in reports and in `Settled.origin`.
     """
 
     observed: Observed
     values: dict[str, Any]
     policy: str
     said: tuple[str, ...]
-
-    @property
-    def origin(self) -> str:
-        """``decision log``: the name of these settings' source in reports and in `Settled.origin`."""
-        return "decision log"
+    origin: str = "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
-        """A copy of `values`, without those that would contradict the user's settings.
+        """A copy of `values`, without those that would contradict what a file or a flag sets, by the names in `given`.
 
-        Groups are left out if `given` has workers; the step's seconds, if a law or worker speeds; arrivals, if users, a
-        think time or sessions.
-
-        Args:
-            given: names of settings that a file or a flag sets.
+        Groups are left out if workers are given; the step's seconds, if a law or worker speeds; arrivals, if users, a think
+        time or sessions.
         """
         return {
             name: value for name, value in self.values.items() if not any(other in given for other in _INSTEAD.get(name, ()))
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
-        """Names of the settings that make the simulated fleet or workload another one than the log's.
+        """Names of settings that make the simulated fleet or workload another one than the log's, by `Settled.origin`.
 
         These are the fleet's settings that a file or a flag set. Settings of reports, policies and energy do not count.
-
-        Args:
-            origin: where each setting comes from, by name (`Settled.origin`).
         """
         fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
         return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
@@ -176,11 +157,9 @@ def _said(found: Observed) -> list[str]:
 
 
 def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The error of a simulation against the observed run, from their summaries, by metric of `JUDGED`.
+    """The error of a simulation against the observed run, from their summaries, by metric of `JUDGED` that both have.
 
-    Returns:
-        For each metric that both have: ``observed``, ``simulated`` and ``error``, simulated minus observed as a share of the
-        observed value (None if that is 0).
+    Each has ``observed``, ``simulated`` and ``error``: simulated over observed, less 1, or None if observed is 0.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in JUDGED:
@@ -207,10 +186,8 @@ def with_observed(
     The error is of the first replicate. If the log's fleet cannot be simulated, the error is empty and a sentence says why.
 
     Args:
-        comparison: its results hold the log's policy.
-        log: the data of the log.
-        row: the observed run (`row_of`).
-        settings: those of the comparison.
+        comparison, settings: the comparison, which has the log's policy, and its settings.
+        log, row: the data of the log, and the observed run (`row_of`).
         overridden: names of settings that differ from the log's; with any of them the log's policy is run once more, with
             the log's settings in their place.
     """

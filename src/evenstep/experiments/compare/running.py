@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 class Outcome:
     """A comparison and the runs it was computed from.
 
-    Args:
-        comparison: figures and paired differences.
-        runs: ``runs[c][r]`` is contender c, in the order asked, on replicate r.
-        traces: the requests of each replicate.
+    ``runs[c][r]`` is contender c, in the order asked, on ``traces[r]``, the requests of replicate r.
     """
 
     comparison: Comparison
@@ -46,8 +43,7 @@ def run_comparison(
     A note of the comparison says if there were fewer replicates than `plan.seeds`.
 
     Args:
-        plan: what the runs share.
-        asked: the contenders.
+        plan, asked: what the runs share, and the contenders.
         baseline: name of one of them; None = the first.
         processes: see `jobs.run_all`; None means one if any policy is an object, because it may remember earlier runs.
         progress: told what happens; None = silent.
@@ -62,7 +58,6 @@ def run_comparison(
     if processes is None and not all(isinstance(one.policy, Mapping) for one in asked):
         processes = 1  # an object may remember what it saw, which would be lost in another process
     traces = replicates(plan.replicate, plan.seeds, plan.fewer)
-    told_of_seeds = _fewer(len(traces), plan.seeds)
     shared = Shared(replace(plan, seeds=len(traces)), asked, traces)
 
     def told(place: int, runs: list[Run]) -> None:
@@ -71,7 +66,11 @@ def run_comparison(
 
     runs = collected(shared, processes, progress, told)
     comparison = compare_runs(runs, baseline=first)
-    return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
+    if len(traces) < plan.seeds:
+        many = "1 replicate, so no intervals" if len(traces) == 1 else f"{len(traces)} replicates"
+        fewer = f"{many} instead of {plan.seeds}: the trace has no more rotations that differ."
+        comparison = replace(comparison, notes=(*comparison.notes, fewer))
+    return Outcome(comparison, runs, traces)
 
 
 def collected(
@@ -87,13 +86,14 @@ def collected(
         progress: told what happens; None = silent.
         on_contender: called with a contender's index and runs once all its replicates have run. Calls come in the order of
             the contenders: one that ends early waits for those before it.
-
-    Raises:
-        InputError, PolicyError: from the first run that fails.
     """
     watch = progress if progress is not None else Progress()
     names, seeds, told = shared.names, len(shared.traces), 0
     found: list[dict[int, Any]] = [{} for _ in names]
+
+    def in_order(contender: int) -> list[Any]:
+        return [found[contender][index] for index in range(seeds)]
+
     watch.begin(len(names) * seeds)
     try:
         for ended in run_all(shared, processes, watch):
@@ -101,33 +101,16 @@ def collected(
             watch.advance(names[ended.job.contender])
             while told < len(names) and len(found[told]) == seeds:
                 watch.hide()
-                on_contender(told, _in_order(found[told]))
+                on_contender(told, in_order(told))
                 watch.show()
                 told += 1
     finally:
         watch.end()
-    return [_in_order(own) for own in found]
-
-
-def _in_order(runs: Mapping[int, Any]) -> list[Any]:
-    return [runs[index] for index in range(len(runs))]
-
-
-def _fewer(found: int, wanted: int) -> tuple[str, ...]:
-    """A note where the trace has not as many replicates that differ as were wanted."""
-    if found == wanted:
-        return ()
-    many = "1 replicate, so no intervals" if found == 1 else f"{found} replicates"
-    return (f"{many} instead of {wanted}: the trace has no more rotations that differ.",)
+    return [in_order(contender) for contender in range(len(names))]
 
 
 def place_of(baseline: str | None, names: Sequence[str]) -> int:
-    """The index, from 0, of the baseline in `names`; 0 if it is None.
-
-    Raises:
-        InputError: it is not one of them.
-    """
+    """The index, from 0, of the baseline in `names`, else `InputError`; 0 if it is None."""
     if baseline is not None and baseline not in names:
-        hint = nearest(baseline, names)
-        raise InputError("compare", "baseline", baseline, "one of the policies compared", hint)
+        raise InputError("compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names))
     return names.index(baseline) if baseline is not None else 0

@@ -100,14 +100,9 @@ class Board:
         return tuple(one.line for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
-        """Make the runs of the cells that the cache lacks; processes that were started end with it.
+        """Make the runs of the cells that the cache lacks, and end the processes started; returns the filled cells in order.
 
-        Args:
-            places: where runs are made.
-            only: (workload, policy) of the cells to fill, as in `cells`; all when None. Unknown ones are ignored.
-
-        Returns:
-            The filled cells, in the order of `cells`.
+        `only` are (workload, policy) of the cells to fill, as in `cells`; all when None. Unknown ones are ignored.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with its place on the board.

@@ -37,14 +37,9 @@ class Flip:
 
 
 def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]]:
-    """A tenth of a board, the same for the same board: about a tenth of every workload's policies.
+    """A tenth of a board, the same for the same board: about a tenth of every workload's policies, in the order of `cells`.
 
-    Args:
-        cells: (workload, policy) of every cell.
-        part: 0 to 9; the ten parts have every cell once. With fewer than ten cells, each part has one of them.
-
-    Returns:
-        The cells of the part, in the order of `cells`.
+    `cells` are (workload, policy). The parts 0 to 9 have every cell once. With fewer than ten cells, each part has one.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:
@@ -57,11 +52,8 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
     """Pairs of policies whose order in the ranking metric turned over; both orders with disjoint 95 % intervals.
 
-    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count too.
-
-    Args:
-        stored: the board as it was published.
-        again: cells that were run again; one that is not on the board has no order to keep.
+    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count too. A cell
+    that is not on the board has no order to keep.
     """
     found: list[Flip] = []
     for line in stored.workloads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenstep.experiments.leaderboard.file import BELOW
-from evenstep.experiments.leaderboard.ranks import Overall, Standing, alike, overall, standings
+from evenstep.experiments.leaderboard.ranks import Standing, alike, overall, standings
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING, counted, short
@@ -27,13 +27,7 @@ _RANKED = {
 
 
 def page(table: Table, *, data: str, picture: str) -> str:
-    """The whole Markdown page.
-
-    Args:
-        table: the leaderboard.
-        data: link to its Parquet file.
-        picture: link to its picture, or empty.
-    """
+    """The whole Markdown page; `data` links to its Parquet file, and `picture` to its picture, or is empty."""
     parts = ["# Leaderboard", "", *_intro(table, data), ""]
     if picture:
         shown = " and ".join(table.picture)
@@ -119,32 +113,25 @@ def _fewer(table: Table) -> str:
 
 
 def _overall_words(table: Table) -> list[str]:
+    groups = ([f"`{policy}`" for policy in group] for group in alike(table))
     return [
         "Ranks among the live policies, and their mean. A mean rank is a summary, no measure: it counts places, not how far",
         "apart they are, it weighs workloads as this list happens to, and every variant that is added moves the others.",
         "*level* counts the workloads on which the policy cannot be told from the leader there (paired interval across 0).",
         "Read the tables below for what matters on a workload like yours. Waits are in no rank: who starves long prompts",
         "may look even.",
-        *(f"{_listed(group)} decided alike in every run." for group in alike(table)),
+        *(f"{', '.join(most)} and {last} decided alike in every run." for *most, last in groups),
     ]
 
 
-def _listed(policies: Sequence[str]) -> str:
-    *most, last = (f"`{policy}`" for policy in policies)
-    return f"{', '.join(most)} and {last}"
-
-
 def _overall_table(table: Table) -> list[str]:
-    rows = overall(table)
     heads = [line.name for line in table.workloads]
     lines = [_row(["policy", "mean rank", "level", *heads]), _row(["---", *["---:"] * (2 + len(heads))])]
-    return lines + [_row(_overall_cells(one)) for one in rows]
-
-
-def _overall_cells(one: Overall) -> list[str]:
-    note = "" if one.complete else " (where it ran)"
-    ranks = [MISSING if rank is None else str(rank) for rank in one.ranks]
-    return [f"`{one.policy}`", f"{one.mean_rank:.1f}{note}", str(one.level), *ranks]
+    for one in overall(table):
+        note = "" if one.complete else " (where it ran)"
+        ranks = [MISSING if rank is None else str(rank) for rank in one.ranks]
+        lines.append(_row([f"`{one.policy}`", f"{one.mean_rank:.1f}{note}", str(one.level), *ranks]))
+    return lines
 
 
 def _workload(table: Table, line: WorkloadLine) -> list[str]:
@@ -153,22 +140,17 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
     heads = ["rank", "policy", "it knows", heading, "behind the leader", *(name for name, _, _ in others)]
     lines = [_row(heads), _row(["---:", "---", "---", *["---:"] * (len(heads) - 3)])]
     for one in standings(table.of(line.name), line.metric):
-        cells = [one.cell.interval(metric) for _, metric, _ in others]
-        figures = [
-            short(None if found is None else size * found.value) for found, (_, _, size) in zip(cells, others, strict=True)
+        cells = [
+            MISSING if one.rank is None else str(one.rank),
+            f"`{one.cell.policy}`",
+            "true lengths" if one.cell.oracle else one.cell.predictor or MISSING,
+            _interval(one.value, factor, places),
+            _behind(one, factor, places),
         ]
-        lines.append(
-            _row(
-                [
-                    MISSING if one.rank is None else str(one.rank),
-                    f"`{one.cell.policy}`",
-                    "true lengths" if one.cell.oracle else one.cell.predictor or MISSING,
-                    _interval(one.value, factor, places),
-                    _behind(one, factor, places),
-                    *figures,
-                ]
-            )
-        )
+        for _, metric, size in others:
+            found = one.cell.interval(metric)
+            cells.append(short(None if found is None else size * found.value))
+        lines.append(_row(cells))
     about = f"{line.about[:1].upper()}{line.about[1:]}. " if line.about else ""
     return [
         f"## {line.name}",
@@ -202,9 +184,7 @@ def _interval(found: Interval | None, factor: float, places: int, sign: str = ""
     if found is None:
         return MISSING
     text = f"{factor * found.value:{sign},.{places}f}"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ± {factor * (found.high - found.low) / 2:,.{places}f}"
+    return text if found.half is None else f"{text} ± {factor * found.half:,.{places}f}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -55,11 +55,8 @@ class Overall:
 
 
 def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
-    """The cells of one workload from best to worst, oracles at their place among them; cells without a value come last.
-
-    Args:
-        cells: of one workload.
-        metric: the ranking metric; lower is better.
+    """The cells of one workload from best to worst by the ranking metric, lower is better; oracles stand at their place
+    among them, and cells without a value come last.
     """
     known = [(found.value, cell) for cell in cells if (found := cell.interval(metric)) is not None]
     ordered = sorted(known, key=lambda one: one[0])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.comparison import Interval, interval_of, paired_difference
 from evenstep.measure.parquet import read_columns, write_columns
 
 #: Metrics a board keeps of every run.
@@ -45,8 +45,7 @@ class Cell:
 
     def interval(self, metric: str) -> Interval | None:
         """Mean and 95 % interval over replicates; None if a replicate has no value."""
-        known = [value for value in self.values[metric] if value is not None]
-        return mean_interval(known) if len(known) == len(self.digests) else None
+        return interval_of(self.values[metric])
 
     def versus(self, other: Cell, metric: str) -> Interval | None:
         """Mean of own minus `other`'s value, replicate by replicate, with its 95 % interval.
@@ -81,8 +80,7 @@ class Origin:
     """The origin of a board.
 
     Args:
-        date: day it was made, as in 2026-05-31.
-        commit: the commit of the sources, or empty outside a repository.
+        date, commit: day it was made, as in 2026-05-31; commit of the sources, or empty outside a repository.
         command: exact command line.
         seeds: replicates; replicate r has seed r.
         versions: version by component.
@@ -100,8 +98,7 @@ class Table:
     """A whole leaderboard.
 
     Args:
-        workloads: in the order of the board's file.
-        cells: workload by workload.
+        workloads, cells: in the order of the board's file, and workload by workload.
         picture: names of the workloads that the picture shows.
         origin: when and by which command it was made.
     """
@@ -122,17 +119,9 @@ class Table:
 
 
 def write_table(table: Table, path: Path) -> int:
-    """Write a row for each run, cell by cell, with workloads, picture and origin in the file's head.
+    """Write a row for each run, cell by cell, with workloads, picture and origin in the head; returns the number of rows.
 
-    Args:
-        table: the leaderboard.
-        path: the Parquet file; replaced whole.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        InputError: the file cannot be written.
+    The Parquet file is replaced whole; `InputError` if it cannot be written.
     """
     import pyarrow as pa
 

@@ -31,7 +31,7 @@ KV_TOKENS = dict(zip(PROFILES, (41_408, 450_000, 450_000, 450_000), strict=True)
 
 @cache
 def law(name: str) -> Profile:
-    """The batch-time law of a bundled profile, by its key in `PROFILES`; read once in a process."""
+    """The batch-time law of a profile in `PROFILES`, read once in a process."""
     return Profile(PROFILES[name])
 
 
@@ -41,17 +41,14 @@ def shown(setting: ex.Setting) -> list[str]:
 
 def requests(setting: ex.Setting, number: int) -> Trace:
     """400 requests (80 when quick) of ``sample:sharegpt``'s replicate `number`, every 7th row, without arrival times."""
-    source = source_of(file_of("sample:sharegpt"), prefix_blocks=False)
+    source = source_of(file_of("sample:sharegpt"), options={"prefix_blocks": False})
     drawn = replicate(source, number, setting.seed)
     rows = np.arange(setting.pick(400, 80)) * 7 % len(drawn)
     return Trace(prompt_tokens=drawn.prompt_tokens[rows], output_tokens=drawn.output_tokens[rows])
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """Iterations of an engine under `sarathi`, with a budget in tokens, up to `until_s` seconds.
-
-    `name` is a key of `PROFILES` and sets batch time and memory.
-    """
+    """Iterations of an engine under `sarathi` with a budget in tokens, up to `until_s`; `name` sets law and memory."""
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None

@@ -64,7 +64,10 @@ def share(rows: Table) -> float:
 
 def served(rows: Table) -> Table:
     """The batches of 32 to 128 decodes (`SERVED`), as served ones have; all columns are kept."""
-    chosen = (rows["n_decode"] >= SERVED[0]) & (rows["n_decode"] <= SERVED[1])
+    return _chosen(rows, (rows["n_decode"] >= SERVED[0]) & (rows["n_decode"] <= SERVED[1]))
+
+
+def _chosen(rows: Table, chosen: Any) -> Table:
     return {name: column[chosen] for name, column in rows.items()}
 
 
@@ -84,22 +87,12 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
     """
     law = profiles.law(name)
     said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
-    whole = np.array(
-        [
-            law.seconds(
-                Batch(
-                    tokens=int(n + chunk),
-                    requests=int(n + (chunk > 0)),
-                    decodes=int(n),
-                    prefill_tokens=int(chunk),
-                    chunk_squares=int(chunk * chunk),
-                    decode_context=int(long * kv_long + (n - long) * kv_short),
-                )
-            )
-            for chunk, n, long, kv_short, kv_long in zip(*(rows[c] for c in COLUMNS[:5]), strict=True)
-        ]
-    )
-    return law.layers * (rows["unequal_us"] - rows["equal_us"] - said) * 1e-6 / whole
+    whole: list[float] = []
+    for chunk, n, long, short_kv, long_kv in zip(*(rows[c].astype(int).tolist() for c in COLUMNS[:5]), strict=True):
+        kinds = {"decodes": n, "prefill_tokens": chunk, "chunk_squares": chunk * chunk}
+        held = long * long_kv + (n - long) * short_kv
+        whole.append(law.seconds(Batch(tokens=n + chunk, requests=n + (chunk > 0), **kinds, decode_context=held)))
+    return law.layers * (rows["unequal_us"] - rows["equal_us"] - said) * 1e-6 / np.array(whole)
 
 
 def line(name: str) -> tuple[float, float]:
@@ -118,21 +111,17 @@ def line(name: str) -> tuple[float, float]:
 def parted(rows: Table) -> dict[str, Table]:
     """The batches that only decode, under ``decodes alone``, and those with a prefill chunk, under ``with a chunk``."""
     mixed = rows["prefill_chunk"] > 0
-    return {
-        kind: {name: column[chosen] for name, column in rows.items()}
-        for kind, chosen in (("decodes alone", ~mixed), ("with a chunk", mixed))
-    }
+    return {"decodes alone": _chosen(rows, ~mixed), "with a chunk": _chosen(rows, mixed)}
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    names = setting.pick(NAMES, NAMES[:1])
     rows: list[ex.Row] = []
     claims: list[ex.Claim] = []
-    found: dict[str, dict[str, Table]] = {name: parted(table(name)) for name in names}
+    found = {name: parted(table(name)) for name in setting.pick(NAMES, NAMES[:1])}
     for name, kinds in found.items():
         for kind, own in kinds.items():
-            rows += _rows(name, kind, own)
-            rows += [] if kind == "with a chunk" else _law_rows(name, kind, own)
+            figures = _figures(name, own) | ({} if kind == "with a chunk" else _law_figures(name, own))
+            rows += [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
             claims.append(_claim(name, kind, of_step(name, own)))
     return ex.Findings(
         rows=rows,
@@ -145,10 +134,8 @@ def run(setting: ex.Setting) -> ex.Findings:
               table
             close | the step takes at most {100 * CLOSE:.0f} % longer | ours
         """),
-        remark=(
-            "there is no number of a paper: BF-IO's dt = C + t_l L* and WAIT's eq. 1 take the sum of KV for granted. The "
-            "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'"
-        ),
+        remark="there is no number of a paper: BF-IO's dt = C + t_l L* and WAIT's eq. 1 take the sum of KV for granted. The "
+        "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'",
         stands_in="nothing: measured attention of one layer, as often as the model has layers, in an iteration of measured "
         "dense layers",
         data=ex.curves(
@@ -157,16 +144,17 @@ def run(setting: ex.Setting) -> ex.Findings:
             COLUMNS,
         ),
         draw=lambda figure: _draw(figure, found),
-        size=(9, 3.0 * len(names)),
+        size=(9, 3.0 * len(found)),
         intervals="The tables are measured once: no intervals.",
     )
 
 
-def _rows(name: str, kind: str, own: Table) -> list[ex.Row]:
+def _figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
+    """Unit and value of each quantity."""
     alpha = share(own)
     plain, better = beyond(own), np.abs(beyond(own, alpha))
     step = of_step(name, own)
-    figures = {
+    return {
         "share of the longest": ("", alpha),
         "attention, median": ("% longer", 100 * float(np.median(plain))),
         "attention, p95": ("% longer", 100 * float(np.percentile(plain, 95))),
@@ -174,10 +162,9 @@ def _rows(name: str, kind: str, own: Table) -> list[ex.Row]:
         "step, median": ("% longer", 100 * float(np.median(step))),
         "step, p95": ("% longer", 100 * float(np.percentile(step, 95))),
     }
-    return [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
-def _law_rows(name: str, kind: str, own: Table) -> list[ex.Row]:
+def _law_figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
     """The data of the step-time law `unequal`: forms of the correction over the grid, and its numbers."""
     overhead_s, per_token_s = line(name)
     figures = {"step off, mean": ("%", 100 * float(np.abs(of_step(name, own)).mean()))}
@@ -185,12 +172,11 @@ def _law_rows(name: str, kind: str, own: Table) -> list[ex.Row]:
         off = 100 * np.abs(of_step(name, own, form))
         figures[f"step off, mean, with {form}"] = ("%", float(off.mean()))
         figures[f"step off, p95, with {form}"] = ("%", float(np.percentile(off, 95)))
-    figures |= {
+    return figures | {
         f"share of the longest, {SERVED[0]} to {SERVED[1]} decodes": ("", share(served(own))),
         f"C, {SLOTS} decodes": ("ms", 1e3 * overhead_s),
         f"t_l, {SLOTS} decodes": ("ns", 1e9 * per_token_s),
     }
-    return [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
 def _claim(name: str, kind: str, step: F8) -> ex.Claim:
@@ -214,9 +200,7 @@ def _draw(figure: Any, found: dict[str, dict[str, Table]]) -> None:
                 axes.plot(places, step[chosen], ".", markersize=3, color=ex.COLOURS[k], label=f"{ratio:g} times")
             axes.set_xscale("log", base=2)
             axes.axhline(0, color=ex.COLOURS[6], linewidth=0.8)
-            axes.set_title(f"{name}: {kind}")
-            axes.set_xlabel("decodes of the batch")
-            axes.set_ylabel("step longer, %")
+            axes.set(title=f"{name}: {kind}", xlabel="decodes of the batch", ylabel="step longer, %")
     figure.axes[0].legend(frameon=False, title="longest", fontsize=7)
 
 

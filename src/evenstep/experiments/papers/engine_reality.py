@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,13 +29,9 @@ _FOLDER = Path(__file__).parent / "measured"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measured run, with its hardware and settings.
+    """A measured run: the stem of its file in ``measured``, the bundled profile of its device and model, its own arguments.
 
-    Args:
-        name: of its file in ``measured``, without suffix.
-        profile: bundled profile of the device and model.
-        engine: the run's own arguments.
-        within: tolerated relative error of the mean and the 95 % point of each latency, as a share.
+    `within` is the tolerated relative error of the mean and the 95 % point of each latency, as a share.
     """
 
     name: str
@@ -70,19 +66,15 @@ LATER_LINK = "the link as measured on 2026-09-26"
 QUANTITIES = {"TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0)}
 
 
-def _p95(values: F8) -> float:
-    return float(np.percentile(values, 95))
-
-
-FIGURES: Mapping[str, Callable[[F8], Any]] = {"mean": np.mean, "p95": _p95}
+FIGURES: Mapping[str, Callable[[F8], Any]] = {"mean": np.mean, "p95": lambda values: np.percentile(values, 95)}
 
 Latencies = Mapping[str, F8]
 
 
 def columns(name: str) -> dict[str, F8]:
     """A measured run by its file's name: float64 by column, one entry a request; times in seconds, lengths in tokens."""
-    text = gzip.decompress((_FOLDER / f"{name}.csv.gz").read_bytes()).decode()
-    rows = list(csv.DictReader(io.StringIO(text)))
+    with gzip.open(_FOLDER / f"{name}.csv.gz", "rt", encoding="utf-8") as text:
+        rows = list(csv.DictReader(text))
     return {column: np.array([float(row[column]) for row in rows]) for column in rows[0]}
 
 
@@ -180,18 +172,19 @@ def run(setting: ex.Setting) -> ex.Findings:
             shared beginnings of prompts | none | the runs' files hold no tokens; 4 % of the prompt tokens by the authors'
               count
         """),
-        remark=(
-            "the column 'paper' is what vLLM measured. The profiles were taken weeks to months apart from the runs, on "
-            "eager layers. Where time to first token is a wait for a free seat, a few percent in the pace of an "
-            "iteration are tens of percent of that wait. The law was made beside the runs of the RTX 4090 and of 32B. "
-            "The 30B-A3B run is no blind check any more: it was looked at with ranks that run apart (too fast), then "
-            "with ranks in lock-step and a lane for each direction of their link (too slow); the search for the reason "
-            "found a fault in how holes of the attention tables were filled, whose repair brought the other two runs on "
-            "RTX PRO 6000 closer as well, and that the two directions share their way. What each is worth is in the "
-            "rows 'without'"
-        ),
+        remark="the column 'paper' is what vLLM measured. The profiles were taken weeks to months apart from the runs, on "
+        "eager layers. Where time to first token is a wait for a free seat, a few percent in the pace of an iteration are "
+        "tens of percent of that wait. The law was made beside the runs of the RTX 4090 and of 32B. The 30B-A3B run is no "
+        "blind check any more: it was looked at with ranks that run apart (too fast), then with ranks in lock-step and a "
+        "lane for each direction of their link (too slow); the search for the reason found a fault in how holes of the "
+        "attention tables were filled, whose repair brought the other two runs on RTX PRO 6000 closer as well, and that the "
+        "two directions share their way. What each is worth is in the rows 'without'",
         stands_in="nothing: measured runs of vLLM 0.19 on real GPUs, and measured layers of the same GPUs",
-        data=_data(pairs),
+        data=ex.curves(
+            {(name, q): (real[q], ours[q]) for name, (real, ours) in pairs.items() for q in QUANTITIES},
+            ("run", "quantity"),
+            ("measured_s", "simulated_s"),
+        ),
         draw=lambda figure: _draw(figure, pairs),
         size=(10, 2.5 * len(pairs)),
         intervals="One replay a run: no intervals.",
@@ -199,17 +192,11 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
-    return [
-        ex.row(
-            name,
-            f"{quantity}, {label}",
-            unit,
-            [float(figure(ours[quantity])) * factor],
-            round(float(figure(real[quantity])) * factor, 3),
-        )
-        for quantity, (unit, factor) in QUANTITIES.items()
-        for label, figure in FIGURES.items()
-    ]
+    rows: list[ex.Row] = []
+    for (quantity, (unit, factor)), (label, figure) in itertools.product(QUANTITIES.items(), FIGURES.items()):
+        own, paper = (float(figure(latencies[quantity])) * factor for latencies in (ours, real))
+        rows.append(ex.row(name, f"{quantity}, {label}", unit, [own], round(paper, 3)))
+    return rows
 
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:
@@ -225,20 +212,6 @@ def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
         abs(share) <= one.within,
         f"{seen}; furthest {quantity} {label}",
     )
-
-
-def _data(pairs: Mapping[str, tuple[Latencies, Latencies]]) -> dict[str, Any]:
-    tables = [
-        {
-            "run": [name] * real[quantity].size,
-            "quantity": [quantity] * real[quantity].size,
-            "measured_s": real[quantity],
-            "simulated_s": ours[quantity],
-        }
-        for name, (real, ours) in pairs.items()
-        for quantity in QUANTITIES
-    ]
-    return ex.joined(tables)
 
 
 def _draw(figure: Any, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None:

@@ -17,33 +17,19 @@ _VERSION = 1
 class Cache:
     """Results of runs by key, in memory and, with a folder, on disk. A result is a JSON object; nan comes back as None.
 
-    The disk is asked once for each key. A damaged file counts as missing.
-
-    Args:
-        folder: folder of the files; None = only in memory.
-
-    Attributes:
-        damaged: number of damaged files that were met.
+    The disk is asked once for each key. A damaged file counts as missing; `damaged` counts those that were met.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.damaged = 0
-        self._known: dict[str, dict[str, Any]] = {}
-        self._looked: set[str] = set()
+        self._known: dict[str, dict[str, Any] | None] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The stored result for this key, or None. The object is the cache's own: do not change it.
-
-        Raises:
-            InputError: the file exists and cannot be read.
-        """
-        if key not in self._known and key not in self._looked:
-            self._looked.add(key)
-            found = self._read(key)
-            if found is not None:
-                self._known[key] = found
-        return self._known.get(key)
+        """The stored result for this key, or None; do not change it. `InputError` if its file exists and cannot be read."""
+        if key not in self._known:
+            self._known[key] = self._read(key)
+        return self._known[key]
 
     def kept(self, key: str) -> dict[str, Any]:
         """The stored result for a key that has one, as `get`; an `AssertionError` if it has none."""

@@ -78,7 +78,7 @@ def design_of(found: SweepFile, document: Document) -> Design:
     asked = _policies(found, document)
     axes = [_axis(name, given, asked, document) for name, given in found.over.items()]
     cube = sampling(found, document)
-    values = grid_points(axes) if cube is None else latin_points(axes, cube.points, cube.seed)
+    values = grid_points(axes) if cube is None else latin_points(axes, *cube)
     until = parse_until(found.until, known, document.where("until")) if found.until is not None else None
     shared = {"source": found.source} if found.source else {}
     layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]
@@ -140,10 +140,8 @@ def _policies(found: SweepFile, document: Document) -> list[Contender]:
 
 
 def _check_contenders(points: list[Point], found: SweepFile, document: Document) -> None:
-    """Build every policy and predictor with the options of its points, each once, before any run.
-
-    Raises:
-        InputError: with the line of the swept option at fault, or else of the policy.
+    """Build every policy and predictor with the options of its points, each once, before any run; an error has the line of
+    the swept option at fault, or else of the policy.
     """
     built: set[str] = set()
     for point in points:

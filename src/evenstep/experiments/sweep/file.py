@@ -40,8 +40,6 @@ _NEVER_SWEPT = ("policies", "baseline", "processes", "seeds", "seed")
 OPTIONS = ("policy.", "predictor.")
 #: The default metrics.
 METRICS = ("idle_time_share", "full_slot_tokens_per_s", "oldest_wait_s")
-#: Default limit of replicates per point under `until`.
-MOST_SEEDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,7 @@ class SweepFile:
     sample: Any = "grid"
     metrics: list[str] = field(default_factory=lambda: list(METRICS))
     until: str | None = None
-    most_seeds: int = MOST_SEEDS
-
-
-@dataclass(frozen=True, slots=True)
-class Hypercube:
-    """A Latin hypercube of `points` points, drawn under `seed` (`points.latin_points`)."""
-
-    points: int
-    seed: int = 0
+    most_seeds: int = 30
 
 
 def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Document]:
@@ -117,8 +107,8 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
     return found, document
 
 
-def sampling(found: SweepFile, document: Document) -> Hypercube | None:
-    """The Latin hypercube that the key `sample` asks for; None = a grid. `document` is for errors.
+def sampling(found: SweepFile, document: Document) -> tuple[int, int] | None:
+    """Points and seed of the Latin hypercube that the key `sample` asks for; None = a grid. `document` is for errors.
 
     Raises:
         InputError: something else than ``grid`` or a mapping with ``latin-hypercube`` >= 1 and perhaps ``seed`` >= 0.
@@ -138,7 +128,7 @@ def sampling(found: SweepFile, document: Document) -> Hypercube | None:
         value = options.get(key, 0)
         if type(value) is not int or value < low:
             raise InputError(document.where("sample"), f"sample.{key}", value, f"an integer >= {low}")
-    return Hypercube(options["latin-hypercube"], options.get("seed", 0))
+    return options["latin-hypercube"], options.get("seed", 0)
 
 
 def schema() -> dict[str, Any]:

@@ -43,11 +43,9 @@ _DECIDING = (
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
     """The key of one run: SHA-256 in hex, also over the versions of evenstep and NumPy. Policy and predictor are built once.
 
-    Args:
-        plan: fleet, laws and seed; its source is known by `trace`.
-        asked: policy and predictor.
-        trace: SHA-256 of the replicate's requests (`jobs.fingerprint`).
-        index: the replicate; with the plan's seed it is the seed of the run.
+    The plan's source is known by `trace`, the SHA-256 of the replicate's requests (`jobs.fingerprint`); `index` is the
+    replicate:
+    with the plan's seed it is the seed of the run.
     """
     parts = {
         "evenstep": evenstep.__version__,

@@ -16,12 +16,9 @@ _SPAN_KEYS = ("from", "to", "points", "scale")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of numbers.
+    """A range of numbers, ``low < high``; if `log`, ``low > 0`` and values are spread evenly on a logarithmic scale.
 
-    Args:
-        low, high: its ends, ``low < high``; ``low > 0`` if `log`.
-        points: number of values on a grid, ends included, >= 2; None where only a Latin hypercube will ask.
-        log: whether values are spread evenly on a logarithmic scale.
+    `points` is the number of values on a grid, ends included, >= 2; None where only a Latin hypercube will ask.
     """
 
     low: float
@@ -88,13 +85,9 @@ class Axis:
 
 
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
-    """The axis described by a list of values, or by a mapping with ``from`` and ``to``.
+    """The axis described by a list of values, or by a mapping with ``from`` and ``to``, as the file has it.
 
-    Args:
-        name: the parameter.
-        given: the value in the file.
-        where: file and line, for messages.
-        number: int or float, the parameter's type; None = it is not numeric and takes no range.
+    `number` is the parameter's type; None = it is not numeric and takes no range. `where` is for messages.
 
     Raises:
         InputError: an empty list or range, a duplicate value, an unknown key, or a range of a parameter without numbers.
@@ -124,15 +117,9 @@ def grid_points(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
 
 
 def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any, ...]]:
-    """A Latin hypercube: each axis is cut into `count` equal parts, and each part holds one point.
+    """A Latin hypercube: each axis is cut into `count` >= 1 equal parts, and each part holds one point; `seed` is its key.
 
-    Args:
-        axes: the sampled axes; listed values share their axis evenly.
-        count: number of points, >= 1.
-        seed: key of the sample.
-
-    Returns:
-        `count` tuples with a value for each axis, in the order of `axes`.
+    Returns `count` tuples with a value for each axis, in the order of `axes`; listed values share their axis evenly.
 
     Source: McKay, Beckman and Conover (1979), as `scipy.stats.qmc.LatinHypercube` draws it.
     """

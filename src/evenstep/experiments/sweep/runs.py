@@ -11,12 +11,7 @@ from evenstep.experiments.sweep.task import Task, Workloads, at
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a sweep ran.
-
-    Args:
-        made: runs that this `Runs` finished and kept so far.
-        left: runs of the interrupted `make` that are not in the cache.
-    """
+    """Ctrl-C while a sweep ran: `made` runs are finished and kept, `left` of the present `make` are not in the cache."""
 
     def __init__(self, made: int, left: int) -> None:
         super().__init__(f"{made} runs are kept, {left} are left")

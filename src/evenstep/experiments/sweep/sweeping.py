@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenstep import __version__
-from evenstep.errors import InputError
+from evenstep.config import check_integers
+from evenstep.errors import InputError, check_known
 from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan
@@ -26,7 +27,7 @@ from evenstep.experiments.sweep.key import key_of
 from evenstep.experiments.sweep.runs import Runs
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.experiments.sweep.until import next_count, parse_until
-from evenstep.measure.comparison import mean_interval
+from evenstep.measure.comparison import interval_of
 from evenstep.measure.swept import Swept, SweptRun
 from evenstep.sim.cluster.host import loop_of
 
@@ -39,8 +40,7 @@ class Forecast:
     """The work that a sweep will take.
 
     Args:
-        points: points of the sweep.
-        runs: runs that differ, with the replicates every point starts with.
+        points, runs: points, and runs that differ, with the replicates every point starts with.
         cached: those of `runs` that were in the cache before the forecast timed any.
         seconds: wall-clock estimate for those still left after the timed ones; None if none is left.
         most: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
@@ -86,6 +86,8 @@ def sweep(
         PolicyError: a policy broke its contract.
         Interrupted: Ctrl-C; finished runs are in the cache.
     """
+    check_known("sweep", "executor", executor, ("processes", "ray"), "a known executor")
+    check_integers("sweep", 1, processes=processes)
     running = Sweep(source, cache=cache, until=until, most_seeds=most_seeds, progress=progress)
     return running.run(Places(executor, processes, ray_address))
 
@@ -165,13 +167,10 @@ class Sweep:
         return self._tasks([point.settings.seeds for point in self.design.points])
 
     def forecast(self, processes: int | None = None) -> Forecast:
-        """Estimate the work still to do.
+        """Estimate the work still to do, shared by so many `processes`; None = one a core.
 
         Replicate 0 of each policy is run, in this process, at the first, the middle and the last point where the cache lacks
         it. These runs are stored like any other.
-
-        Args:
-            processes: processes that will share the rest; None = one a core.
         """
         design = self.design
         counts = [point.settings.seeds for point in design.points]
@@ -197,13 +196,9 @@ class Sweep:
         self._loops[point] = [loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders]
         self._indices[point] = self._differing(point, found.settings.seeds)
         if len(self._indices[point]) < found.settings.seeds:
-            raise InputError(
-                found.settings.source,
-                "seeds",
-                found.settings.seeds,
-                "replicates that differ; two of them are the same requests in the same order",
-                "Use fewer seeds or a longer trace.",
-            )
+            expected = "replicates that differ; two of them are the same requests in the same order"
+            hint = "Use fewer seeds or a longer trace."
+            raise InputError(found.settings.source, "seeds", found.settings.seeds, expected, hint)
 
     def _differing(self, point: int, count: int) -> list[int]:
         """The first replicates that differ: `count` of them, or as many as there are.
@@ -251,12 +246,7 @@ class Sweep:
 
         def holds(policy: int) -> bool:
             runs = [self._result(point, policy, index)["summary"] for index in self._indices[point][:count]]
-
-            def interval(metric: str) -> Any:
-                values = [run.get(metric) for run in runs]
-                return None if any(v is None for v in values) else mean_interval([float(v) for v in values])
-
-            return until.holds(interval)
+            return until.holds(lambda metric: interval_of([run.get(metric) for run in runs]))
 
         return all(holds(policy) for policy in range(len(self.design.policies)))
 
@@ -293,11 +283,7 @@ class Sweep:
 
 
 def _judged(found: SweepFile, slo: str) -> SweepFile:
-    """The sweep with an objective, and the share of requests that meet it among what is shown.
-
-    Raises:
-        InputError: the sweep varies the objective itself, or there is no such objective.
-    """
+    """The sweep with an objective, and the share of requests that meet it among what is shown."""
     slo_of(slo)
     if "slo" in found.over:
         raise InputError("evenstep sweep", "--slo", slo, "no value when the sweep varies over.slo")

@@ -46,9 +46,8 @@ class Task:
     def carry_out(self, shared: Workloads) -> dict[str, Any]:
         """Make the run, on the replicate that `shared` reads or has.
 
-        Returns:
-            JSON values: ``replicate``, ``seed``, ``digest``, ``trace`` (its SHA-256), ``predictor``, ``oracle``,
-            ``summary``, and ``seconds`` that the run took.
+        Returns JSON values: ``replicate``, ``seed``, ``digest``, ``trace`` (its SHA-256), ``predictor``, ``oracle``,
+        ``summary``, and ``seconds`` that the run took.
 
         Raises:
             InputError: this process would make another run than the one asked for: other files, code or versions.
@@ -94,23 +93,13 @@ class Workloads:
         return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:
-        """Everything the runs of a point share, made anew at each call; its workload is read at the first.
-
-        Raises:
-            InputError: a workload that cannot be read or scaled.
-        """
+        """Everything the runs of a point share, made anew at each call; its workload is read at the first."""
         return plan_of(settings, self._workload(settings))
 
     def checked_plan(self, label: str, settled: Settled[CompareSettings], settings: CompareSettings) -> Plan:
         """The point's plan, as `plan`, after a check that its trace has what its arrivals need (`settings.check_fits`).
 
-        Args:
-            label: of the point, for errors.
-            settled: the settings with their origins.
-            settings: the settings after `settings.checked`.
-
-        Raises:
-            InputError: it names the point.
+        `settings` are the settled ones after `settings.checked`. An `InputError` names the point by its label.
         """
         try:
             plan = self.plan(settings)

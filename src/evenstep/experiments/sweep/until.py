@@ -37,40 +37,27 @@ class Condition:
 
         False without a value (None), or with one replicate.
         """
-        if found is None or found.low is None or found.high is None:
+        if found is None or found.half is None:
             return False
-        half = (found.high - found.low) / 2
-        return half == 0 or half < self.limit * (abs(found.value) if self.relative else 1.0)
+        return found.half == 0 or found.half < self.limit * (abs(found.value) if self.relative else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The stopping rule: conditions that must all hold.
-
-    Args:
-        text: as the user wrote it.
-        conditions: at least one.
-    """
+    """The stopping rule, as the user wrote it, and its conditions, at least one, which must all hold."""
 
     text: str
     conditions: tuple[Condition, ...]
 
     def holds(self, interval: Callable[[str], Interval | None]) -> bool:
-        """Whether all conditions hold.
-
-        Args:
-            interval: gives the interval of a metric by its name; None where a replicate has no value.
-        """
+        """Whether all conditions hold; `interval` gives a metric's interval, None where a replicate has no value."""
         return all(one.holds(interval(one.metric)) for one in self.conditions)
 
 
 def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Until:
     """Parse a stopping rule: conditions ``ci(METRIC) < NUMBER``, or ``NUMBER%`` of the mean, joined by ``and``.
 
-    Args:
-        text: for instance ``ci(idle_share) < 2% and ci(oldest_wait_s) < 0.5``.
-        metrics: names of the metrics there are.
-        where: the flag or the line of the file that the text stands in.
+    `metrics` are the names there are; `where` is the flag or the line of the file that the text stands in.
 
     Raises:
         InputError: an unknown metric, a number not above 0, or another word that does not fit; it names the position,
@@ -80,35 +67,31 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
     found: list[Condition] = []
     place = 0
 
-    def take(kind: str, expected: str) -> str:
+    def take(kind: str, expected: str) -> tuple[int, str]:
         nonlocal place
-        if place == len(words):
-            raise _refused(where, text, len(text) + 1, "the end", expected)
         position, actual, word = words[place]
-        if actual != kind and not (kind == word):
+        if actual != kind:
             raise _refused(where, text, position, word, expected)
         place += 1
-        return word
+        return position, word
 
     while True:
-        if take("word", "`ci(`") != "ci":
-            raise _refused(where, text, words[place - 1][0], words[place - 1][2], "`ci(`")
+        take("ci", "`ci(`")
         take("(", "`(`")
-        metric = take("word", "the name of a metric")
-        check_known(where, f"metric at position {words[place - 1][0]}", metric, metrics, "a known metric")
+        position, metric = take("word", "the name of a metric")
+        check_known(where, f"metric at position {position}", metric, metrics, "a known metric")
         take(")", "`)`")
         take("<", "`<`")
-        number = float(take("number", "a number"))
-        if not (math.isfinite(number) and number > 0):
-            raise _refused(where, text, words[place - 1][0], words[place - 1][2], "a number above 0")
-        relative = place < len(words) and words[place][2] == "%"
+        position, number = take("number", "a number")
+        limit = float(number)
+        if not 0 < limit < math.inf:
+            raise _refused(where, text, position, number, "a number above 0")
+        relative = words[place][1] == "%"
         place += relative
-        found.append(Condition(metric, number / 100 if relative else number, relative))
-        if place == len(words):
+        found.append(Condition(metric, limit / 100 if relative else limit, relative))
+        if words[place][1] == "end":
             return Until(text, tuple(found))
-        if words[place][2] != "and":
-            raise _refused(where, text, words[place][0], words[place][2], "`%`, `and` or the end")
-        place += 1
+        take("and", "`%`, `and` or the end")
 
 
 def next_count(count: int, most: int) -> int:
@@ -120,7 +103,7 @@ def next_count(count: int, most: int) -> int:
 
 
 def _words(text: str, where: str) -> Sequence[tuple[int, str, str]]:
-    """Position (from 1), kind and text of every word."""
+    """Position (from 1), kind and text of every word, and of the end: ``word``, ``number``, ``end``, or the text itself."""
     found: list[tuple[int, str, str]] = []
     place = 0
     while text[place:].strip():
@@ -128,10 +111,10 @@ def _words(text: str, where: str) -> Sequence[tuple[int, str, str]]:
         if match is None:
             start = place + len(text[place:]) - len(text[place:].lstrip())
             raise _refused(where, text, start + 1, text[start], "a name, a number or one of ( ) < %")
-        kind = str(match.lastgroup)
-        found.append((match.start(kind) + 1, kind, match[kind]))
-        place = match.end()
-    return found
+        group = str(match.lastgroup)
+        word, place = match[group], match.end()
+        found.append((match.start(group) + 1, word if group == "sign" or word in ("ci", "and") else group, word))
+    return [*found, (len(text) + 1, "end", "the end")]
 
 
 def _refused(where: str, text: str, position: int, word: str, expected: str) -> InputError:

@@ -21,18 +21,8 @@ from evenstep import names
 from evenstep.dispatch.settings import Dispatch, Settings, Tenant, TenantLimits
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, check_range, nearest
-from evenstep.gateway.config.sections import (
-    Admin,
-    ApiKey,
-    Decisions,
-    Engines,
-    Limits,
-    Listen,
-    Log,
-    RequestClass,
-    Traces,
-)
-from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, listed_twice
+from evenstep.gateway.config import sections
+from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, adapter_of, listed_twice
 
 #: The command these settings are for, as its errors name it.
 WHERE = "evenstep serve"
@@ -67,25 +57,25 @@ class GatewayConfig:
         traces: OpenTelemetry.
     """
 
-    listen: Listen = field(default_factory=Listen)
-    admin: Admin = field(default_factory=Admin)
+    listen: sections.Listen = field(default_factory=sections.Listen)
+    admin: sections.Admin = field(default_factory=sections.Admin)
     workers: list[Worker] = field(default_factory=list[Worker])
     discovery: Discovery = field(default_factory=Discovery)
     slots: int = DEFAULT_SLOTS
     policy: str = "best"
     predictor: str = ""
     dispatch: Dispatch = field(default_factory=Dispatch)
-    engines: Engines = field(default_factory=Engines)
-    limits: Limits = field(default_factory=Limits)
-    keys: list[ApiKey] = field(default_factory=list[ApiKey])
+    engines: sections.Engines = field(default_factory=sections.Engines)
+    limits: sections.Limits = field(default_factory=sections.Limits)
+    keys: list[sections.ApiKey] = field(default_factory=list[sections.ApiKey])
     tenants: dict[str, Tenant] = field(default_factory=dict[str, Tenant])
-    classes: dict[str, RequestClass] = field(default_factory=dict[str, RequestClass])
+    classes: dict[str, sections.RequestClass] = field(default_factory=dict[str, sections.RequestClass])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     tokenizers: dict[str, str] = field(default_factory=dict[str, str])
     session_headers: list[str] = field(default_factory=lambda: ["x-session-id"])
-    decisions: Decisions = field(default_factory=Decisions)
-    log: Log = field(default_factory=Log)
-    traces: Traces = field(default_factory=Traces)
+    decisions: sections.Decisions = field(default_factory=sections.Decisions)
+    log: sections.Log = field(default_factory=sections.Log)
+    traces: sections.Traces = field(default_factory=sections.Traces)
 
     def fleet(self) -> list[Worker]:
         """The workers of `workers` in their order, one for each rank, with name and slots; without discovered ones.
@@ -115,7 +105,7 @@ class GatewayConfig:
         if not (shares and self.classes) or "class_weights" in spec:
             return self.policy
         weights = "/".join(f"{weight:g}" for weight in (1.0, *(kind.weight for kind in self.classes.values())))
-        return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
+        return f"{self.policy}{',' if len(spec) > 1 else ':'}class_weights={weights}"
 
     def settings(self) -> Settings:
         """The settings of a dispatcher: the section `dispatch` and the limits of `tenants`.
@@ -134,36 +124,18 @@ class GatewayConfig:
 
 _PAGES_MISSED = 3  # readings of an engine's metrics in a row that may fail before its page counts as stale
 _AT_LEAST: dict[str, float] = {
-    "listen.port": 0,
-    "admin.port": 0,
-    "slots": 1,
-    "engines.connections": 0,
+    **dict.fromkeys(("listen.port", "admin.port", "engines.connections", "decisions.part_bytes", "decisions.keep"), 0),
+    **dict.fromkeys(("limits.body_bytes_per_s", "limits.drain_s", "log.status_s", "traces.share"), 0),
+    **dict.fromkeys(("slots", "limits.body_bytes", "limits.connections"), 1),
     "limits.head_bytes": 512,
-    "limits.body_bytes": 1,
-    "limits.body_bytes_per_s": 0,
-    "limits.connections": 1,
     "limits.buffer_bytes": 4096,
-    "limits.drain_s": 0,
-    "decisions.part_bytes": 0,
-    "decisions.keep": 0,
-    "log.status_s": 0,
-    "traces.share": 0,
 }
 _AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
-_ABOVE_ZERO = (
-    "engines.connect_s",
-    "engines.first_byte_s",
-    "engines.silence_s",
-    "engines.answer_s",
-    "engines.idle_s",
-    "engines.scrape_s",
-    "engines.scrape_timeout_s",
-    "limits.head_s",
-    "limits.body_s",
-    "limits.idle_s",
-    "limits.stalled_s",
-    "decisions.retry_s",
-)
+_ABOVE_ZERO = {
+    "engines": ("connect_s", "first_byte_s", "silence_s", "answer_s", "idle_s", "scrape_s", "scrape_timeout_s"),
+    "limits": ("head_s", "body_s", "idle_s", "stalled_s"),
+    "decisions": ("retry_s",),
+}
 
 
 def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
@@ -179,12 +151,13 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         high = _AT_MOST.get(name, math.inf)
         text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
         check_range("config", text, low=low, high=high, finite=True, **{name: value_at(config, name)})
-    for name in _ABOVE_ZERO:
-        check_range("config", "a number above 0", above=0, finite=True, **{name: value_at(config, name)})
+    for section, settings in _ABOVE_ZERO.items():
+        waits = {f"{section}.{name}": value_at(config, f"{section}.{name}") for name in settings}
+        check_range("config", "a number above 0", above=0, finite=True, **waits)
     for worker in config.fleet():
         worker.spec(config.slots)
         with refused_as("workers", worker.engine):
-            worker.adapter()
+            adapter_of(worker.engine)
     config.settings()
     config.discovery.sources()
     _check_callers(config)

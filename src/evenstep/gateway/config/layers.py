@@ -11,18 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
-from evenstep.config import (
-    Document,
-    Settled,
-    convert,
-    expectation,
-    fields_of,
-    numeral,
-    read_yaml,
-    record_in,
-    renamed,
-    unless_secret,
-)
+import msgspec
+
+from evenstep import config as settings
+from evenstep.config import Document, Settled, convert, record_in, unless_secret
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.config import GatewayConfig, checked
 from evenstep.gateway.config.worker import Worker, worker_of
@@ -76,8 +68,8 @@ class Sources:
         origin = dict.fromkeys(known, "default")
         found: dict[str, Any] = {}
         for name, value, place in (*self._of_file(), *self._of_environment(known), *self._of_flags(known)):
-            for other in [o for o in (*found, *origin) if o.startswith(f"{name}.")]:
-                found.pop(other, None)  # the whole of a section is replaced: listen.tls: null
+            for other in [o for o in (*found, *origin) if o.startswith(f"{name}.") or name.startswith(f"{o}.")]:
+                found.pop(other, None)  # listen.tls: null replaces the whole section, and a later leaf the null
                 origin.pop(other, None)
             found[name], origin[name] = value, place
         values: dict[str, Any] = {}
@@ -92,7 +84,7 @@ class Sources:
     def _of_file(self) -> Iterator[tuple[str, Any, str]]:
         if not self.file:
             return
-        document = read_yaml(self.file)
+        document = settings.read_yaml(self.file)
         convert(document.values, GatewayConfig, document)
         yield from _flat(document.values, GatewayConfig, "", document)
 
@@ -115,13 +107,9 @@ class Sources:
             if name not in known:
                 hint = _renamed(name) or nearest(name, known)
                 raise InputError(given.origin, "setting", name, "a known setting", hint)
-            value = given.value
-            text = isinstance(value, str)
-            yield (
-                name,
-                _read(value, known[name], given.origin, name) if text else _plain(value),
-                given.origin,
-            )
+            value, place = given.value, given.origin
+            read = _read(value, known[name], place, name) if isinstance(value, str) else msgspec.to_builtins(value)
+            yield name, read, place
 
 
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -132,7 +120,7 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         path: dotted name of its section, put before each name; empty = the whole config.
     """
     hints = get_type_hints(kind)
-    for field_name in fields_of(kind):
+    for field_name in settings.fields_of(kind):
         name, hint = f"{path}.{field_name}".lstrip("."), hints[field_name]
         section = record_in(hint)
         if section is None:
@@ -147,7 +135,7 @@ def _renamed(name: str) -> str:
     *parents, last = name.split(".")
     for part in parents:
         kind = record_in(get_type_hints(kind).get(part)) if kind is not None else None
-    return renamed(kind, last)
+    return settings.renamed(kind, last)
 
 
 def variable_of(name: str) -> str:
@@ -174,29 +162,25 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 
 def _read(text: str, hint: Any, place: str, name: str) -> Any:
     """A plain value from text: lists are separated by commas, workers by blanks, mappings and other lists are JSON."""
-    import msgspec
-
     if hint == list[Worker]:
-        return [_plain(worker_of(part, place)) for part in text.split()]
+        return [msgspec.to_builtins(worker_of(part, place)) for part in text.split()]
     if hint == list[str] and not text.startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     if get_origin(hint) in (list, dict):
         try:
-            return msgspec.to_builtins(msgspec.json.decode(text, type=hint))
-        except msgspec.MsgspecError as error:
+            value = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeError) as error:
             raise InputError(place, name, unless_secret(name, text), "JSON that fits", f"{error}.") from None
+        alone: dict[str, Any] = {}
+        _put(alone, name, value)
+        convert(alone, GatewayConfig, place)
+        return value
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None
     try:
-        return msgspec.convert(numeral(text, hint), hint, strict=False)
+        return msgspec.convert(settings.numeral(text, hint), hint, strict=False)
     except msgspec.ValidationError as error:
-        raise InputError(place, name, unless_secret(name, text), expectation(str(error), hint)) from None
-
-
-def _plain(value: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(value)
+        raise InputError(place, name, unless_secret(name, text), settings.expectation(str(error), hint)) from None
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:

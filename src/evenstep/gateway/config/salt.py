@@ -7,7 +7,6 @@ import os
 import secrets
 from pathlib import Path
 
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Decisions
 
@@ -31,21 +30,12 @@ def salt_of(decisions: Decisions) -> bytes:
     if decisions.salt:
         return read_secret(decisions.salt, "decisions", "salt").encode()[:64]
     try:
-        return _kept(_state_folder() / "evenstep" / "salt")
+        folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return _kept(Path(folder) / "evenstep" / "salt")
     except (OSError, RuntimeError) as error:  # no home, one that cannot be written, a full disk
         why = getattr(error, "strerror", None) or str(error)
-        _log.info("the salt of hashes cannot be kept; it lasts as long as this process", extra=fields(why=why))
+        _log.info("the salt of hashes cannot be kept; it lasts as long as this process", extra={"why": why})
         return secrets.token_bytes(_BYTES)
-
-
-def _state_folder() -> Path:
-    """Where programs of this user keep what lasts.
-
-    Raises:
-        RuntimeError: the user has no home.
-    """
-    named = os.environ.get("XDG_STATE_HOME")
-    return Path(named) if named else Path.home() / ".local" / "state"
 
 
 def _kept(place: Path) -> bytes:

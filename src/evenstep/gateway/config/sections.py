@@ -14,7 +14,7 @@ class Tls:
 
     Args:
         certificate: PEM file, the chain included.
-        key: PEM file of its key; empty = it is in the certificate's file.
+        key: PEM file of its key, without a passphrase; empty = it is in the certificate's file.
         client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty = they need none.
     """
 

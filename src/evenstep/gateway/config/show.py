@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
+
+import msgspec
 
 from evenstep.config import Settled
 from evenstep.gateway.config.config import GatewayConfig, value_at
@@ -16,22 +19,14 @@ def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
 
     A secret is shown as `covered` returns it. A setting of a section that is missing has the value None.
     """
-    import msgspec
-
     return [
-        {
-            "setting": name,
-            "value": _covered(name, msgspec.to_builtins(value_at(settled.value, name))),
-            "origin": origin,
-        }
+        {"setting": name, "value": _covered(name, msgspec.to_builtins(value_at(settled.value, name))), "origin": origin}
         for name, origin in settled.origin.items()
     ]
 
 
 def as_json(settled: Settled[GatewayConfig]) -> str:
     """The `rows` as an indented JSON list."""
-    import json
-
     return json.dumps(rows(settled), indent=2)
 
 
@@ -55,8 +50,6 @@ def as_text(settled: Settled[GatewayConfig]) -> str:
 
 
 def _text(value: Any) -> str:
-    import json
-
     if value is None:
         return "none"
     return value if isinstance(value, str) and value else json.dumps(value)

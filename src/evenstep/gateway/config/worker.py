@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from evenstep import names
@@ -15,7 +15,7 @@ from evenstep.config import convert, unless_secret
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
-from evenstep.gateway.config.secrets import read_secret
+from evenstep.gateway.config.secrets import covered, read_secret
 from evenstep.sockets import in_url
 
 #: Slots of a worker whose operator does not say.
@@ -80,21 +80,17 @@ class Worker:
             scraped=self.scraped,
         )
 
-    def adapter(self) -> EngineAdapter:
-        """The adapter that speaks its dialect, shared by all workers with the same `engine` text.
-
-        Raises:
-            InputError: no such engine or option.
-        """
-        return adapter_of(self.engine)
-
     def secret(self) -> str:
         """Its bearer token, read where `api_key` refers to; empty = it has none.
 
         Raises:
-            InputError: an unreadable secret.
+            InputError: an unreadable secret, or one that no header can hold.
         """
-        return read_secret(self.api_key, f"worker {self.name}", "api_key")
+        where = f"worker {self.name}"
+        found = read_secret(self.api_key, where, "api_key")
+        if not (found.isascii() and found.isprintable()):
+            raise InputError(where, "api_key", covered(self.api_key), "printable ASCII characters in one line")
+        return found
 
     def each(self) -> list[Worker]:
         """The worker as dispatchers see it: one copy with its name, or with `ranks` one copy for each rank, in order.
@@ -103,10 +99,12 @@ class Worker:
         `name`.
 
         Raises:
-            InputError: an invalid URL or rank, both `rank` and `ranks`, or `first_rank` without either.
+            InputError: an invalid URL or rank, an empty model, both `rank` and `ranks`, or `first_rank` without either.
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)
+        if "" in self.models:
+            raise InputError(where, "models", "", "names that are not empty", "Leave it out to ask the engine.")
         check_range(where, "an integer >= 0", low=0, first_rank=self.first_rank)
         if self.first_rank and self.rank is None and self.ranks is None:
             hint = "Say how many ranks are behind the URL: ranks=1 or more."
@@ -127,7 +125,7 @@ class Worker:
 
 @cache
 def adapter_of(engine: str) -> EngineAdapter:
-    """The adapter of a dialect, kept by its text: finding one by its name takes longer than reading a metrics page.
+    """The adapter that speaks a dialect, kept by its text: finding one by its name takes longer than reading a metrics page.
 
     Args:
         engine: NAME[:key=value,...].
@@ -273,16 +271,18 @@ def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError
 
 def _address(url: str, where: str) -> str:
     """``host:port`` of a URL."""
-    parts = urlsplit(url)
+    shape = "http://host:port or https://host:port"
     try:
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        port = -1
-    shape = "http://host:port or https://host:port"
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        raise InputError(where, "url", url, shape) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InputError(where, "url", url, shape)
-    if parts.query or parts.fragment or "@" in parts.netloc or re.search(r"[\s\x00-\x1f]", url):
+    if parts.query or parts.fragment or "@" in parts.netloc:
         raise InputError(where, "url", url, shape, "Without user, query or fragment.")
+    if re.search(r"[^\x21-\x7e]", url):
+        raise InputError(where, "url", url, shape, "In ASCII, without blanks.")
     return f"{in_url(parts.hostname)}:{port or (443 if parts.scheme == 'https' else 80)}"
 
 
@@ -298,18 +298,18 @@ def worker_of(text: str, where: str) -> Worker:
         InputError: an unknown key, one that is there twice, or a value that does not fit.
     """
     url, *options = text.split(",")
-    given: dict[str, str | list[str]] = {"url": url}
-    models: list[str] = []
+    given: dict[str, Any] = {"url": url}
     for option in options:
         key, equals, value = (part.strip() for part in option.partition("="))
         if not equals or not key:
             raise InputError(where, "worker", _shown(text), "URL[,key=value,...]")
-        if key in given and key != "models":
+        if key == "models":
+            given[key] = [*given.get(key, ()), value]
+        elif key in given:
             before = unless_secret(key, given[key])
             raise InputError(where, key, unless_secret(key, value), "each option once", f"It is {before} already.")
-        if key == "models":
-            models.append(value)
-        given[key] = models if key == "models" else value
+        else:
+            given[key] = value
     return convert(given, Worker, where, text=True)
 
 

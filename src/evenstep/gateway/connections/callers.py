@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenstep.engines.requests.refusals import Refusal, unauthorized
+from evenstep.engines.requests.refusals import UNAUTHORIZED, Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.secrets import digest_of
@@ -22,7 +21,6 @@ TASK_HEADER = "x-evenstep-task"
 #: The smallest waits first, where the gateway's order asks for it.
 PRIORITY_HEADER = "x-evenstep-priority"
 _MOST_EXPECTED = 1 << 31
-_FRONT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +49,14 @@ class Callers:
     def __init__(self, config: GatewayConfig) -> None:
         numbers = {name: number for number, name in enumerate(config.classes, start=1)}
         self._anybody = Caller(ANONYMOUS, numbers)
-        self._keys: dict[bytes, tuple[bytes, Caller]] = {}  # by the front of the key's hash
+        self._keys: dict[bytes, Caller] = {}  # by the key's hash
         for place, key in enumerate(config.keys):
             digest = digest_of(key.key, f"keys[{place}]", "key")
-            if digest[:_FRONT] in self._keys:
+            if digest in self._keys:
                 raise InputError(f"keys[{place}]", "key", f"(of {key.tenant})", "each key once")
             allowed = numbers if "*" in key.classes else {name: numbers[name] for name in key.classes}
             first = next((numbers[name] for name in key.classes[:1] if name != "*"), 0)
-            self._keys[digest[:_FRONT]] = digest, Caller(key.tenant, allowed, first)
+            self._keys[digest] = Caller(key.tenant, allowed, first)
 
     @property
     def has_keys(self) -> bool:
@@ -68,8 +66,7 @@ class Callers:
     def find(self, authorization: bytes) -> Caller | Refusal:
         """The caller of a request, or a refusal with status 401 if its key is missing or unknown.
 
-        The key is hashed before any lookup, and hashes are compared in constant time. The time taken therefore reveals
-        nothing about how close a wrong key is to a right one.
+        The key is hashed before any lookup, so the time taken reveals nothing about how close a wrong key is to a right one.
 
         Args:
             authorization: the header's value, ``Bearer KEY``; empty if the header is missing. Without keys it is not looked
@@ -80,10 +77,8 @@ class Callers:
         scheme, _, key = authorization.partition(b" ")
         key = key.strip()
         if scheme.lower() != b"bearer" or not key:
-            return unauthorized()
-        digest = hashlib.sha256(key).digest()
-        found = self._keys.get(digest[:_FRONT])
-        return found[1] if found and hmac.compare_digest(found[0], digest) else unauthorized()
+            return UNAUTHORIZED
+        return self._keys.get(hashlib.sha256(key).digest()) or UNAUTHORIZED
 
 
 def class_of(caller: Caller, name: str) -> int | Refusal:

@@ -12,14 +12,15 @@ import logging
 import time
 from typing import Protocol
 
+import msgspec
+
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
-from evenstep.gateway.config.config import Limits
+from evenstep.gateway.config.sections import Limits
 from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.gateway.connections.request_context import ClientHeads, RequestContext
-from evenstep.gateway.connections.service import Job, Received
 from evenstep.http.errors import HttpError
-from evenstep.http.server import CONTINUE, Event, Request, Server, State
+from evenstep.http.server import Event, Request, Server, State
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -27,6 +28,30 @@ _LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
 _GRACE_S = 2.0  # before the rate of a body is checked
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
+
+
+class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A whole request from a client; `body` is without chunk framing."""
+
+    context: RequestContext
+    body: bytes
+    name: str  #: its request id
+
+
+class Job(Protocol):
+    """The running request of a connection."""
+
+    def client_gone(self) -> None:
+        """Called when the client has left: stop, and send nothing."""
+        ...
+
+    def client_resumed(self) -> None:
+        """Called when the client reads again after `Client.paused`."""
+        ...
+
+    def give_up(self) -> None:
+        """Called when the gateway ends before the answer: send the client an error as the end of its answer, and stop."""
+        ...
 
 
 class Service(Protocol):
@@ -116,7 +141,9 @@ class Client(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.paused = False
-        self._deadline.set(NEVER if self.is_busy else time.monotonic() + self._service.limits.idle_s)
+        waits = {_IDLE: self._service.limits.idle_s, _ANSWERING: NEVER, _OVER: _LINGER_S}
+        if self._machine.state in waits:  # else the rest of a request has its own deadline
+            self._deadline.set(time.monotonic() + waits[self._machine.state])
         if self.job is not None:
             self.job.client_resumed()
 
@@ -124,7 +151,8 @@ class Client(asyncio.Protocol):
         before = self._machine.state
         event: Event[RequestContext] | None = self._machine.receive(data)
         if type(event) is Request:
-            self._deadline.at = NEVER
+            if not self.paused:  # else it has to read the last answer first
+                self._deadline.at = NEVER
             context = event.parsed
             self._name = name = context.name or self._service.new_name()
             try:
@@ -136,8 +164,8 @@ class Client(asyncio.Protocol):
             refusal = Refusal(event.status, "invalid_request_error", event.message, event.code or None)
             self.refuse(refusal, close=True)
         else:
-            if event is not None:
-                self.transport.write(CONTINUE)
+            if isinstance(event, bytes):
+                self.transport.write(event)
             self._wait(before)
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -169,7 +197,7 @@ class Client(asyncio.Protocol):
             self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
         elif self._machine.state in (_HEAD, _BODY):
             self._find_name()
-            self.refuse(refusals.too_slow(), close=True)
+            self.refuse(refusals.TOO_SLOW, close=True)
         else:
             self.abort()
 
@@ -234,12 +262,7 @@ class Client(asyncio.Protocol):
         machine = self._machine
         if machine.state is _OVER:
             return
-        service = self._service
-        if service.is_draining:
-            machine.keep_alive = False
-        service.told(status)
-        fields = b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
-        self.transport.write(machine.whole(status, kind, body, fields))
+        self.transport.write(machine.whole(status, kind, body, self._fields(status, fields)))
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
@@ -250,11 +273,7 @@ class Client(asyncio.Protocol):
             fields: as in `reply`.
             length: bytes of all pieces, -1 = not known.
         """
-        if self._service.is_draining:
-            self._machine.keep_alive = False
-        self._service.told(status)
-        fields = b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
-        self._machine.start(status, kind, fields, length)
+        self._machine.start(status, kind, self._fields(status, fields), length)
 
     def send(self, data: bytes, last: bool = False) -> None:
         """Send a plain piece of the answer in one write; `last` ends answer and job. Dropped on a closed connection."""
@@ -284,6 +303,13 @@ class Client(asyncio.Protocol):
         """Close the connection if it has neither a request, a part of one, nor an answer under way; else do nothing."""
         if self._machine.state is _IDLE and not self._machine.waiting:
             self.transport.close()
+
+    def _fields(self, status: int, fields: bytes) -> bytes:
+        """The lines of the head of an answer that begins."""
+        if self._service.is_draining:
+            self._machine.keep_alive = False
+        self._service.told(status)
+        return b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
 
     def _answered(self) -> None:
         self.job = None

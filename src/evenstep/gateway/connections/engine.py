@@ -1,4 +1,4 @@
-"""Hosts the client's side of HTTP for calls to engines: the socket, the deadlines, and which connections are kept.
+"""Hosts the client's side of HTTP for calls to engines: their addresses, sockets and deadlines, and connections to reuse.
 
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
 close it. If a connection that was idle for a while breaks within a second of sending, before its first byte, the engine had
@@ -12,21 +12,28 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, cast
+from urllib.parse import urlsplit
 
 from evenstep.dispatch.events import Kind
+from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.http.client import Client as Machine
 from evenstep.http.client import Piece
 from evenstep.http.head import ResponseHead
-from evenstep.http.heads import Heads
+from evenstep.http.heads import response_heads
+from evenstep.sockets import in_url
 
 _STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
+#: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
+#: each stream that is read slowly.
+KEPT_BY_THE_SYSTEM = 256 * 1024
 
 
 class Leg(Protocol):
@@ -89,30 +96,132 @@ def cancel(leg: Leg) -> None:
         leg.connection.close()
 
 
-class Owner(Protocol):
-    """An engine's address with its connections, as a connection sees it.
+class Endpoint:
+    """One engine's address, and the connections to it.
+
+    Args:
+        url: http://host:port or https://host:port, with a path where the engine has one.
+        settings: how engines are spoken to.
+        loop: the loop.
+        tls: for https; None = trust the system's authorities.
 
     Attributes:
-        loop: the loop.
+        authority: host:port, for the Host header.
+        base: path in front of every target.
         heads: parses the heads of its answers.
-        connections: those that are open; a connection adds itself, and `forget` removes it.
+        restarts: what an engine here answered from the start where it should continue: chats (True), completions (False).
+        connections: those that are open, busy or idle; a connection adds itself.
     """
 
-    loop: asyncio.AbstractEventLoop
-    heads: Heads[ResponseHead]
-    connections: set[EngineConnection]
+    def __init__(
+        self, url: str, settings: Engines, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        self.settings, self.loop = settings, loop
+        self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        self._tls = (tls or ssl.create_default_context()) if is_tls else None
+        self.authority = f"{in_url(self._host)}:{self._port}"
+        self.base = parts.path.rstrip("/")
+        self.heads = response_heads()
+        self.connections: set[EngineConnection] = set()
+        self._idle: list[EngineConnection] = []
+        self._is_retired = False
+        self.restarts: set[bool] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> bool:
+        """Send a request on a kept connection, or on a new one. Returns whether it is a kept one.
+
+        A kept one may be stale: the engine may have closed it already.
+
+        Args:
+            leg: takes the answer, after this call has returned; its `is_off` becomes False.
+            data: head and body.
+            patience_s: first deadline of the answer, in seconds from the sending; the leg moves it as the engine shows
+                life.
+        """
+        leg.is_off = False
+        if not self._idle:
+            self.send_fresh(leg, data, patience_s)
+            return False
+        self._idle.pop().send(leg, data, patience_s)
+        return True
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on a new connection; `data` is head and body, `patience_s` the first deadline, from the sending."""
-        ...
+        """As `send`, on a fresh connection, opened later.
+
+        If no connection is made within ``Engines.connect_s``, the leg breaks as ``connect``.
+        """
+        task = self.loop.create_task(self._open(leg, data, patience_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        # The wait for a connection is limited in two halves. If the loop itself was held up in the first half, the second
+        # half handles what arrived meanwhile, before the engine is blamed.
+        half_s = self.settings.connect_s / 2
+        try:
+            async with asyncio.timeout(None) as patience:
+                timer = self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
+                try:
+                    name = self._host if self._tls else None
+                    transport, made = await self.loop.create_connection(
+                        lambda: EngineConnection(self), self._host, self._port, ssl=self._tls, server_hostname=name
+                    )
+                finally:
+                    timer.cancel()
+        except (OSError, ValueError) as error:  # ValueError: what the URL names is no host
+            if not leg.is_off:
+                leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with suppress(OSError):  # the engine is gone already
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
+        if made.is_closed:  # between the call of the loop and this one; nothing would come of it any more
+            if not leg.is_off:
+                leg.broke("connect", "it closed the connection before it was asked")
+        elif leg.is_off:
+            self.keep(made, time.monotonic())
+        else:
+            made.send(leg, data, patience_s)
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request; `now_s` in seconds of `time.monotonic`."""
-        ...
+        """Keep a connection that has become idle, for the next request; close it if ``Engines.connections`` are kept or
+        after `retire`.
+
+        It is closed when nothing was sent on it for ``Engines.idle_s``.
+
+        Args:
+            now_s: seconds of `time.monotonic`.
+        """
+        if self._is_retired or len(self._idle) >= self.settings.connections:
+            connection.close()
+            return
+        self._idle.append(connection)
+        connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
-        """Drop a connection that was closed."""
-        ...
+        """Drop a connection that was closed from `connections` and from those kept."""
+        self.connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def retire(self) -> bool:
+        """Close idle connections now, and each other one when its answer has ended. Returns whether any is left."""
+        self._is_retired = True
+        for connection in list(self._idle):
+            connection.close()
+        return bool(self.connections or self._tasks)
+
+    def close(self) -> None:
+        """Close every connection, and those being opened; their legs are not told."""
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.connections):
+            connection.close()
 
 
 class EngineConnection(asyncio.Protocol):
@@ -133,7 +242,7 @@ class EngineConnection(asyncio.Protocol):
         *("deadline", "is_closed"),
     )
 
-    def __init__(self, endpoint: Owner) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._machine = Machine(endpoint.heads)
         self._transport = cast(asyncio.Transport, None)
@@ -142,7 +251,7 @@ class EngineConnection(asyncio.Protocol):
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # of a request whose answer has not begun
         self._sent_s = self._patience_s = 0.0
-        self.deadline = Deadline(endpoint.loop, self._late)
+        self.deadline = Deadline(endpoint.loop, lambda: self._break("stall", "it was silent for too long"))
 
     # --- called by a leg ----------------------------------------------------------------------------------------
 
@@ -294,9 +403,6 @@ class EngineConnection(asyncio.Protocol):
         self.close()
         if leg is not None:
             leg.broke(kind, why)
-
-    def _late(self) -> None:
-        self._break("stall", "it was silent for too long")
 
     def _drop_leg(self) -> None:
         leg, self._leg, self._data = self._leg, None, None

@@ -6,12 +6,11 @@ An idle gateway does little else, so a page must cost little.
 from __future__ import annotations
 
 import asyncio
-import math
 from urllib.parse import urlsplit
 
 from evenstep.errors import EngineError
-from evenstep.gateway.config.config import Engines
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.connections.question import Question
 from evenstep.gateway.connections.tls import client_context
 
@@ -58,7 +57,7 @@ class Pages:
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         head = f"GET {path} HTTP/1.1\r\nHost: {endpoint.authority}\r\n{key}Accept: */*\r\n\r\n".encode("latin-1")
         try:
-            status, page = await Question(endpoint, head, math.inf, _LARGEST).answer()
+            status, page = await Question(endpoint, head, _LARGEST).answer()
         except EngineError as error:
             raise EngineError(f"metrics page: {error}.") from None
         if status != _OK:

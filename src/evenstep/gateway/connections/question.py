@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from evenstep.dispatch.events import Kind
 from evenstep.errors import EngineError
-from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.connections.engine import EngineConnection, cancel
+from evenstep.gateway.connections.engine import Endpoint, EngineConnection, cancel
 from evenstep.http.head import ResponseHead
 
 
@@ -17,25 +18,24 @@ class Question:
     Args:
         endpoint: the engine to ask.
         head: of the request: its bytes, to the empty line.
-        patience_s: longest wait for the whole answer, from the sending; inf = no limit.
         most: largest answer, bytes.
     """
 
     at_once = None
 
-    def __init__(self, endpoint: Endpoint, head: bytes, patience_s: float, most: int) -> None:
+    def __init__(self, endpoint: Endpoint, head: bytes, most: int) -> None:
         self.connection: EngineConnection | None = None
         self.is_off = self.is_head = False
-        self._endpoint, self._data, self._patience_s, self._most = endpoint, (head, b""), patience_s, most
+        self._endpoint, self._data, self._most = endpoint, (head, b""), most
         self._status, self._body = 0, bytearray()
         self._answer = endpoint.loop.create_future()
-        self._is_kept = endpoint.send(self, self._data, patience_s)
+        self._is_kept = endpoint.send(self, self._data, math.inf)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Status, of any value, and body; cancelling the wait closes the connection. Await it once.
+        """Status, of any value, and body, however long that takes; cancelling the wait closes the connection. Await it once.
 
         Raises:
-            EngineError: no connection, no answer in time, invalid HTTP, or an answer that is too large or cut off.
+            EngineError: no connection, invalid HTTP, or an answer that is too large or cut off.
         """
         try:
             return await self._answer
@@ -62,7 +62,7 @@ class Question:
     def broke(self, kind: Kind, why: str) -> None:
         if self._is_kept and kind in ("stale", "stream") and not self._status:
             self._is_kept = False
-            self._endpoint.send_fresh(self, self._data, self._patience_s)
+            self._endpoint.send_fresh(self, self._data, math.inf)
         else:
             self._fail(why)
 

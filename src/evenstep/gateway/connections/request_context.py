@@ -9,17 +9,8 @@ import msgspec
 
 from evenstep.engines.requests.parsing import Kind, kind_of
 from evenstep.engines.requests.refusals import Refusal
-from evenstep.gateway.connections.callers import (
-    CLASS_HEADER,
-    EXPECTED_HEADER,
-    PRIORITY_HEADER,
-    TASK_HEADER,
-    Caller,
-    Callers,
-    class_of,
-    expected_tokens,
-    priority,
-)
+from evenstep.gateway.connections import callers as calling
+from evenstep.gateway.connections.callers import Caller, Callers
 from evenstep.http.head import RequestHead
 from evenstep.http.heads import Heads
 
@@ -65,11 +56,6 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
         """Whether the client has a valid key. The gateway refuses a request without one, so it need not read the body."""
         return self.caller is not None
 
-    def traced(self, traceparent: bytes) -> RequestContext:
-        """A copy with the given ``traceparent``, also in `carried`. Call it on a context whose ``traceparent`` is empty."""
-        carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
-        return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
-
 
 _TRACED = b"raceparent: "
 _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)")
@@ -98,7 +84,8 @@ class ClientHeads:
         context, length = self._heads.read(head[:begin] + head[end:])
         if context.kind == "other" or context.traceparent:  # its lines go on in another way, or there are two of it
             return self._heads.read(head)
-        return context.traced(head[begin:end]), length
+        traced = b"traceparent: %b\r\n%b" % (head[begin:end], context.carried)
+        return msgspec.structs.replace(context, traceparent=found[1].decode("ascii"), carried=traced), length
 
 
 def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
@@ -113,9 +100,9 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
     caller, refusal = (None, found) if isinstance(found, Refusal) else (found, None)
     number, expected, first = 0, 0, 0.0
     if caller is not None:
-        number = class_of(caller, headers.get(CLASS_HEADER, ""))
-        expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
-        first = priority(headers.get(PRIORITY_HEADER, ""))
+        number = calling.class_of(caller, headers.get(calling.CLASS_HEADER, ""))
+        expected = calling.expected_tokens(headers.get(calling.EXPECTED_HEADER, ""))
+        first = calling.priority(headers.get(calling.PRIORITY_HEADER, ""))
         refusal = next((one for one in (number, expected, first) if isinstance(one, Refusal)), None)
     given = headers.get("x-request-id", "")
     carries_key = not callers.has_keys and "authorization" in headers
@@ -131,7 +118,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         carried=carried(headers, carries_key),
         carries_key=carries_key,
         session=next((headers[name] for name in session_headers if headers.get(name)), ""),
-        task=headers.get(TASK_HEADER, ""),
+        task=headers.get(calling.TASK_HEADER, ""),
         traceparent=headers.get("traceparent", ""),
     )
 
@@ -147,10 +134,8 @@ def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[
         with_authorization: its credentials are meant for the engine.
         others: further names that go on, in lower case.
     """
-    if not others and not with_authorization and "traceparent" not in headers:
-        return b""
     wanted = ("traceparent", "tracestate", *others)
     lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
     if with_authorization and "authorization" in headers:
         lines.append(f"authorization: {headers['authorization']}\r\n")
-    return "".join(lines).encode("latin-1") if lines else b""
+    return "".join(lines).encode("latin-1")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from collections.abc import Callable
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines, Tls
@@ -42,12 +43,8 @@ def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
     """
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for one in (fresh, context):  # into the running one only what another took
-        _load(
-            lambda one=one: one.load_cert_chain(tls.certificate, tls.key or None),
-            where,
-            "certificate",
-            tls.certificate,
-        )
+        load = functools.partial(one.load_cert_chain, tls.certificate, tls.key or None, password="")  # it asks nobody
+        _load(load, where, "certificate", tls.certificate)
 
 
 def client_context(engines: Engines) -> ssl.SSLContext:
@@ -81,8 +78,7 @@ def _asking() -> ssl.SSLContext:
     return context
 
 
-def _load(call: object, where: str, field: str, path: str) -> None:
-    assert callable(call)
+def _load(call: Callable[[], None], where: str, field: str, path: str) -> None:
     try:
         call()
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from evenstep.gateway.config.config import is_loopback
 from evenstep.gateway.config.secrets import covered, digest_of
 from evenstep.gateway.config.sections import Admin
 from evenstep.gateway.config.show import rows
-from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.config.worker import Worker, adapter_of
 from evenstep.gateway.operate.metrics_page import metrics_page
 from evenstep.gateway.operate.openapi import document
 
@@ -118,12 +119,12 @@ class AdminApi:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Whether the data path answers at all."""
-        await self._ask(self._door.control.not_ready)
+        await self._ask(self._door.gateway.not_ready)
         return web.json_response({"ok": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        why = await self._ask(self._door.control.not_ready)
-        notes = await self._ask(self._door.control.notes)
+        why = await self._ask(self._door.gateway.not_ready)
+        notes = await self._ask(self._door.gateway.front.notes)
         found = {"ready": not why, "why": why, "notes": notes}
         return web.json_response(found, status=503 if why else 200)
 
@@ -136,7 +137,7 @@ class AdminApi:
         return web.json_response({"age_s": age_s, **found}, dumps=_dumps)
 
     async def _workers(self, request: web.Request) -> web.Response:
-        known = await self._ask(self._door.control.workers)
+        known = await self._ask(self._door.gateway.workers)
         found, _ = await self._snapshots.latest()
         states = {
             one["worker"]: {"model": model, **one}
@@ -147,7 +148,7 @@ class AdminApi:
 
     async def _add(self, request: web.Request) -> web.Response:
         worker = await _body(request, Worker)
-        worker.adapter()
+        adapter_of(worker.engine)
         fleet = dataclasses.replace(self._reloader.settled.value, workers=[worker]).fleet()
         for one in fleet:
             one.spec()
@@ -162,7 +163,7 @@ class AdminApi:
         rank = request.query.get("rank")
         if rank is not None:
             name = f"{name}#{rank}"
-        known = await self._ask(self._door.control.workers)
+        known = await self._ask(self._door.gateway.workers)
         if name not in {worker.name for worker in known}:
             return _error(404, self._no_worker(name), "name", name)
         await self._membership.remove(name, drain == "true")
@@ -203,7 +204,7 @@ class AdminApi:
         return web.json_response(dataclasses.asdict(done))
 
     async def _drain(self, request: web.Request) -> web.Response:
-        await self._ask(self._door.control.drain)
+        await self._ask(self._door.gateway.drain)
         return web.json_response({"draining": True}, status=202)
 
     async def _openapi(self, request: web.Request) -> web.Response:
@@ -245,8 +246,6 @@ def _error(status: int, message: str, field: str = "", value: object = "") -> we
 
 
 def _shown_digest(request: web.Request) -> bytes:
-    import hashlib
-
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     return hashlib.sha256(key.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b"").digest()
 

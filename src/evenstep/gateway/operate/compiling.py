@@ -7,13 +7,16 @@ and much memory. What it made is on disk then, and this process loads it in a se
 from __future__ import annotations
 
 import asyncio
-import functools
+import ctypes
 import logging
+import mmap
 import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 
 from evenstep import compiled, kernel_cache, late, names
 from evenstep.dispatch.core import Dispatcher
@@ -21,12 +24,12 @@ from evenstep.dispatch.warming import warm
 from evenstep.engines.streams.template import warm as warm_quick
 from evenstep.errors import PolicyError
 from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
-from evenstep.gateway.operate.unload_compiler import unload_compiler
 
 COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")
 _LOOK_S = 1.0  # between two looks at whether another policy is in force
 _NICE = 5  # of the process that compiles: requests come first, and still leave it a quarter of the time
+_MAPS = Path("/proc/self/maps")
 _KERNELS = (
     "dispatch/rounds/projecting.py",
     "dispatch/rounds/showing.py",
@@ -53,12 +56,12 @@ async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
     first = found = rules()
     if not begins_plain():
         await compile_beside(*found)
-        await _in_thread(lambda: _load(*found))
+        await _in_thread(_load, *found)
         return
     while True:
         try:
             await _compile_elsewhere(*found)
-            await _in_thread(functools.partial(_load, *found))
+            await _in_thread(_load, *found)
         except Exception as error:
             if found == first:
                 raise
@@ -83,7 +86,7 @@ async def try_plain(policy: str, predictor: str) -> None:
         InputError: an unknown policy, predictor or option.
         PolicyError: a policy that ends Python.
     """
-    await _in_thread(lambda: _build(policy, predictor))
+    await _in_thread(_build, policy, predictor)
 
 
 async def compile_beside(policy: str, predictor: str) -> None:
@@ -111,15 +114,9 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
     if not kernel_cache.place().is_kept:
         return
     _log.info("compiling what decisions need, up to a minute")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        COMPILE,
-        policy,
-        predictor,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    nowhere = asyncio.subprocess.DEVNULL
+    command = (sys.executable, "-c", COMPILE, policy, predictor)
+    process = await asyncio.create_subprocess_exec(*command, stdout=nowhere, stderr=nowhere)
     try:
         with suppress(AttributeError, OSError):  # Windows; it has ended already
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
@@ -130,32 +127,23 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
                 process.kill()
 
 
-async def _in_thread(work: Callable[[], None]) -> None:
+async def _in_thread(work: Callable[[str, str], None], policy: str, predictor: str) -> None:
     """Work in a thread that does not hold up the end of the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def told(error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()  # who stops waiting for it does not stop it
 
     def run() -> None:
-        error: BaseException | None = None
         try:
-            work()
+            work(policy, predictor)
         except SystemExit as stop:  # it would end this thread alone, without a word
-            error = PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}")
-        except Exception as found:
-            error = found
-        with suppress(RuntimeError):  # the loop is gone
-            loop.call_soon_threadsafe(told, error)
+            done.set_exception(PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}"))
+        except Exception as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
 
     threading.Thread(target=run, name="evenstep-warming", daemon=True).start()
-    await done
+    await asyncio.wrap_future(done)
 
 
 def _load(policy: str, predictor: str) -> None:
@@ -166,6 +154,28 @@ def _load(policy: str, predictor: str) -> None:
     with late.in_compiled_code():
         compile_all(policy, predictor)
     unload_compiler()
+
+
+def unload_compiler() -> int:
+    """Release the pages of the compiler's code; the system reads them from the file again on demand.
+
+    Only pages identical to the file are released: they are never written.
+
+    Returns:
+        Bytes of address space released; 0 if the system does not report what is in memory.
+    """
+    if not _MAPS.exists() or not hasattr(mmap, "MADV_DONTNEED"):
+        return 0
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    shed = 0
+    for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
+        place, rights, *_, path = line.split(maxsplit=5)
+        if rights == "r-xp" and "llvmlite" in path:
+            begin, end = (int(part, 16) for part in place.split("-"))
+            if advise(begin, end - begin, mmap.MADV_DONTNEED) == 0:
+                shed += end - begin
+    return shed
 
 
 def build_or_warm(policy: str, predictor: str) -> None:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.worker import Discovery, Dns, Worker, at_address
 from evenstep.gateway.operate.kubernetes import Pods, Tell
 from evenstep.gateway.operate.membership import Membership
@@ -53,14 +52,14 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
         try:
             await membership.replace(name, workers)
         except InputError as error:
-            _log.error("discovered workers were refused", extra=fields(source=name, why=str(error)))
+            _log.error("discovered workers were refused", extra={"source": name, "why": str(error)})
 
     while True:
         try:
             await follow(tell)
         except Exception as error:
             said = str(error) or type(error).__name__
-            _log.warning("discovery fails; workers stay as they are", extra=fields(source=name, why=said[:500]))
+            _log.warning("discovery fails; workers stay as they are", extra={"source": name, "why": said[:500]})
         await asyncio.sleep(again_s)
         again_s = min(2 * again_s, _AGAIN_CAP_S)
 

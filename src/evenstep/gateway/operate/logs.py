@@ -1,6 +1,6 @@
 """Structured logs: JSON lines or text on stderr, written by a thread of their own so that nothing waits for a terminal.
 
-A record is a message and fields: ``log.info("worker joined", extra=fields(worker="a"))``. Nothing here ever sees text of a
+A record is a message and fields: ``log.info("worker joined", extra={"worker": "a"})``. Nothing here ever sees text of a
 prompt or an answer.
 """
 
@@ -28,7 +28,7 @@ from evenstep.gateway.serve.ended import Ended
 NAME = "evenstep"
 _access = logging.getLogger("evenstep.gateway.access")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
-_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _WAITING = 10_000
 _LAST_LINES_S = 3.0
 _GATHER_S = 0.05  # the thread lets records gather for so long
@@ -83,38 +83,77 @@ def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
         logs.stop()
 
 
-class Logs:
+class Logs(logging.Handler):
     """Writes the records of all evenstep loggers to a stream, from a thread of its own; see `logging_to`.
 
-    Call `reload` for the format, then `start`, and `stop` at the end, each of these once. At most 10 000 records wait.
+    Call `reload` for the format, then `start`, and `stop` at the end, each of these once. At most 10 000 records wait. The
+    thread wakes at most once in `_GATHER_S`: to wake it for each record costs more than to write the record.
+
+    Attributes:
+        dropped: number of records thrown away so far because the stream was too slow (over 10 000 waited) or closed.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._entry = _Entry(stream)
+        super().__init__()
+        self.dropped = 0
         self._logger = logging.getLogger(NAME)
-
-    @property
-    def dropped(self) -> int:
-        """Number of records thrown away so far because the stream was too slow (over 10 000 waited) or closed."""
-        return self._entry.dropped
+        self._thread = threading.Thread(target=self._run, name="evenstep-logs", daemon=True)
+        self._stream, self._waiting = stream, deque[logging.LogRecord]()
+        self._news, self._ends = threading.Event(), threading.Event()
 
     def reload(self, settings: Log) -> None:
         """Use another format or level from now on."""
-        self._entry.setFormatter(JsonLine() if settings.format == "json" else TextLine())
+        self.setFormatter(JsonLine() if settings.format == "json" else TextLine())
         self._logger.setLevel(settings.level.upper())
 
     def start(self) -> None:
         """Start the thread that writes records; other handlers than this one get no evenstep records until `stop`."""
-        self._logger.addHandler(self._entry)
+        self._logger.addHandler(self)
         self._logger.propagate = False
-        self._entry.thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Write the records that wait, for 3 seconds at most, and restore how evenstep's loggers were before."""
-        self._entry.stop()
-        self._logger.removeHandler(self._entry)
+        self._ends.set()
+        self._news.set()
+        self._thread.join(_LAST_LINES_S)
+        self._logger.removeHandler(self)
         self._logger.propagate = True
         self._logger.setLevel(logging.NOTSET)
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Keep a record for the thread, or drop and count it if too many wait."""
+        if len(self._waiting) >= _WAITING:
+            self.dropped += 1
+            return False
+        self._waiting.append(record)
+        if not self._news.is_set():
+            self._news.set()
+        return True
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            self._news.wait()
+            self._ends.wait(_GATHER_S)
+            self._news.clear()
+            while self._waiting:
+                self._write(min(_AT_ONCE, len(self._waiting)))
+
+    def _write(self, count: int) -> None:
+        """Write the first records that wait; they count as waiting until they are written."""
+        lines: list[str] = []
+        for record in [self._waiting[place] for place in range(count)]:
+            try:
+                lines.append(self.format(record) + "\n")
+            except Exception:  # as every handler of the standard library does
+                self.handleError(record)
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except (OSError, ValueError):  # the reader has left
+            self.dropped += len(lines)
+        for _ in range(count):
+            self._waiting.popleft()
 
 
 class JsonLine(logging.Formatter):
@@ -157,60 +196,6 @@ class _Line(logging.LogRecord):
         self.created, self.one = time.time(), one
 
 
-class _Entry(logging.Handler):
-    """Keeps records for a thread that formats and writes them; drops and counts those that come when too many wait.
-
-    The thread wakes at most once in `_GATHER_S`: to wake it for each record costs more than to write the record.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self.dropped = 0
-        self.thread = threading.Thread(target=self._run, name="evenstep-logs", daemon=True)
-        self._stream, self._waiting = stream, deque[logging.LogRecord]()
-        self._news, self._ends = threading.Event(), threading.Event()
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Keep a record."""
-        if len(self._waiting) >= _WAITING:
-            self.dropped += 1
-            return False
-        self._waiting.append(record)
-        if not self._news.is_set():
-            self._news.set()
-        return True
-
-    def stop(self) -> None:
-        """Write what waits; do not wait for ever for a stream that takes nothing."""
-        self._ends.set()
-        self._news.set()
-        self.thread.join(_LAST_LINES_S)
-
-    def _run(self) -> None:
-        while not self._ends.is_set():
-            self._news.wait()
-            self._ends.wait(_GATHER_S)
-            self._news.clear()
-            while self._waiting:
-                self._write(min(_AT_ONCE, len(self._waiting)))
-
-    def _write(self, count: int) -> None:
-        """Write the first records that wait; they count as waiting until they are written."""
-        lines: list[str] = []
-        for record in [self._waiting[place] for place in range(count)]:
-            try:
-                lines.append(self.format(record) + "\n")
-            except Exception:  # as every handler of the standard library does
-                self.handleError(record)
-        try:
-            self._stream.write("".join(lines))
-            self._stream.flush()
-        except (OSError, ValueError):  # the reader has left
-            self.dropped += len(lines)
-        for _ in range(count):
-            self._waiting.popleft()
-
-
 def _time(record: logging.LogRecord) -> str:
     second = int(record.created)
     return f"{_second(second)}.{int((record.created - second) * 1000):03d}Z"
@@ -226,7 +211,6 @@ def _shown(record: logging.LogRecord) -> dict[str, Any]:
     if isinstance(record, _Line):
         return logged_of(record.one)
     found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}
-    found |= getattr(record, "fields", {})
     return {
         key: round(value, 6) if isinstance(value, float) else value
         for key, value in found.items()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.worker import Worker, listed_twice
 from evenstep.gateway.operate.control import ControlProxy
 
@@ -44,11 +43,6 @@ class Plan:
     adopts: list[str]
     leaves: list[str]
     skips: list[str]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the plan leaves the fleet as it is."""
-        return not (self.joins or self.leaves)
 
 
 class Membership:
@@ -125,7 +119,7 @@ class Membership:
             await self._apply(self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers]))
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker of any source, or change how one leaves; for `drain` see `Control.remove_worker`.
+        """Remove a worker of any source, or change how one leaves; for `drain` see `Pools.remove`.
 
         A reload or a look-up may bring it back.
 
@@ -133,7 +127,7 @@ class Membership:
             InputError: no worker has this name.
         """
         async with self._turn:
-            await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, drain))
+            await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, drain))
             source = self.source_of(name)
             if source:
                 self._left(source, name)
@@ -142,16 +136,16 @@ class Membership:
     async def _apply(self, plan: Plan) -> None:
         owned = self._owned.setdefault(plan.source, {})
         owned |= {name: self._owned[ADMIN].pop(name) for name in plan.adopts}
-        if plan.is_empty:
+        if not (plan.joins or plan.leaves):
             return
         try:
             for worker in plan.joins:
-                await asyncio.wrap_future(self._door.ask(self._door.control.add_worker, worker))
+                await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.add, worker))
                 said = "worker described anew" if worker.name in owned else "worker joined"
                 owned[worker.name] = worker
-                _log.info(said, extra=fields(worker=worker.name, source=plan.source))
+                _log.info(said, extra={"worker": worker.name, "source": plan.source})
             for name in plan.leaves:
-                await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, True))
+                await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, True))
                 self._left(plan.source, name)
         finally:
             self._changed(self.workers())
@@ -161,13 +155,13 @@ class Membership:
         for name in plan.skips:
             if name not in self._skipped.get(plan.source, []):
                 _log.warning(
-                    "a discovered worker is skipped: another source has it", extra=fields(worker=name, source=plan.source)
+                    "a discovered worker is skipped: another source has it", extra={"worker": name, "source": plan.source}
                 )
         self._skipped[plan.source] = plan.skips
 
     def _left(self, source: str, name: str) -> None:
         del self._owned[source][name]
-        _log.info("worker leaves", extra=fields(worker=name, source=source))
+        _log.info("worker leaves", extra={"worker": name, "source": source})
 
     def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
         other = self.source_of(worker.name)

@@ -119,7 +119,7 @@ def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
     """Write the gateway's Prometheus page, with each metric of `HELP`, in the text format.
 
     Args:
-        snapshot: as `Control.snapshot` or `Snapshots.latest` gives it.
+        snapshot: as `Gateway.snapshot` or `Snapshots.latest` gives it.
         age_s: how old it is, in seconds.
     """
     page = Page(HELP)

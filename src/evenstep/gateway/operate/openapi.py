@@ -21,59 +21,31 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 @cache
 def document() -> dict[str, Any]:
     """The OpenAPI document, as plain data; the same object each time, so do not change it."""
+    joined = _object(workers=_TEXTS)
     return {
         "openapi": "3.1.0",
         "info": {"title": "evenstep admin API", "version": __version__},
         "security": [{"adminKey": []}],
         "paths": {
-            "/healthz": {"get": _op("Whether the data path answers", _ok(_object(ok=_FLAG)), 503, is_open=True)},
-            "/readyz": {
-                "get": _op(
-                    "Whether the gateway should get requests, the reason if not, and notes on problems to mend",
-                    _ok(_ref("Readiness")),
-                    is_open=True,
-                    more={"503": _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})},
-                )
-            },
-            "/metrics": {"get": _op("Prometheus page", _ok(_TEXT, "text/plain"), 503)},
-            "/snapshot": {"get": _op("Everything measured", _ok({"type": "object"}), 503)},
+            "/healthz": {"get": _op("Whether the data path answers", _object(ok=_FLAG), 503, is_open=True)},
+            "/readyz": {"get": _readiness()},
+            "/metrics": {"get": _op("Prometheus page", _TEXT, 503, kind="text/plain")},
+            "/snapshot": {"get": _op("Everything measured", {"type": "object"}, 503)},
             "/workers": {
-                "get": _op("Every worker, with its source and its state", _ok(_ref("Workers")), 503),
-                "post": _op(
-                    "Add a worker, or change its description",
-                    {"201": _content("Joined", _names("workers"))},
-                    400,
-                    503,
-                    body="Worker",
-                ),
+                "get": _op("Every worker, with its source and its state", _ref("Workers"), 503),
+                "post": _op("Add a worker, or change its description", joined, 400, 503, good="201 Joined", body="Worker"),
             },
-            "/workers/{name}": {
-                "delete": _op(
-                    "Remove a worker: its requests finish there, or with drain=false continue elsewhere at once",
-                    {"202": _content("Leaves", _object(worker=_TEXT))},
-                    400,
-                    404,
-                    503,
-                    parameters=[
-                        _in("path", "name", _TEXT, required=True),
-                        _in("query", "drain", {"enum": ["true", "false"]}),
-                    ],
-                )
-            },
+            "/workers/{name}": {"delete": _removal()},
             "/policy": {
                 "get": _op(
-                    "Policy and predictor in force; how often and why least load decided instead",
-                    _ok(_ref("PolicyInForce")),
-                    503,
+                    "Policy and predictor in force; how often and why least load decided instead", _ref("PolicyInForce"), 503
                 ),
-                "put": _op("Use another policy until the next reload", _ok(_ref("Policy")), 400, 503, body="Policy"),
+                "put": _op("Use another policy until the next reload", _ref("Policy"), 400, 503, body="Policy"),
             },
-            "/config": {"get": _op("Every setting, its value and its origin", _ok(_ref("Config")))},
-            "/reload": {
-                "post": _op("Read file, environment and keys again, and apply them", _ok(_ref("Reloaded")), 400, 503)
-            },
-            "/drain": {"post": _op("Accept no new requests", {"202": _content("Draining", _object(draining=_FLAG))}, 503)},
-            "/openapi.json": {"get": _op("This document", _ok({"type": "object"}))},
+            "/config": {"get": _op("Every setting, its value and its origin", _ref("Config"))},
+            "/reload": {"post": _op("Read file, environment and keys again, and apply them", _ref("Reloaded"), 400, 503)},
+            "/drain": {"post": _op("Accept no new requests", _object(draining=_FLAG), 503, good="202 Draining")},
+            "/openapi.json": {"get": _op("This document", {"type": "object"})},
         },
         "components": {
             "securitySchemes": {"adminKey": {"type": "http", "scheme": "bearer"}},
@@ -89,8 +61,7 @@ def _schemas() -> dict[str, Any]:
     for key in ("$schema", "title"):
         worker.pop(key)
     policy = _object(policy=_TEXT, predictor=_TEXT)
-    policy["required"] = ["policy"]
-    policy["additionalProperties"] = False
+    policy |= {"required": ["policy"], "additionalProperties": False}
     return {
         "Worker": worker,
         "Workers": _object(workers={"type": "array", "items": {"type": "object"}}),
@@ -103,21 +74,38 @@ def _schemas() -> dict[str, Any]:
     }
 
 
+def _readiness() -> dict[str, Any]:
+    said = "Whether the gateway should get requests, the reason if not, and notes on problems to mend"
+    found = _op(said, _ref("Readiness"), is_open=True)
+    good, not_ready = found["responses"]["200"], _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})
+    found["responses"] = {"200": good, "503": not_ready, **found["responses"]}
+    return found
+
+
+def _removal() -> dict[str, Any]:
+    said = "Remove a worker: its requests finish there, or with drain=false continue elsewhere at once"
+    found = _op(said, _object(worker=_TEXT), 400, 404, 503, good="202 Leaves")
+    name = {"in": "path", "name": "name", "schema": _TEXT, "required": True}
+    drain = {"in": "query", "name": "drain", "schema": {"enum": ["true", "false"]}, "required": False}
+    return {**found, "parameters": [name, drain]}
+
+
 def _op(
     summary: str,
-    good: dict[str, Any],
+    shape: dict[str, Any],
     *bad: int,
+    good: str = "200 As asked",
+    kind: str = "application/json",
     is_open: bool = False,
     body: str = "",
-    more: dict[str, Any] | None = None,
-    parameters: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
+    """An operation: status, words, shape and type of its good answer; statuses of errors; schema of its body."""
+    code, _, said = good.partition(" ")
     codes = [*bad, 403, *([] if is_open else [401])]
     found: dict[str, Any] = {
         "summary": summary,
         "responses": {
-            **good,
-            **(more or {}),
+            code: _content(said, shape, kind),
             **{str(code): _content("An error", _ref("Error")) for code in sorted(codes)},
         },
     }
@@ -126,13 +114,7 @@ def _op(
     if body:
         content = {"schema": _ref(body), "examples": {"one": {"value": _EXAMPLES[body]}}}
         found["requestBody"] = {"required": True, "content": {"application/json": content}}
-    if parameters:
-        found["parameters"] = parameters
     return found
-
-
-def _ok(shape: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    return {"200": _content("As asked", shape, kind)}
 
 
 def _content(said: str, shape: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
@@ -143,13 +125,5 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _names(field: str) -> dict[str, Any]:
-    return _object(**{field: _TEXTS})
-
-
 def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _in(place: str, name: str, shape: dict[str, Any], required: bool = False) -> dict[str, Any]:
-    return {"in": place, "name": name, "schema": shape, "required": required}

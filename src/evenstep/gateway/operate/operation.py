@@ -7,7 +7,6 @@ only through the `ControlProxy`; when it is busy or broken, requests still flow.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import socket
@@ -15,18 +14,18 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from evenstep.config import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.layers import Sources
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import server_context
-from evenstep.gateway.operate.control import Control, ControlProxy
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.discovery import discover, sources
 from evenstep.gateway.operate.logs import Logs, access
 from evenstep.gateway.operate.membership import Membership
@@ -36,11 +35,10 @@ from evenstep.gateway.operate.snapshots import Snapshots
 from evenstep.gateway.operate.status import Status
 from evenstep.gateway.serve.classes import Attainment
 from evenstep.gateway.serve.ended import Ended, Sink
-from evenstep.sockets import in_url, need_package
+from evenstep.gateway.serve.gateway import Gateway
+from evenstep.sockets import in_url
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from evenstep.gateway.operate.spans import Spans
 
 _log = logging.getLogger("evenstep.gateway.operate.operation")
@@ -54,7 +52,7 @@ class Operation:
     Args:
         sources: origin of the config, for reloads.
         settled: the config.
-        control: the gateway.
+        gateway: the gateway.
         loop: the gateway's loop; it need not run yet.
         logs: take new log settings at a reload; None = there are none to tell.
         contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
@@ -67,7 +65,7 @@ class Operation:
         self,
         sources: Sources,
         settled: Settled[GatewayConfig],
-        control: Control,
+        gateway: Gateway,
         loop: asyncio.AbstractEventLoop,
         *,
         logs: Logs | None = None,
@@ -77,14 +75,15 @@ class Operation:
         self._sources, self._settled, self._logs = sources, settled, logs
         self._attainment = Attainment(settled.value.classes)
         self._contexts = list(contexts or [])
-        self._door = ControlProxy(control, loop)
+        self._door = ControlProxy(gateway, loop)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self._reloader: Reloader | None = None
-        self._reloading: asyncio.Task[None] | None = None
+        self._reloading: Future[None] | None = None  # kept, so that it is not collected
         self._spans: Spans | None = None
         self._reloaded = asyncio.Event()
+        self._running = AsyncExitStack()
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
@@ -95,20 +94,15 @@ class Operation:
         Raises:
             InputError: the configured port is taken, a file or key is unreadable, or an engine contradicts the config.
         """
-        need_package("evenstep serve", "aiohttp")
-        started: list[BaseException | None] = []
-        ready = threading.Event()
-
-        def run() -> None:
-            asyncio.run(self._run(started, ready))
-
-        self._thread = threading.Thread(target=run, name="evenstep-operation", daemon=True)
+        started: Future[None] = Future()
+        work = self._run(started)
+        self._thread = threading.Thread(target=asyncio.run, args=(work,), name="evenstep-operation", daemon=True)
         self._thread.start()
-        ready.wait()
-        error = started[0]
-        if error is not None:
+        try:
+            started.result()
+        except BaseException:
             self._thread.join()
-            raise error
+            raise
 
     def introduction(self) -> list[str]:
         """A line with the address of the admin API; no line without one. Only after `start`."""
@@ -128,39 +122,34 @@ class Operation:
 
     def reload(self) -> None:
         """Read the config again, from any thread or a signal handler. Returns at once; the log tells the outcome."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._reload_soon)
+        if self._loop is not None and self._reloader is not None:
+            self._reloading = asyncio.run_coroutine_threadsafe(_quietly(self._reloader.reload()), self._loop)
 
-    def _reload_soon(self) -> None:
-        assert self._reloader is not None
-        self._reloading = asyncio.create_task(_quietly(self._reloader.reload()))
-
-    async def _run(self, started: list[BaseException | None], ready: threading.Event) -> None:
+    async def _run(self, started: Future[None]) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         config = self._settled.value
         try:
-            parts = await self._begin(config)
+            await self._begin(config)
         except BaseException as error:
-            started.append(error)
-            ready.set()
+            await self._running.aclose()
+            started.set_exception(error)
             return
-        started.append(None)
-        ready.set()
+        started.set_result(None)
         await self._end.wait()
-        await parts.close()
-        if self._spans is not None:
-            await asyncio.to_thread(self._spans.close)
+        await self._running.aclose()
 
-    async def _begin(self, config: GatewayConfig) -> _Parts:
+    async def _begin(self, config: GatewayConfig) -> None:
+        """Start all parts; the last one started is the first to end."""
         pages = Pages(config.engines)
         follow = sources(config.discovery)
         if config.traces.endpoint:
             from evenstep.gateway.operate.spans import Spans
 
             self._spans = Spans(config.traces)
+            self._running.push_async_callback(asyncio.to_thread, self._spans.close)
         silent = await preflight(pages, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
-            _log.warning("metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name))
+            _log.warning("metrics cannot be read; the worker counts as full until they can", extra={"worker": name})
         scraper = Scraper(self._door, config.engines, pages)
         membership = Membership(self._door, config.fleet(), scraper.follow)
         heard: list[Callable[[GatewayConfig], None]] = [
@@ -174,27 +163,23 @@ class Operation:
             heard.append(lambda new: logs.reload(new.log))
         reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
         snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
-        runner = await self._listen(config, snapshots, membership, reloader)
+        await self._listen(config, snapshots, membership, reloader)
+        self._running.push_async_callback(scraper.stop)
         self._reloader = reloader
         self._listen_in(config)
         scraper.follow(config.fleet())
-        tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
-        tasks += [
-            asyncio.create_task(self._report(snapshots)),
-            asyncio.create_task(self._tell_status(snapshots, reloader)),
-        ]
-        return _Parts(runner, scraper, tasks)
+        work = [discover(name, one, membership) for name, one in follow.items()]
+        work += [self._report(snapshots), self._tell_status(snapshots, reloader)]
+        self._running.push_async_callback(_ended, [asyncio.create_task(one) for one in work])
 
-    async def _listen(
-        self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader
-    ) -> web.AppRunner | None:
+    async def _listen(self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader) -> None:
         from aiohttp import web
 
         from evenstep.gateway.operate.admin import AdminApi
 
         admin = config.admin
         if not admin.enabled:
-            return None
+            return
         app = AdminApi(admin, self._door, snapshots, membership, reloader).app()
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
@@ -203,27 +188,17 @@ class Operation:
         silent.setLevel(logging.CRITICAL)
         runner = web.AppRunner(app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
+        self._running.push_async_callback(runner.cleanup)
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
-        except OSError as error:
-            is_elsewhere = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
-            if not is_elsewhere and self._settled.origin["admin.port"] == "default":
-                return await self._listen_anywhere(runner, context)
-            await runner.cleanup()
-            if is_elsewhere:
+        except (OSError, UnicodeError) as error:  # UnicodeError: it is no host name
+            if not isinstance(error, OSError) or error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
                 raise InputError("admin", "host", admin.host, "an address of this machine") from None
-            hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
-            raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
+            if self._settled.origin["admin.port"] != "default":
+                hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
+                raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
+            await web.TCPSite(runner, admin.host, 0, ssl_context=context).start()  # `introduction` reports it
         self.port = runner.addresses[0][1]
-        return runner
-
-    async def _listen_anywhere(self, runner: web.AppRunner, context: ssl.SSLContext | None) -> web.AppRunner:
-        """The default port is taken and was not configured: use any free one, as `introduction` reports."""
-        from aiohttp import web
-
-        await web.TCPSite(runner, self._settled.value.admin.host, 0, ssl_context=context).start()
-        self.port = runner.addresses[0][1]
-        return runner
 
     def _listen_in(self, config: GatewayConfig) -> None:
         """Have the gateway report finished requests to the sinks."""
@@ -234,7 +209,7 @@ class Operation:
         if self._spans is not None:
             spans, loop = self._spans, asyncio.get_running_loop()
             sinks.append(lambda one: _hand_over(loop, spans, one))
-        self._door.tell(self._door.control.listen_to, tuple(sinks), of_classes)
+        self._door.tell(self._door.gateway.front.listen_to, tuple(sinks), (*of_classes, *sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
         found = self._attainment
@@ -267,7 +242,7 @@ class Operation:
             with suppress(TimeoutError):
                 found, _ = await snapshots.latest()
                 now_s = loop.time()
-                _log.info("status", extra=fields(**status.since(found, now_s - told_s)))
+                _log.info("status", extra=status.since(found, now_s - told_s))
                 told_s = now_s
 
     async def report(self, snapshots: Snapshots) -> None:
@@ -286,27 +261,18 @@ class Operation:
                     since[reason] = more
             if since:
                 why = one["fallback_last"]["why"] if one["fallback_last"] else ""
-                _log.warning("rounds fell back to least load", extra=fields(model=model, **since, last=why))
+                _log.warning("rounds fell back to least load", extra={"model": model, **since, "last": why})
 
 
-class _Parts:
-    """The tasks that run until the end."""
-
-    def __init__(self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]) -> None:
-        self._runner, self._scraper, self._tasks = runner, scraper, tasks
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._scraper.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
     """Have a span made on the loop of operation; if that has ended, there is none."""
-    with contextlib.suppress(RuntimeError):
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(spans.ended, one)
 
 

@@ -19,7 +19,6 @@ from evenstep.config import Settled
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import GatewayConfig, checked, refused_as, value_at
 from evenstep.gateway.config.layers import Sources, placed
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
@@ -28,9 +27,8 @@ from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import CONFIG, Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
-#: Sections that hold as long as the process.
+#: Sections that hold as long as the process, and settings of ``engines``, whose TLS context is made at start.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
-#: Settings of the section ``engines`` that hold as long as the process: its TLS context for engines is made at start.
 _FIXED_OF_ENGINES = ("ca", "verify")
 _REFUSED = "config refused, nothing has changed"
 #: A TLS context, its files, and the config section that names them.
@@ -101,10 +99,10 @@ class Reloader:
                 self.results["refused"] += 1
                 is_used = self.settled is not before
                 said = "the new config is in force, but not all of its workers" if is_used else _REFUSED
-                _log.error(said, extra=fields(why=str(error)))
+                _log.error(said, extra={"why": str(error)})
                 raise
             self.results["ok"] += 1
-            _log.info("config reloaded", extra=fields(**dataclasses.asdict(done)))
+            _log.info("config reloaded", extra=dataclasses.asdict(done))
             return done
 
     async def set_policy(self, policy: str, predictor: str) -> None:
@@ -121,7 +119,7 @@ class Reloader:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
             origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
             await self._use(Settled(config, origin))
-            _log.info("policy changed", extra=fields(policy=policy, predictor=predictor))
+            _log.info("policy changed", extra={"policy": policy, "predictor": predictor})
 
     async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
         before, after = self.settled.value, fresh.value
@@ -172,7 +170,7 @@ class Reloader:
         """
         if is_plain and not begins_plain():
             return False
-        self._door.control.reload(config)
+        self._door.gateway.reload(config)
         return True
 
 

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from evenstep.engines.view import EngineSample, NotItsPageError
 from evenstep.errors import EngineError, InputError
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker, adapter_of
@@ -27,7 +26,9 @@ from evenstep.gateway.connections.pages import NoPageError, Pages
 from evenstep.gateway.operate.control import ControlProxy
 
 _log = logging.getLogger("evenstep.gateway.operate.scraping")
-_MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # most a page may report; more is an error of the page
+_COUNTS = ("running", "waiting")
+_TOKENS = ("kv_tokens", "kv_capacity", "prefix_queried", "prefix_hit")
+_MOST = {**dict.fromkeys(_COUNTS, 1e9), **dict.fromkeys(_TOKENS, 1e15)}  # of each field; more is an error of the page
 _FIRST_S = 0.1  # before the second reading, doubled up to the configured interval: a new worker is read soon
 
 
@@ -52,7 +53,7 @@ def place_of(worker: Worker) -> Place | None:
     Raises:
         InputError: no such engine.
     """
-    page = worker.adapter().metrics_path
+    page = adapter_of(worker.engine).metrics_path
     if not (worker.scraped and page):
         return None
     parts = urlsplit(worker.url)
@@ -62,7 +63,7 @@ def place_of(worker: Worker) -> Place | None:
 class Scraper:
     """Reads every metrics page again and again, and reports to the gateway. Lives on the loop of operation.
 
-    For each worker it reports `Control.sampling`, and then `sampled`, `scrape_failed` or `counts_alone`.
+    For each worker it reports `Pools.sampling`, and then `sampled`, `scrape_failed` or `counts_alone`.
 
     Args:
         door: the way to the gateway.
@@ -124,7 +125,7 @@ class Scraper:
             wait_s *= 2
 
     async def _read(self, place: Place) -> None:
-        workers, control, is_its = self._on[place], self._door.control, True
+        workers, control, is_its = self._on[place], self._door.gateway, True
         await self._is_asking([worker.name for worker in workers])
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
@@ -138,15 +139,17 @@ class Scraper:
             if place not in self._good:
                 self._good.add(place)
                 _tell_of_ranks(workers, len(found))
-            self._recovered(place)
+            self.results["ok"] += 1
+            if self._bad.pop(place, ""):
+                _log.info("metrics can be read again", extra={"url": place.url})
         for worker in workers:
             sample = state_of(worker, found)
             if not is_its:
-                self._tell(control.counts_alone, worker.name)
+                self._tell(control.pools.counts_alone, worker.name)
             elif sample is None:
-                self._tell(control.scrape_failed, worker.name)
+                self._tell(control.pools.scrape_failed, worker.name)
             else:
-                self._tell(control.sampled, worker.name, sample)
+                self._tell(control.pools.sampled, worker.name, sample)
 
     async def _is_asking(self, names: list[str]) -> None:
         """Wait until the gateway knows that these workers are about to be read; one call covers all that are due now."""
@@ -161,7 +164,7 @@ class Scraper:
         assert self._asking is not None
         (about, known), self._asking = self._asking, None
         loop = asyncio.get_running_loop()
-        asked = self._door.ask(self._door.control.sampling, tuple(about))
+        asked = self._door.ask(self._door.gateway.pools.sampling, tuple(about))
 
         def tell(_: object) -> None:
             with suppress(RuntimeError):  # reading has ended, and its loop is closed
@@ -185,17 +188,12 @@ class Scraper:
         if self._bad.get(place) != said:
             self._bad[place] = said
             if is_its:
-                _log.warning("metrics cannot be read", extra=fields(url=place.url, why=said))
+                _log.warning("metrics cannot be read", extra={"url": place.url, "why": said})
             else:
                 _log.warning(
                     "this is not the metrics page of the engine; only requests of this gateway are counted there",
-                    extra=fields(url=place.url, engine=place.engine, why=said),
+                    extra={"url": place.url, "engine": place.engine, "why": said},
                 )
-
-    def _recovered(self, place: Place) -> None:
-        self.results["ok"] += 1
-        if self._bad.pop(place, ""):
-            _log.info("metrics can be read again", extra=fields(url=place.url))
 
 
 def _tell_of_ranks(workers: list[Worker], ranks: int) -> None:
@@ -205,7 +203,7 @@ def _tell_of_ranks(workers: list[Worker], ranks: int) -> None:
             _log.warning(
                 "the engine has several ranks, and requests are not balanced among them; give the worker ranks=%d",
                 ranks,
-                extra=fields(worker=worker.name, ranks=ranks),
+                extra={"worker": worker.name, "ranks": ranks},
             )
 
 
@@ -228,17 +226,7 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
     all_ = list(samples.values())
     if len(all_) == 1:
         return all_[0]
-    return EngineSample(
-        rank=0,
-        running=sum(one.running for one in all_),
-        waiting=sum(one.waiting for one in all_),
-        kv_tokens=sum(one.kv_tokens for one in all_),
-        kv_capacity=sum(one.kv_capacity for one in all_),
-        block_size=all_[0].block_size,
-        generated_tokens=sum(one.generated_tokens for one in all_),
-        prefix_queried=sum(one.prefix_queried for one in all_),
-        prefix_hit=sum(one.prefix_hit for one in all_),
-    )
+    return EngineSample(rank=0, **{name: sum(getattr(one, name) for one in all_) for name in _MOST})
 
 
 async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
@@ -260,14 +248,9 @@ def _in_range(sample: EngineSample) -> EngineSample:
     Raises:
         EngineError: one of them is below 0, or larger than any engine's.
     """
-    counts = ("running", "waiting", "block_size")
-    tokens = ("kv_tokens", "kv_capacity", "generated_tokens", "prefix_queried", "prefix_hit")
-    for field, most in (
-        *((name, _MOST_REQUESTS) for name in counts),
-        *((name, _MOST_TOKENS) for name in tokens),
-    ):
+    for field, most in _MOST.items():
         value = getattr(sample, field)
-        is_unsaid = field in tokens and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))
+        is_unsaid = field in _TOKENS and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))
         if not (is_unsaid or 0 <= value <= most):
             where = f"metrics page: {field} of rank {sample.rank}"
             raise EngineError(f"{where} is {float(value):g}; expected a number from 0 to {most:g}.")

@@ -30,7 +30,7 @@ class Snapshots:
     async def latest(self) -> tuple[dict[str, Any], float]:
         """A snapshot and its age in seconds; an old one if the data path does not answer within 2 seconds.
 
-        It is as `Control.snapshot` gives it, with the numbers of operation added to ``gateway``.
+        It is as `Gateway.snapshot` gives it, with the numbers of operation added to ``gateway``.
 
         Raises:
             TimeoutError: it has never answered so far.
@@ -39,7 +39,7 @@ class Snapshots:
             if time.monotonic() - self._made_s > _FRESH_S:
                 try:
                     async with asyncio.timeout(_ASK_S):
-                        answer = self._door.ask(self._door.control.snapshot)
+                        answer = self._door.ask(self._door.gateway.snapshot)
                         self._found = await asyncio.wrap_future(answer)
                     self._made_s = time.monotonic()
                 except TimeoutError:

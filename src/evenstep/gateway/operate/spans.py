@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evenstep.errors import InputError
@@ -34,16 +33,16 @@ class Spans:
     """
 
     def __init__(self, traces: Traces, exporter: SpanExporter | None = None) -> None:
-        for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"):
-            if not _is_there(name):
-                hint = "Install it with: pip install 'evenstep[otel]'."
-                raise InputError("traces", "endpoint", traces.endpoint, f"the package of {name}", hint)
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ModuleNotFoundError as error:
+            hint = "Install it with: pip install 'evenstep[otel]'."
+            raise InputError("traces", "endpoint", traces.endpoint, f"the package of {error.name}", hint) from None
 
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(traces.share)),
@@ -84,7 +83,7 @@ class Spans:
 def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
     """Attributes of the request and its decisions, under OpenTelemetry's names where they exist."""
     found: dict[str, str | int | float | bool] = {
-        "http.request.method": "POST",
+        "http.request.method": one.method,
         "http.response.status_code": one.status,
         "url.path": one.path,
         "gen_ai.request.model": one.model,
@@ -111,10 +110,3 @@ def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
 def _ns(at_s: float, ahead_ns: int) -> int:
     """Nanoseconds since 1970 of a time of the monotonic clock."""
     return int(at_s * _NS) + ahead_ns
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False

@@ -17,7 +17,7 @@ class Status:
         self._groups: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def since(self, snapshot: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The fields of the line, from a snapshot as `Control.snapshot` gives it, whose totals are kept for the next call.
+        """The fields of the line, from a snapshot as `Gateway.snapshot` gives it, whose totals are kept for the next call.
 
         Args:
             seconds: since the last call, or for the first call since the start.

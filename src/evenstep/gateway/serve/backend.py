@@ -1,4 +1,4 @@
-"""One worker in the data path: its endpoint, its dialect, and the heads of requests to it.
+"""One worker in the data path: its endpoint, its dialect, the heads of requests to it, and small questions.
 
 Each head is built from the worker's own description and a few of the client's fields. No other client header reaches
 an engine, so a client cannot choose a rank.
@@ -6,17 +6,28 @@ an engine, so a client cannot choose a rank.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
+from contextlib import suppress
 from dataclasses import replace
+
+import msgspec
 
 from evenstep.engines.streams.template_cache import TemplateCache
 from evenstep.engines.view import Dialect, EngineAdapter
-from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.errors import EngineError
+from evenstep.gateway.config.worker import Worker, adapter_of
+from evenstep.gateway.connections.engine import Endpoint
+from evenstep.gateway.connections.question import Question
 
 _log = logging.getLogger("evenstep.gateway")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
+_MOST_FETCHED = 4 << 20
+
+
+class _Version(msgspec.Struct):
+    version: str
 
 
 class Backend:
@@ -42,12 +53,12 @@ class Backend:
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
         self.worker, self.endpoint = worker, endpoint
         self.name = worker.name
-        self.adapter: EngineAdapter = worker.adapter()
+        self.adapter: EngineAdapter = adapter_of(worker.engine)
         self.dialect: Dialect = self.adapter.dialect
         self.fingerprint, self.templates = b"", TemplateCache()
         self.passing, self.denied_s = 0, -math.inf
         self.serves, self.denied = frozenset[str](), set[str]()
-        self.api_key, self.has_key = api_key, bool(api_key)
+        self.api_key = api_key
         fields = f"Host: {endpoint.authority}\r\n"
         if worker.rank is not None and self.adapter.rank_header:
             fields += f"{self.adapter.rank_header}: {worker.rank}\r\n"
@@ -77,15 +88,27 @@ class Backend:
             text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
             _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
 
-    @property
-    def wants_version(self) -> bool:
-        """Whether the dialect depends on the engine's version, and neither the operator nor `speaks` has given it."""
-        return getattr(self.adapter, "version", None) == ""
+    async def learn_version(self, patience_s: float) -> None:
+        """Ask the engine for its version, if its dialect depends on it and is not known: `dialect` becomes that one's.
 
-    def speaks(self, version: str) -> None:
-        """Set the engine's version, as ``/version`` reports it: `adapter` and `dialect` become those of that version."""
-        self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
-        self.dialect = self.adapter.dialect
+        Without a valid answer within `patience_s` seconds, the newest known version is assumed, as before.
+        """
+        if getattr(self.adapter, "version", None) != "":
+            return
+        status, body = await self.fetch("/version", patience_s)
+        if status == 200:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                version = msgspec.json.decode(body, type=_Version).version
+                self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
+                self.dialect = self.adapter.dialect
+
+    async def fetch(self, path: str, patience_s: float) -> tuple[int, bytes]:
+        """Status and body by GET; ``(0, b"")`` if no whole answer of up to 4 MiB comes within `patience_s` seconds."""
+        question = Question(self.endpoint, self.head("GET", path, "", 0), _MOST_FETCHED)
+        try:
+            return await asyncio.wait_for(question.answer(), patience_s)
+        except (EngineError, TimeoutError):
+            return 0, b""
 
     def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
         """Head of a request for tokens, to its empty line; its Content-Type is JSON.
@@ -96,12 +119,8 @@ class Backend:
             length: bytes of its body.
             more: further lines, as `carried` returns them.
         """
-        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
-            self._generation[chat],
-            name.encode("ascii"),
-            more,
-            length,
-        )
+        parts = self._generation[chat], name.encode("ascii"), more, length
+        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % parts
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
         """Head of a request that is not a generation, to its empty line, with the worker's host, rank and key.

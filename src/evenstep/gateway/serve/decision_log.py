@@ -14,7 +14,6 @@ from pathlib import Path
 
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.log.records import Record
-from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Decisions
 
 _log = logging.getLogger("evenstep.gateway.decisions")
@@ -47,8 +46,7 @@ class DecisionLog:
             self._file(record)
         except OSError as error:
             self._failed(error)
-        if self._file.replaced:
-            self._tell_replaced()
+        self._tell_replaced()
 
     @property
     def is_full(self) -> bool:
@@ -70,9 +68,8 @@ class DecisionLog:
             return
         if self.why:
             self.why = ""
-            _log.info("the decision log is written again", extra=fields(path=self.path))
-        if self._file.replaced:
-            self._tell_replaced()
+            _log.info("the decision log is written again", extra={"path": self.path})
+        self._tell_replaced()
 
     def close(self) -> None:
         """Write the remaining records; the dispatcher has ended."""
@@ -92,12 +89,11 @@ class DecisionLog:
         return str(part_of(self._file.path, self._file.part))
 
     def _tell_replaced(self) -> None:
-        """Say once that an older log was at this path."""
+        """Say once that an older log was at this path, if one was."""
         parts, self._file.replaced = self._file.replaced, 0
-        _log.info(
-            "later parts of an older decision log at this path were deleted",
-            extra=fields(path=str(self._file.path), parts=parts),
-        )
+        if parts:
+            told = {"path": str(self._file.path), "parts": parts}
+            _log.info("later parts of an older decision log at this path were deleted", extra=told)
 
     def _failed(self, error: OSError) -> None:
         path, said = self.path, error.strerror or str(error)
@@ -105,10 +101,8 @@ class DecisionLog:
         self._again_s = self._clock() + self._retry_s
         if not self.why:
             self.failures += 1
-            _log.error(
-                "the decision log failed and is closed; requests are served as before",
-                extra=fields(path=path, why=said, again_in_s=self._retry_s),
-            )
+            told = {"path": path, "why": said, "again_in_s": self._retry_s}
+            _log.error("the decision log failed and is closed; requests are served as before", extra=told)
         self.why = said
 
 

@@ -20,8 +20,8 @@ from evenstep.gateway.connections.request_context import RequestContext
 Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
-    """The summary of a request that ended, for logs, spans and classes.
+class Ended(msgspec.Struct, gc=False):
+    """The summary of a request that ended, for logs, spans and classes; a `Story` fills it in, and sinks only read it.
 
     Args:
         request_id: the id given by the client, or ours.
@@ -44,6 +44,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         traceparent: W3C trace context as the client sent it; empty = it sent no header.
         class_name: name of its class when it came; empty = no class.
         sequences: number of sequences that its answer streams side by side; 0 = the answer does not stream.
+        method: of HTTP.
     """
 
     request_id: str
@@ -65,6 +66,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     traceparent: str = ""
     class_name: str = ""
     sequences: int = 1
+    method: str = "POST"
 
     @property
     def ttft_s(self) -> float:
@@ -82,7 +84,7 @@ Sink: TypeAlias = Callable[[Ended], None]
 
 
 class Story:
-    """Notes about a running request; kept only while a sink is present. Call `ended` once; then the sinks get an `Ended`.
+    """Notes about a running request; kept only while a sink is present. Call `ended` once; then the sinks get `told`.
 
     Args:
         sinks: take the summary at the end.
@@ -90,27 +92,15 @@ class Story:
         context: its head and what follows from it.
         arrived_s: arrival time, in seconds of `time.monotonic`.
         model: the model it asks for; empty if unknown.
-        prompt_tokens: as estimated; set the attribute once an engine counts them, and `output_tokens` before `ended`.
+        prompt_tokens: as estimated.
         request_class: number of its class, for a token generation; 0 = no class.
         sequences: as in `Ended`.
+
+    Attributes:
+        told: the summary so far; set its ``prompt_tokens`` once an engine counts them, and ``output_tokens`` before `ended`.
     """
 
-    __slots__ = (
-        "_arrived_s",
-        "_asking",
-        "_class",
-        "_continued",
-        "_first_s",
-        "_model",
-        "_name",
-        "_sent_s",
-        "_sequences",
-        "_sinks",
-        "_tries",
-        "_worker",
-        "output_tokens",
-        "prompt_tokens",
-    )
+    __slots__ = ("_sinks", "told")
 
     def __init__(
         self,
@@ -123,45 +113,39 @@ class Story:
         request_class: int = 0,
         sequences: int = 1,
     ) -> None:
-        self._sinks, self._name, self._asking, self._model = sinks, name, context, model
-        self.prompt_tokens, self.output_tokens, self._class = prompt_tokens, 0, request_class
-        self._arrived_s, self._sent_s, self._first_s = arrived_s, math.nan, math.nan
-        self._worker, self._tries, self._continued, self._sequences = "", 0, False, sequences
+        caller = context.caller
+        classes = caller.classes.items() if caller else ()
+        self._sinks = sinks
+        self.told = Ended(
+            name,
+            "error",
+            0,
+            context.head.path,
+            model,
+            caller.tenant if caller else "",
+            request_class,
+            prompt_tokens=prompt_tokens,
+            arrived_s=arrived_s,
+            traceparent=context.traceparent,
+            class_name=next((name for name, number in classes if number == request_class), ""),
+            sequences=sequences,
+            method=context.head.method,
+        )
 
     def sent(self, worker: str) -> None:
         """Note that a call goes to a worker now: a further try."""
-        self._continued |= self._first_s == self._first_s  # not nan: its first token was there
-        self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
+        told = self.told
+        told.continued |= not math.isnan(told.first_s)  # its first token was there
+        told.worker, told.tries, told.sent_s = worker, told.tries + 1, time.monotonic()
 
     def started(self) -> None:
         """Note that the first token came now, or the whole answer; only the first call counts."""
-        if self._first_s != self._first_s:  # nan: it was not there before
-            self._first_s = time.monotonic()
+        if math.isnan(self.told.first_s):
+            self.told.first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
         """Report the request, which ends now, to all sinks; `status` is what the client saw, 0 = nothing."""
-        context, caller = self._asking, self._asking.caller
-        classes = caller.classes.items() if caller else ()
-        one = Ended(
-            self._name,
-            outcome,
-            status,
-            context.head.path,
-            self._model,
-            caller.tenant if caller else "",
-            self._class,
-            self._worker,
-            self.prompt_tokens,
-            self.output_tokens,
-            self._tries,
-            self._continued,
-            self._arrived_s,
-            self._sent_s,
-            self._first_s,
-            time.monotonic(),
-            context.traceparent,
-            next((name for name, number in classes if number == self._class), ""),
-            self._sequences,
-        )
+        told = self.told
+        told.outcome, told.status, told.ended_s = outcome, status, time.monotonic()
         for sink in self._sinks:
-            sink(one)
+            sink(told)

@@ -1,12 +1,16 @@
-"""One generation request, from its arrival to the last byte of its answer.
+"""One generation request, from its arrival to the last byte of its answer, and its calls to engines.
 
-Rules of this file. Until a token is there the client hears nothing: head, role chunk and comments are held back, so that
-another engine can still answer. From then on every byte goes out as it comes. The dispatcher decides; this carries out what
-it says about one request, and tells it what became of it, once.
+Rules of this file. A leg, one call to an engine, reads what its connection hands it, judges it, and tells its exchange one
+thing in the end: complete, lost and why, or refused. The exchange decides what reaches the client and when. Until a token is
+there the client hears nothing: head, role chunk and comments are held back, so that another engine can still answer. From
+then on every byte goes out as it comes. The dispatcher decides; the exchange carries out what it says about one request, and
+tells it what became of it, once.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import replace
 
 from evenstep.dispatch import events as ev
@@ -15,20 +19,22 @@ from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import bodies, refusals
 from evenstep.engines.requests.continuation import can_break, continuation
 from evenstep.engines.requests.parsing import GenerationRequest
-from evenstep.engines.requests.refusals import Refusal
-from evenstep.engines.streams.answers import Answer, Prefilled
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
+from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import UsageOptions
+from evenstep.errors import EngineError
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.engine import cancel
+from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.ended import Outcome, Story
-from evenstep.gateway.serve.legs import Collecting, Prefill, Stream, Whole
 from evenstep.gateway.serve.served import ServedModel
+from evenstep.http.head import ResponseHead
 
+_log = logging.getLogger("evenstep.gateway")
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
 _OK, _TOO_MANY = 200, 429
@@ -36,6 +42,16 @@ _FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
 #: Of an event that repeats the prompt, for each byte of it: its token ids, or each token with its log probabilities.
 _BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
+_MOST_ANSWER = 64 * 1024 * 1024
+#: Statuses below 500 that are about the engine's state, not about the request.
+_NOT_THE_CLIENTS = {408, 421, 425, 429}
+_ABOUT_KEYS = {401, 403}
+_WHY: dict[Broken, str] = {
+    "failed": "no engine could go on with it",
+    "expired": "no engine was free in time",
+    "overdue": "it lasted as long as a request may",
+    "cannot-continue": "this kind of request cannot be continued on another engine",
+}
 
 
 class Exchange:
@@ -163,26 +179,23 @@ class Exchange:
 
     def start(self, out: bytes) -> None:
         """Send the client the head of the stream, what was `held`, and `out`, which has the first token."""
-        self.has_started = True
-        if self.story is not None:
-            self.story.started()
-        self.client.start(200, _EVENTS, _NO_CACHE)
+        self._begin_answer()
         out, self.held = self.held + out, b""
         if out:
             self.client.send(out)
+
+    def _begin_answer(self) -> None:
+        self.has_started = True
+        if self.story is not None:
+            self.story.started()
+        self.client.start(_OK, _EVENTS, _NO_CACHE)
 
     def prefilled(self, leg: Prefill, found: Prefilled) -> None:
         """Handle the answer of the prefill leg: keep its hand-over for `decode`, and tell the dispatcher."""
         self._leg, self._handover, self._since_s = None, found.handover, self.model.now_s()
         self._counted_now(found.prompt_tokens)
-        self.model.tell(
-            ev.PrefillDone(
-                now_s=self._since_s,
-                request=self.number,
-                leg=leg.number,
-                prompt_tokens=max(0, found.prompt_tokens),
-            )
-        )
+        tokens = max(0, found.prompt_tokens)
+        self.model.tell(ev.PrefillDone(now_s=self._since_s, request=self.number, leg=leg.number, prompt_tokens=tokens))
 
     def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
         """Send the client a whole answer, which does not stream, and tell the dispatcher that the request is complete.
@@ -197,7 +210,7 @@ class Exchange:
         self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens), produced)
         if self.story is not None:
             self.story.started()
-            self.story.output_tokens = produced
+            self.story.told.output_tokens = produced
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
@@ -209,19 +222,15 @@ class Exchange:
             now_s: time of the tokens, in seconds of `time.monotonic`.
         """
         self._leg = None
-        if self.has_started:
-            self.client.send(out, last=True)
-        else:
-            self.has_started = True
-            self.client.start(200, _EVENTS, _NO_CACHE)
-            self.client.send(self.held + out, last=True)
+        if not self.has_started:
+            self._begin_answer()
+            out = self.held + out
+        self.client.send(out, last=True)
         if news > 0:
             self.model.produced(leg.row, news, now_s)
         self.model.finished(self, leg.number, self._counted_now(leg.reply.prompt_tokens))
-        if self.story is not None:
-            self.story.started()
-            self.story.output_tokens = leg.reply.produced
-            self._over("complete", _OK)
+        self._note_tokens(leg)
+        self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
         """Handle a failed leg that is closed or was never sent; a leg that is not the present one is ignored.
@@ -240,26 +249,22 @@ class Exchange:
         self._leg, self._stalled, self._since_s = None, kind == "stall", self.model.now_s()
         self._are_denials = leg.is_denied and self._are_denials is not False
         self.only_too_many &= leg.status == _TOO_MANY
-        self.model.lost(leg.backend.name, kind, why, self.name)
+        worker = leg.backend.name
+        _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": self.name})
         before = self._before
         if self.has_started and before is not None and before.produced and kind != "client":
             found = continuation(self.request, self._body, before, leg.backend.dialect)
             if found.spent:
                 self._end_spent(before, leg.number)
                 return
-        self.model.tell(
-            ev.Failed(
-                now_s=self.model.now_s(),
-                request=self.number,
-                leg=leg.number,
-                kind=kind,
-                retry_after_s=retry_after_s,
-            )
-        )
+        now_s = self.model.now_s()
+        self.model.tell(ev.Failed(now_s=now_s, request=self.number, leg=leg.number, kind=kind, retry_after_s=retry_after_s))
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
         """End a stream as complete that has every token, in place of the leg with this number."""
-        self._close_stream(before)
+        self.client.send(
+            closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage), last=True
+        )
         self.model.finished(self, leg)
         self._over("complete", _OK)
 
@@ -279,7 +284,7 @@ class Exchange:
             return 0
         self.is_counted = True
         if self.story is not None:
-            self.story.prompt_tokens = tokens
+            self.story.told.prompt_tokens = tokens
         if self.size:
             self.model.sizes.learn(self.request.model, self.size, tokens)
         return tokens
@@ -365,29 +370,24 @@ class Exchange:
     def _note_tokens(self, leg: Collecting | None) -> None:
         """Note for the sinks how many tokens a stream has brought so far."""
         if self.story is not None and isinstance(leg, Stream):
-            self.story.output_tokens = leg.reply.produced
-
-    def _close_stream(self, before: SoFar) -> None:
-        end = closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage)
-        self.client.send(end, last=True)
+            self.story.told.output_tokens = leg.reply.produced
 
     def _worded(self, command: Reject) -> Refusal:
-        retry_s = float(command.retry_after_s)
+        retry_s = max(1.0, command.retry_after_s)
         match command.reason:
             case "client" if self.refusal is not None:
                 return self.refusal
             case "pool-full" | "no-worker" | "draining":
-                return refusals.overloaded(max(1.0, retry_s))
+                return refusals.overloaded(retry_s)
             case "expired" if self._are_denials is not None and not self.only_too_many:
-                return refusals.no_other_engine(max(1.0, retry_s))
+                return refusals.no_other_engine(retry_s)
             case "expired" if self.refusal is None or not self.only_too_many:
-                return refusals.waited_too_long(self.model.now_s() - self._since_s, max(1.0, retry_s))
+                return refusals.waited_too_long(self.model.now_s() - self._since_s, retry_s)
             case "overdue":
-                return refusals.lasted_too_long(self.model.settings.total_s)
-            case "tenant-limit":
-                return refusals.too_many("Too many requests at a time.", max(1.0, retry_s))
-            case "rate-limit":
-                return refusals.too_many("Too many requests in a short time.", max(1.0, retry_s))
+                return refusals.lasted_too_long(self.model.dispatcher.settings.total_s)
+            case "tenant-limit" | "rate-limit":
+                said = "at a time" if command.reason == "tenant-limit" else "in a short time"
+                return refusals.too_many(f"Too many requests {said}.", retry_s)
             case "too-long":
                 message = "The prompt is longer than any engine's memory."
                 return Refusal(400, "invalid_request_error", message, "context_length_exceeded")
@@ -402,12 +402,242 @@ class Exchange:
                     return replace(told, retry_after_s=told.retry_after_s or 1.0)
                 if told is not None and (told.retry_after_s or told.status == _TOO_MANY):
                     return refusals.overloaded(told.retry_after_s or 1.0)
-                return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
+                return refusals.ENGINE_TOO_SLOW if self._stalled else refusals.ENGINE_FAILED
 
 
-_WHY: dict[Broken, str] = {
-    "failed": "no engine could go on with it",
-    "expired": "no engine was free in time",
-    "overdue": "it lasted as long as a request may",
-    "cannot-continue": "this kind of request cannot be continued on another engine",
-}
+class Collecting:
+    """One call to an engine, a `Leg`: gathers the answer, judges it, and tells the exchange how it ended.
+
+    Args:
+        exchange: the request that it is part of.
+        number: the dispatcher's number of the leg.
+        backend: the worker.
+        row: the request's row, as `Dispatcher.produced` takes it; none at a prefiller.
+
+    Attributes:
+        kind: the content type that its answer must have.
+        is_denied: the engine says that it does not serve the model.
+    """
+
+    kind = "application/json"
+    connection: EngineConnection | None = None
+    is_off = is_head = is_denied = False
+    _answer: ResponseHead | None = None
+    _refused = False
+    _size = 0
+
+    def __init__(self, exchange: Exchange, number: int, backend: Backend, row: int = -1) -> None:
+        self.exchange, self.number, self.backend, self.row = exchange, number, backend, row
+        self._pieces: list[bytes] = []
+
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._answer = head
+        if head.status != 200:
+            self._refused = True
+        elif head.kind != self.kind or not head.is_plain:
+            self._lose("status", "its answer has another content type than was asked for")
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of its answer if it is not 200; 0 if it is 200 or has not come."""
+        return self._answer.status if self._refused and self._answer is not None else 0
+
+    def at_once(self, head: ResponseHead, body: bytes) -> None:
+        """Handle an answer that arrived whole, of any status; see `Leg.at_once`."""
+        if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
+            self.whole(body)
+            return
+        self.head(head, len(body))
+        if not self.is_off:
+            self.body(body)
+        if not self.is_off:
+            self.ended()
+
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
+    def body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > (MOST_REFUSAL if self._refused else _MOST_ANSWER):
+            if self._refused:
+                self._judge()
+            else:
+                self._lose("stream", "its answer is too large")
+            return
+        self._pieces.append(data)
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            pieces = self._pieces
+            self.whole(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def broke(self, kind: Kind, why: str) -> None:
+        self._lose("status" if self._refused else kind, why)
+
+    def whole(self, body: bytes) -> None:
+        """Take the whole body of an answer with status 200 and the content type `kind`; implemented by subclasses."""
+        raise NotImplementedError
+
+    def _judge(self) -> None:
+        """End a leg whose engine answered with another status than 200; decide whether the client is at fault."""
+        head = self._answer
+        assert head is not None
+        status, exchange = head.status, self.exchange
+        is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
+        if status in _ABOUT_KEYS:
+            is_clients = exchange.context.carries_key and not self.backend.api_key
+        said = b"".join(self._pieces)
+        exchange.refusal = of_engine(said, status, head.retry_after_s)
+        if denies_model(said, status):  # it gets only models it is configured to serve
+            is_clients, self.is_denied = False, True
+        self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
+        if self.is_denied:
+            exchange.model.denied(self.backend, exchange.request.model)
+
+    def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
+        cancel(self)
+        self.exchange.lost(self, kind, why, retry_after_s)
+
+
+class Prefill(Collecting):
+    """The call to a prefiller; ends in `Exchange.prefilled` or `Exchange.lost`."""
+
+    def whole(self, body: bytes) -> None:
+        try:
+            found = read_prefilled(body)
+        except EngineError as error:
+            self._lose("status", str(error))
+            return
+        self.exchange.prefilled(self, found)
+
+
+class Whole(Collecting):
+    """A call whose answer does not stream; ends in `Exchange.answered` or `Exchange.lost`."""
+
+    def whole(self, body: bytes) -> None:
+        try:
+            hands_back = not self.exchange.request.stops_at_recomputed
+            answer = read_answer(body, self.backend.dialect.finish_reasons, hands_back)
+        except EngineError as error:
+            self._lose("stream", str(error))
+            return
+        if answer.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        else:
+            self.exchange.answered(self, answer, body)
+
+
+class Stream(Collecting):
+    """A call whose answer streams in chunks; ends in `Exchange.completed` or `Exchange.lost`.
+
+    Args:
+        reply: counts the tokens of the stream, and makes the client's bytes of it.
+    """
+
+    kind = "text/event-stream"
+    at_once = None  # type: ignore[assignment]  # it goes out piece by piece
+
+    def __init__(self, exchange: Exchange, number: int, backend: Backend, row: int, reply: ReplyStream) -> None:
+        super().__init__(exchange, number, backend, row)
+        self.reply = reply
+        self.counted = reply.produced  # tokens reported to the dispatcher
+        self._seen = reply.produced  # tokens at the last check
+        self.silence_s = backend.endpoint.settings.silence_s
+
+    def chunks(self, data: bytes) -> bytes:
+        exchange, reply = self.exchange, self.reply
+        if not exchange.has_started:
+            return data
+        client = exchange.client
+        at, out = reply.feed_chunks(data, client.is_framed)
+        if not at:
+            return data
+        now_s = time.monotonic()
+        self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
+        client.forward(out)
+        if client.paused:
+            self.connection.pause()  # type: ignore[union-attr]
+        produced = self._seen = reply.produced
+        news, self.counted = produced - self.counted, produced
+        if news > 0:
+            exchange.model.produced(self.row, news, now_s)
+        return data[at:]
+
+    def body(self, data: bytes) -> None:
+        if self._refused:
+            super().body(data)
+            return
+        reply, exchange = self.reply, self.exchange
+        out = reply.feed(data)
+        now_s = time.monotonic()
+        if reply.done:
+            self._complete(out, now_s)
+            return
+        produced = reply.produced
+        has_grown, self._seen = produced > self._seen, produced
+        if exchange.has_started:
+            if has_grown:  # comments and empty chunks are silence
+                self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]  # it calls us
+            if out:
+                exchange.client.send(out)
+                if exchange.client.paused:
+                    self.connection.pause()  # type: ignore[union-attr]
+        elif has_grown:
+            self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
+            exchange.start(out)
+            self.connection.acknowledge_late()  # type: ignore[union-attr]
+        elif out:
+            exchange.held += out
+        news = produced - self.counted
+        if news > 0:
+            self.counted = produced
+            exchange.model.produced(self.row, news, now_s)
+            if not exchange.is_counted:
+                exchange.count_prompt(self.row, reply.prompt_tokens)
+        if reply.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        elif reply.failure is not None:
+            self._fail("stream", str(reply.failure))
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            self._end("stream", "its stream ended before the answer was complete")
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._refused:
+            self._lose("status", why)
+        else:
+            self._end(kind, why)
+
+    def _end(self, kind: Kind, why: str) -> None:
+        """The answer has ended; it may still be complete."""
+        out, now_s = self.reply.end(), time.monotonic()
+        if self.reply.done:
+            self._complete(out, now_s)
+            return
+        if out and self.exchange.has_started:
+            self.exchange.client.send(out)
+        self._fail(kind, why)
+
+    def _fail(self, kind: Kind, why: str) -> None:
+        """The stream cannot continue; the engine's error decides what follows."""
+        exchange, reply = self.exchange, self.reply
+        if reply.error_body:
+            exchange.refusal = of_engine(reply.error_body, 200)
+        if reply.starts_anew:
+            exchange.why = "the engine asked for the rest answers from the start"
+            if reply.restarts:
+                self.backend.cannot_continue(exchange.request.chat)
+            kind = "status"
+        self._lose(kind, why)
+
+    def _complete(self, out: bytes, now_s: float) -> None:
+        if self.connection is not None:
+            self.connection.let_go()
+        reply = self.reply
+        self.backend.fingerprint = reply.fingerprint
+        self.exchange.completed(self, out, reply.produced - self.counted, now_s)

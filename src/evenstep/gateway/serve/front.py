@@ -21,9 +21,8 @@ from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Limits
 from evenstep.gateway.connections.callers import Callers
-from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.request_context import ClientHeads, RequestContext, context_of
-from evenstep.gateway.connections.service import Received
 from evenstep.gateway.serve.ended import Sink, Story
 from evenstep.gateway.serve.exchange import Exchange
 from evenstep.gateway.serve.models import page
@@ -155,7 +154,7 @@ class Front:
             exchange.story = Story(sinks, name, context, now_s, request.model, estimate, context.number, streams)
         salt, blocks = self._salt, ()
         if pool.reads_cached:
-            blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.settings.prefix_block_bytes))
+            blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.dispatcher.settings.prefix_block_bytes))
         session = context.session or context.task or request.user
         event = Arrived(
             now_s=now_s,

@@ -19,10 +19,9 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.decision_log import log_of
-from evenstep.gateway.serve.fetching import fetch, learn_version
 from evenstep.gateway.serve.models import ModelCard, card_of, joined, read_models
 from evenstep.gateway.serve.served import ServedModel
 
@@ -124,9 +123,9 @@ class Pools:
         return Backend(worker, endpoint, worker.secret())
 
     def add(self, worker: Worker) -> None:
-        """Add a worker, or change the description of a known one.
+        """Add a single worker, as `Worker.each` returns it, or change the description of a known one, even if it is leaving.
 
-        If it names no models, it is asked until it answers, in the background; it joins a pool then.
+        If it names no models, it is asked until it answers, in the background; it joins a pool then, and gets requests.
 
         Raises:
             InputError: its description is invalid, or it is known with another role; nothing has changed then.
@@ -147,15 +146,14 @@ class Pools:
         if named is not None:
             self._stop_learning(worker.name)
             self._place(named, backend, cards)
-            self._later(learn_version(backend, _PROBE_S))
+            self._later(backend.learn_version(_PROBE_S))
         elif pool is not None and known is not None and known.url == worker.url:
             backend.serves = pool.backends[worker.name].serves
             self._attach(pool, backend)
-            self._later(learn_version(backend, _PROBE_S))
+            self._later(backend.learn_version(_PROBE_S))
         else:
             self._stop_learning(worker.name)
-            task = self.loop.create_task(self._learn(backend))
-            self._learning[worker.name] = task
+            self._learning[worker.name] = self.loop.create_task(self._learn(backend))
 
     def remove(self, name: str, drain: bool) -> None:
         """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `gone` forgets it.
@@ -190,14 +188,18 @@ class Pools:
         if endpoint is not None:
             self._retired = [one for one in (*self._retired, endpoint) if one.retire()]
 
-    def sampling(self, name: str) -> None:
-        """Note that a worker's metrics are about to be read; ignored if it is in no pool."""
-        pool = self._pool_of.get(name)
-        if pool is not None:
-            pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
+    def sampling(self, names: tuple[str, ...]) -> None:
+        """Note that the metrics of these workers are about to be read: they may miss requests sent from now on.
+
+        Call it before each reading, and wait until it has run. Names of workers that are in no pool are ignored.
+        """
+        for name in names:
+            pool = self._pool_of.get(name)
+            if pool is not None:
+                pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """Take a reading of a worker's metrics; ignored if it is in no pool.
+        """Take a reading of a worker's metrics, announced by `sampling`; ignored if it is in no pool.
 
         The first reading after a failed one also asks the worker again which models it serves.
         """
@@ -235,7 +237,10 @@ class Pools:
             self._attach(pool, pool.backends[name])
 
     def scrape_failed(self, name: str) -> None:
-        """Note that a worker's metrics could not be read; ignored if it is in no pool."""
+        """Note that a worker's metrics could not be read: its last reading ages, and a prefiller counts as full.
+
+        Ignored if it is in no pool.
+        """
         pool = self._pool_of.get(name)
         if pool is not None:
             self._unread.add(name)
@@ -289,7 +294,7 @@ class Pools:
             cards = await _cards_of(backend)
             why = f"{backend.name} does not say which models it serves; asking on"
             if cards:
-                await learn_version(backend, _PROBE_S)
+                await backend.learn_version(_PROBE_S)
                 try:
                     self._place(self._pool_with(cards), backend, cards)
                     break
@@ -303,7 +308,7 @@ class Pools:
         del self._learning[backend.name]
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-        task: asyncio.Task[Any] = self.loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -349,9 +354,9 @@ class Pools:
             config.predictor,
             config.settings(),
             loop=self.loop,
-            probe=self._probe,
+            probe=lambda pool, backend: self._later(self._ask_health(pool, backend)),
             removed=self._left,
-            denied=self._denied,
+            denied=lambda pool, backend: self._later(self._serves(pool, backend)),
             tokenizer=config.tokenizers.get(name, ""),
             log=log,
             tenants=self._tenants,
@@ -369,9 +374,6 @@ class Pools:
             self.gone(name)
         else:
             self._pool_of.pop(name, None)
-
-    def _denied(self, pool: ServedModel, backend: Backend) -> None:
-        self._later(self._serves(pool, backend))
 
     async def _serves(self, pool: ServedModel, backend: Backend) -> bool:
         """Ask a worker that denied a model for its models, and let it serve them; return whether they are unchanged."""
@@ -392,28 +394,23 @@ class Pools:
             return
         fresh = self.backend_of(worker)
         fresh.endpoint.restarts.clear()
-        await learn_version(fresh, _PROBE_S)
+        await fresh.learn_version(_PROBE_S)
         if self._pool_of.get(worker.name) is pool:
             self._place(self._pool_with(cards), fresh, cards)
 
     # --- health --------------------------------------------------------------------------------------------------
 
-    def _probe(self, pool: ServedModel, backend: Backend) -> None:
-        self._later(self._ask_health(pool, backend))
-
     async def _ask_health(self, pool: ServedModel, backend: Backend) -> None:
-        status, _ = await fetch(backend, backend.adapter.health_path, _PROBE_S)
-        is_well = status == 200
-        if is_well and backend.denied:
-            is_well = await self._serves(pool, backend)
-            if is_well:
-                backend.denied.clear()
+        status, _ = await backend.fetch(backend.adapter.health_path, _PROBE_S)
+        is_well = status == 200 and (not backend.denied or await self._serves(pool, backend))
+        if is_well:
+            backend.denied.clear()
         pool.probed(backend.name, is_well)
 
 
 async def _cards_of(backend: Backend) -> list[ModelCard]:
     """The models that a worker lists; empty without a valid answer."""
-    status, body = await fetch(backend, "/v1/models", _PATIENCE_S)
+    status, body = await backend.fetch("/v1/models", _PATIENCE_S)
     try:
         return read_models(body) if status == 200 else []
     except EngineError:

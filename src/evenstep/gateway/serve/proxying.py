@@ -13,24 +13,16 @@ from collections.abc import Callable, Sequence
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
-from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
-from evenstep.gateway.connections.service import Received
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.ended import Outcome, Story
-from evenstep.http.head import CHUNKED, UNTIL_CLOSED, ResponseHead
+from evenstep.http.head import ResponseHead
 
 #: Client fields that describe its body and the answer it accepts.
 _REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
-_ANSWER_FIELDS = (
-    "content-disposition",
-    "content-encoding",
-    "content-range",
-    "cache-control",
-    "etag",
-    "last-modified",
-)
+_ANSWER_FIELDS = ("content-disposition", "content-encoding", "content-range", "cache-control", "etag", "last-modified")
 _EVENTS = "text/event-stream"
 _MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
 _CUT = refusals.stream_broken("no other engine has its beginning")
@@ -69,12 +61,12 @@ class ProxiedRequest:
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
-        self._size = self._length = 0  # of the body so far, and as the head says it
+        self._size = self._length = 0  # of the body so far; as its head says it, below 0 where it does not
 
     def send(self) -> None:
         """Send the request to the best engine not tried yet; if all were tried, refuse it with status 502."""
         if not self._left:
-            refusal = refusals.engine_failed()
+            refusal = refusals.ENGINE_FAILED
             self.client.refuse(refusal)
             self._end("error", refusal.status)
             return
@@ -94,19 +86,18 @@ class ProxiedRequest:
     def head(self, head: ResponseHead, length: int) -> None:
         self._answer = head
         self._refused = head.status >= 300
-        if self._refused or self.is_head:
-            return
         self._length, self._is_held = length, 0 <= length <= _MOST_HELD
 
-    def _start(self, head: ResponseHead, length: int) -> None:
+    def _start(self) -> None:
         """Begin the client's answer with the head of this engine's answer; no other engine answers from now on."""
+        head = self._answer
+        assert head is not None
         self._started = True
         if self._story is not None:
             self._story.started()
         kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
         lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
-        told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length
-        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), told)
+        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), max(-1, self._length))
 
     def chunks(self, data: bytes) -> bytes:
         return data
@@ -126,8 +117,7 @@ class ProxiedRequest:
         assert self.connection is not None and self._backend is not None
         self.connection.deadline.set(time.monotonic() + self._backend.endpoint.settings.silence_s)
         if not self._started:
-            assert self._answer is not None
-            self._start(self._answer, self._length)
+            self._start()
         self.client.send(data)
         if self.client.paused:
             self.connection.pause()
@@ -148,7 +138,7 @@ class ProxiedRequest:
             self.client.reply(head.status, b"")
         else:
             if not self._started:
-                self._start(head, self._length)
+                self._start()
             self.client.send(b"".join(self._pieces), last=True)
         self._end("error" if self._refused else "complete", head.status)
 
@@ -166,7 +156,7 @@ class ProxiedRequest:
     def client_gone(self) -> None:
         """Close the call, because the client left."""
         cancel(self)
-        self._end("cancelled", self._status if self._started else 0)
+        self._end("cancelled", self._answer.status if self._answer is not None and self._started else 0)
 
     def give_up(self) -> None:
         """The gateway stops before the answer is complete: end it with an error, or else close the client's connection."""
@@ -185,8 +175,10 @@ class ProxiedRequest:
 
     def _break_off(self, refusal: Refusal) -> None:
         """The client's answer is incomplete: report that if its format allows."""
-        self._end("error", self._status)
-        if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
+        answer = self._answer
+        assert answer is not None
+        self._end("error", answer.status)
+        if answer.kind == _EVENTS and self.client.is_framed:
             self.client.send(b"\n\n" + refusal.event(), last=True)
         else:  # its framing shows that it is not whole
             self.client.abort()
@@ -199,10 +191,6 @@ class ProxiedRequest:
         if self._backend is not None:
             self._backend.passing -= 1
             self._backend = None
-
-    @property
-    def _status(self) -> int:
-        return 0 if self._answer is None else self._answer.status
 
     def _end(self, outcome: Outcome, status: int) -> None:
         self._leave()

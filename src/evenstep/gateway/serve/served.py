@@ -27,8 +27,7 @@ from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError
-from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.service import Job
+from evenstep.gateway.connections.client import Client, Job
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.decision_log import DecisionLog
 from evenstep.gateway.serve.training import Trainer
@@ -116,7 +115,7 @@ class ServedModel:
         self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
-        self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
+        self._loop, self._removed, self._denied = loop, removed, denied
         self._exchanges: dict[int, Placed] = {}
         self._number = 0  # of the last request
         self._events: deque[ev.Event] = deque()
@@ -125,25 +124,20 @@ class ServedModel:
         self._timer: asyncio.TimerHandle | None = None
         self._fitting = Trainer(loop, lambda: self.dispatcher.fit, self.tell)
         self._do: dict[type[Any], Callable[[Any], None]] = {
-            co.SendPrefill: self._send_prefill,
-            co.SendDecode: self._send_decode,
-            co.Continue: self._continue,
+            co.SendPrefill: lambda command: self._exchanges[command.request].prefill(command, self.backends[command.worker]),
+            co.SendDecode: lambda command: self._exchanges[command.request].decode(command, self.backends[command.worker]),
+            co.Continue: lambda command: self._exchanges[command.request].resume(command, self.backends[command.worker]),
             co.Abort: self._abort,
             co.Release: self._release,
             co.Reject: self._reject,
-            co.Fail: self._fail,
-            co.Probe: self._ask_health,
+            co.Fail: lambda command: self._exchanges.pop(command.request).fail(command),
+            co.Probe: lambda command: probe(self, self.backends[command.worker]),
             co.WakeAt: self._wake_at,
             co.Removed: self._forget,
             co.Notice: self._notice,
         }
 
     now_s = staticmethod(time.monotonic)
-
-    @property
-    def settings(self) -> Settings:
-        """The dispatcher's limits and deadlines in force."""
-        return self.dispatcher.settings
 
     @property
     def requests(self) -> int:
@@ -257,27 +251,18 @@ class ServedModel:
             prompt_tokens: as the engine reports only now; 0 = known before, or not reported.
             output_tokens: of an answer that came whole; 0 for a stream, whose tokens `produced` has counted.
         """
-        event = ev.Finished(
-            now_s=time.monotonic(),
-            request=exchange.number,
-            leg=leg,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
-        )
+        now_s, number = time.monotonic(), exchange.number
+        event = ev.Finished(now_s=now_s, request=number, leg=leg, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
         if output_tokens:
             self._ended.append(event)
             self._look_soon()
         else:
             self.tell(event)
-        self._exchanges.pop(exchange.number, None)
+        self._exchanges.pop(number, None)
 
     def over(self, exchange: Placed) -> None:
         """Forget a request that has ended; the dispatcher is not told."""
         self._exchanges.pop(exchange.number, None)
-
-    def lost(self, worker: str, kind: str, why: str, name: str) -> None:
-        """Log that a leg of the request with the id `name` failed at a worker: the kind of failure, and why, as a clause."""
-        _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
     def denied(self, backend: Backend, model: str) -> None:
         """Handle a worker's answer that it does not serve a model.
@@ -415,15 +400,6 @@ class ServedModel:
 
     # --- commands ------------------------------------------------------------------------------------------------
 
-    def _send_prefill(self, command: co.SendPrefill) -> None:
-        self._exchanges[command.request].prefill(command, self.backends[command.worker])
-
-    def _send_decode(self, command: co.SendDecode) -> None:
-        self._exchanges[command.request].decode(command, self.backends[command.worker])
-
-    def _continue(self, command: co.Continue) -> None:
-        self._exchanges[command.request].resume(command, self.backends[command.worker])
-
     def _abort(self, command: co.Abort) -> None:
         exchange = self._exchanges.get(command.request)
         if exchange is not None:
@@ -436,12 +412,6 @@ class ServedModel:
 
     def _reject(self, command: co.Reject) -> None:
         self.dispatcher.rejected(self._exchanges.pop(command.request).reject(command))
-
-    def _fail(self, command: co.Fail) -> None:
-        self._exchanges.pop(command.request).fail(command)
-
-    def _ask_health(self, command: co.Probe) -> None:
-        self._probe(self, self.backends[command.worker])
 
     def _forget(self, command: co.Removed) -> None:
         backend = self.backends.pop(command.worker, None)

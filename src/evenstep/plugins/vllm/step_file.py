@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from pathlib import Path
 
 from evenstep.errors import InputError
@@ -18,12 +19,14 @@ class StepFile:
         folder: made when missing.
         rank: of the engine; the file is ``steps-<rank>.csv``, and an old one is continued.
 
+    A step that the disk has no room for is lost, and the first one said on stderr: the engine goes on.
+
     Raises:
         InputError: the folder cannot be written, or another process writes this rank's file.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self.path, self.rank = folder / f"steps-{rank}.csv", rank
+        self.path, self.rank, self._lost = folder / f"steps-{rank}.csv", rank, 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -56,4 +59,11 @@ class StepFile:
         os.close(self._file)
 
     def _write(self, line: str) -> None:
-        os.write(self._file, f"{line}\n".encode())
+        whole, before = f"{line}\n".encode(), os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, whole) < len(whole):
+                os.ftruncate(self._file, before)
+        except OSError as error:
+            self._lost += 1
+            if self._lost == 1:
+                print(f"evenstep: {self.path}: {error.strerror}; steps are lost until there is room", file=sys.stderr)

@@ -12,24 +12,16 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, borrowing, part
+from evenstep.routing.balance_route import keys
 from evenstep.routing.balance_route.f_score import FScore, peak, value
-from evenstep.routing.balance_route.keys import (
-    NONE,
-    count_above,
-    first_between,
-    key_at_rank,
-    key_of,
-    list_fitting,
-    list_largest,
-    nearest,
-    tokens_of,
-)
-from evenstep.routing.balance_route.options import ENUMERATED, MOST
+from evenstep.routing.balance_route.keys import NONE, key_of, tokens_of
 from evenstep.routing.balance_route.reachable import by_bits
 from evenstep.routing.balance_route.subsets import enumerated, pairs
 from evenstep.routing.filling import first_with, total_free
 from evenstep.routing.rules import RequestInts, RuleView, WorkerFloats, WorkerInts
 
+#: Candidates that are enumerated at most; a bit-set takes up to `MOST`.
+ENUMERATED, MOST = 16, 32
 #: Tokens, and share of them, that rounding cannot hide.
 SLACK = 1e-3
 #: How far `decide` goes, each with those before it.
@@ -37,27 +29,16 @@ PREPARATION, STAGE_ONE, STAGE_TWO = 0, 1, 2
 
 
 class Settings(NamedTuple):
-    """The options of both policies, as the stages see them.
+    """The options of both policies, as the stages see them."""
 
-    Args:
-        reward: slope of the score below all margins: what a KV token there is worth.
-        penalty: what a token over the envelope costs a step; nan = size of the worker's group.
-        threshold: free slots down to which stage 1 runs; nan = number of workers.
-        candidates: number of requests a subset is chosen from.
-        fit: candidates are those around the score's peak; else the largest.
-        margin_first: workers ordered by (margin, free slots); else by (free slots, margin).
-        bits: subsets by reachable sums; else enumerated.
-        ties_by_margin: equal scores of a request placed by itself go to the widest margin; else to the most free slots.
-    """
-
-    reward: float
-    penalty: float
-    threshold: float
-    candidates: int
-    fit: bool
-    margin_first: bool
-    bits: bool
-    ties_by_margin: bool
+    reward: float  # slope of the score below all margins: what a KV token there is worth
+    penalty: float  # what a token over the envelope costs a step; nan = size of the worker's group
+    threshold: float  # free slots down to which stage 1 runs; nan = number of workers
+    candidates: int  # number of requests a subset is chosen from
+    fit: bool  # candidates are those around the score's peak; else the largest
+    margin_first: bool  # workers ordered by (margin, free slots); else by (free slots, margin)
+    bits: bool  # subsets by reachable sums; else enumerated
+    ties_by_margin: bool  # equal scores of a request placed by itself go to the widest margin; else to the most free slots
 
 
 #: Lengths: of the steps ahead, of a worker's steps, of the candidates, of their subsets.
@@ -66,42 +47,31 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """Working space of one decision. A row is a request's position in the pool, 0 = oldest. H1 stands for H + 1 steps.
+    """The answer (see `RoutingWork`), and working space of one decision; H1 stands for H + 1 steps.
 
-    Args:
-        worker, memory, bound: see `RoutingWork`.
-        group: [G], barrier group of each worker.
-        free, kv: [G], its free slots and free KV tokens, less what this decision has sent.
-        members: [groups], workers of each group.
-        key: [G], the key of each worker by which the next is chosen, see `first_in_queue`.
-        load, envelope: KV tokens ahead of worker g from entry g * H1 on, and the largest of each group likewise.
-        weights: [H1], discount of each step.
-        keys: the pool, -1 for a request that left it: see the module `keys`.
-        margins, kinks, places: the score of the worker at hand.
-        rows, row_keys, row_sizes: its candidates, at first with the key of each, later with a 1 for the chosen.
-        counts, sums: members and tokens of each subset.
+    A row is a request's position in the pool, 0 = oldest.
     """
 
     worker: Ints
     memory: Ints
     bound: Floats
-    group: WorkerInts
-    free: WorkerInts
-    members: WorkerInts
-    places: Annotated[Ints, _STEPS]
-    rows: Annotated[Ints, _LISTED]
-    row_keys: Annotated[Ints, _LISTED]
-    counts: Annotated[Ints, _SUBSETS]
-    keys: RequestInts
-    load: Annotated[Floats, _AHEAD]
-    envelope: Annotated[Floats, _AHEAD]
-    kv: WorkerFloats
-    key: WorkerFloats
-    weights: Annotated[Floats, _STEPS]
-    margins: Annotated[Floats, _STEPS]
-    kinks: Annotated[Floats, _STEPS]
-    row_sizes: Annotated[Floats, _LISTED]
-    sums: Annotated[Floats, _SUBSETS]
+    group: WorkerInts  # barrier group of each worker
+    free: WorkerInts  # its free slots, less what this decision has sent
+    members: WorkerInts  # workers of each group
+    places: Annotated[Ints, _STEPS]  # see `peak`
+    rows: Annotated[Ints, _LISTED]  # candidates of the worker at hand
+    row_keys: Annotated[Ints, _LISTED]  # at first the key of each, later 1 for the chosen
+    counts: Annotated[Ints, _SUBSETS]  # members of each subset
+    keys: RequestInts  # the pool, -1 for a request that left it: see the module `keys`
+    load: Annotated[Floats, _AHEAD]  # KV tokens ahead of worker g from entry g * H1 on
+    envelope: Annotated[Floats, _AHEAD]  # the largest of each group likewise
+    kv: WorkerFloats  # free KV tokens of each worker, less what this decision has sent
+    key: WorkerFloats  # by which the next worker is chosen, see `first_in_queue`
+    weights: Annotated[Floats, _STEPS]  # discount of each step
+    margins: Annotated[Floats, _STEPS]  # of the score of the worker at hand
+    kinks: Annotated[Floats, _STEPS]  # see `peak`
+    row_sizes: Annotated[Floats, _LISTED]  # tokens of the candidates
+    sums: Annotated[Floats, _SUBSETS]  # tokens of each subset
 
 
 @part
@@ -266,13 +236,13 @@ def best_single(g: int, low: float, high: float, settings: Settings, work: Assig
         Its row, the smallest key above the peak (or `NONE`), and how many fitting requests are above it (see `nearest`).
     """
     limit, top = key_of(work.kv[g]), key_of(high)
-    under, over, above = nearest(work.keys, top, limit)
+    under, over, above = keys.nearest(work.keys, top, limit)
     if under < 0 and over == NONE:
         return -1, over, above
     key = under
     if under >= key_of(low):  # on the peak
         if low != high:
-            return first_between(work.keys, key_of(low), min(top, limit)), over, above
+            return keys.first_between(work.keys, key_of(low), min(top, limit)), over, above
     elif under < 0:
         key = over
     elif over != NONE:
@@ -402,9 +372,9 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
     # the score falls at least as fast as `slope`: how far above the peak can it be worth anything?
     nearest_above = worth(g, tokens_of(over), settings, work)
     worthless = tokens_of(over) + max(0.0, nearest_above / -slope) * (1.0 + SLACK) + SLACK
-    if count_above(work.keys, key_of(worthless), limit) >= settings.candidates:
+    if keys.count_above(work.keys, key_of(worthless), limit) >= settings.candidates:
         return row
-    kth = key_at_rank(work.keys, limit, settings.candidates)
+    kth = keys.key_at_rank(work.keys, limit, settings.candidates)
     return first_with(work.keys, kth) if worth(g, tokens_of(kth), settings, work) > 0.0 else row
 
 
@@ -450,8 +420,8 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
     """List the candidates for worker g in `rows` and `row_keys`; returns their number, 0 if no request fits its memory."""
     limit = key_of(work.kv[g])
     if settings.fit:
-        return list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
-    return list_largest(work.keys, limit, settings.candidates, work.rows, work.row_keys)
+        return keys.list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
+    return keys.list_largest(work.keys, limit, settings.candidates, work.rows, work.row_keys)
 
 
 @part

@@ -16,19 +16,13 @@ class FScore(NamedTuple):
 
     ``F(D) = reward * D - penalty * sum_h weights[h] * max(0, D - margins[h])``
 
-    Args:
-        margins: float64[H+1], tokens until the worker overtakes its group's envelope, h steps ahead; all >= 0.
-        weights: float64[H+1], discount of each step, > 0.
-        reward: slope up to the first margin, > 0.
-        penalty: cost of a token over the envelope per step, >= 0.
-
     Source: BalanceRoute eqs. 1 and 2; our two readings of eq. 2 differ in `reward`.
     """
 
-    margins: Floats
-    weights: Floats
-    reward: float
-    penalty: float
+    margins: Floats  # [H+1], tokens until the worker overtakes its group's envelope, h steps ahead; all >= 0
+    weights: Floats  # [H+1], discount of each step, > 0
+    reward: float  # slope up to the first margin, > 0
+    penalty: float  # cost of a token over the envelope per step, >= 0
 
 
 @borrowing

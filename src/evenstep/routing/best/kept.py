@@ -22,23 +22,8 @@ import numpy as np
 from evenstep.compiled import Ints, part
 from evenstep.routing.rules import RuleView
 
-(
-    CLOCK_BITS,
-    SEEN,
-    OCTAVES,
-    TOKENS,
-    OFFSET,
-    ARRIVED,
-    NEWEST,
-    LEFT,
-    RUSH,
-    RUSH_US,
-    LEAVING,
-    STAYING,
-    LOOKS,
-    WAITED,
-    OWED,
-) = range(15)
+CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT = range(8)
+RUSH, RUSH_US, LEAVING, STAYING, LOOKS, WAITED, OWED = range(8, 15)
 #: Classes are counted modulo this; two classes with the same remainder share a counter.
 COUNTERS = 64
 #: Words that are kept.

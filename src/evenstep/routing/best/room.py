@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import Floats, part
+from evenstep.compiled import part
 from evenstep.routing.best.targets import Moment, Outlook, total_weight
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.rules import RuleView
@@ -49,7 +49,7 @@ def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None
         late = 1.0 - (moment.limit_s - (view.now_s - view.since_s[i])) / lead_s
         if late <= 0.0:
             continue
-        g = most_room(room)
+        g = int(np.argmax(room))
         need = look.speed[g] * size
         if room[g] >= need * (1.0 - late * late) and view.free_slots[g] > 0:
             plan.worth[plan.rank[i]] += DUE * weight * size * workers
@@ -59,13 +59,3 @@ def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None
                     plan.target[o] = min(plan.target[o], look.level[g] - look.rise[g] - need)
         room[g] = -np.inf
         left -= 1
-
-
-@part
-def most_room(room: Floats) -> int:
-    """The index of the worker with the most room, the first of equal ones."""
-    most = 0
-    for g in range(1, room.size):
-        if room[g] > room[most]:
-            most = g
-    return most

@@ -25,19 +25,12 @@ SLACK, RUNNING_EACH = 4, 64
 
 
 class Shares(NamedTuple):
-    """Working space, one entry for each class of the pool, numbered in order of its oldest request.
+    """Working space, one entry for each class of the pool, numbered in order of its oldest request."""
 
-    Attributes:
-        found: int64[W], the class, later its kind (see `set_quotas`).
-        demand: int64[W], its waiting requests.
-        weight: float64[W], its weight.
-        ideal: float64[W], its share of the slots.
-    """
-
-    found: Ints
-    demand: Ints
-    weight: Floats
-    ideal: Floats
+    found: Ints  # the class, later its kind (see `set_quotas`)
+    demand: Ints  # its waiting requests
+    weight: Floats  # its weight
+    ideal: Floats  # its share of the slots
 
 
 @part

@@ -33,56 +33,32 @@ EASED = 0.03
 
 
 class Moment(NamedTuple):
-    """The numbers of one decision.
+    """The numbers of one decision."""
 
-    Attributes:
-        waiting: requests that are considered, the oldest of the pool.
-        slots: requests to admit.
-        free: free slots of all workers.
-        running: requests that run.
-        request: mean KV tokens of those that run or wait, at least 1.
-        usual, spread: mean KV tokens of those that wait, and their standard deviation.
-        each_s: seconds from one admission to the next while requests wait; 0 = not known yet.
-        usual_s: the usual wait; inf or 0 = not known yet.
-        limit_s: wait after which a request is admitted before all others; 0 or inf = never.
-    """
-
-    waiting: int
-    slots: int
-    free: int
-    running: int
-    request: float
-    usual: float
-    spread: float
-    each_s: float
-    usual_s: float
-    limit_s: float
+    waiting: int  # requests that are considered, the oldest of the pool
+    slots: int  # requests to admit
+    free: int  # free slots of all workers
+    running: int  # requests that run
+    request: float  # mean KV tokens of those that run or wait, at least 1
+    usual: float  # mean KV tokens of those that wait
+    spread: float  # their standard deviation
+    each_s: float  # seconds from one admission to the next while requests wait; 0 = not known yet
+    usual_s: float  # the usual wait; inf or 0 = not known yet
+    limit_s: float  # wait after which a request is admitted before all others; 0 or inf = never
 
 
 class Outlook(NamedTuple):
-    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated (`LOOKED_AT`, up to H).
+    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated (`LOOKED_AT`, up to H)."""
 
-    Attributes:
-        weight: [H+1], weight of each step.
-        growth: [H+1], KV tokens that a newcomer has gained by then.
-        ahead: [G, n], projected loads at the steps that are looked at.
-        group: [G], number of the group.
-        speed: [G], seconds a token costs, relative to the mean. `rise`, `level` and `filled` are in that measure.
-        stays: [G], discounted steps until the worker is corrected.
-        rise: [G], how much higher its load is over these steps than now, in the mean.
-        level: [G], the level of its group.
-        filled: [G], where it will be with the usual newcomers; later without any.
-    """
-
-    weight: Floats
-    growth: Floats
-    ahead: Table
-    group: Ints
-    speed: Floats
-    stays: Floats
-    rise: Floats
-    level: Floats
-    filled: Floats
+    weight: Floats  # [H+1], weight of each step
+    growth: Floats  # [H+1], KV tokens that a newcomer has gained by then
+    ahead: Table  # [G, n], projected loads at the steps that are looked at
+    group: Ints  # [G], number of the group
+    speed: Floats  # [G], seconds a token costs, relative to the mean; `rise`, `level` and `filled` are in that measure
+    stays: Floats  # [G], discounted steps until the worker is corrected
+    rise: Floats  # [G], how much higher its load is over these steps than now, in the mean
+    level: Floats  # [G], the level of its group
+    filled: Floats  # [G], where it will be with the usual newcomers; later without any
 
 
 @part

@@ -9,35 +9,22 @@ import numpy as np
 
 from evenstep.errors import PolicyError
 from evenstep.request import F8, I8
-from evenstep.routing.filling import most_overdue
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.routing.view import HOLD, RoutingView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """One decision as the solver takes it: G workers, W requests, Q groups, n = H + 1 steps.
+    """One decision as the solver takes it: G workers, W requests, Q groups, n = H + 1 steps."""
 
-    Args:
-        group: int64[G], 0..Q-1.
-        free_slots: int64[G].
-        kv_free: float64[G], KV tokens; inf where only slots limit.
-        load: float64[G, n], projected KV tokens before any admission, those of queued requests included.
-        profile: float64[W, n], KV tokens of each request h steps after its admission; 0 once it has ended.
-        size: float64[W], KV tokens at admission.
-        weight: float64[n], discount ** h.
-        forced: the oldest `forced` requests are admitted before all others, as many as fit.
-        count: requests to admit.
-    """
-
-    group: I8
-    free_slots: I8
-    kv_free: F8
-    load: F8
-    profile: F8
-    size: F8
-    weight: F8
-    forced: int
-    count: int
+    group: I8  # [G], 0..Q-1
+    free_slots: I8  # [G]
+    kv_free: F8  # [G], KV tokens; inf where only slots limit
+    load: F8  # [G, n], projected KV tokens before any admission, those of queued requests included
+    profile: F8  # [W, n], KV tokens of each request h steps after its admission; 0 once it has ended
+    size: F8  # [W], KV tokens at admission
+    weight: F8  # [n], discount ** h
+    forced: int  # the oldest `forced` requests are admitted before all others, as many as fit
+    count: int  # requests to admit
 
 
 def instance(view: RoutingView, horizon: int, discount: float, window: int, age_limit: float) -> Instance:
@@ -52,7 +39,7 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
     considered = min(view.waiting_id.size, max(window, count)) if window > 0 else view.waiting_id.size
     size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
     stays = np.where(np.isnan(steps), np.inf, steps)
-    forced, most = 0, min(count, most_overdue(free))
+    forced, most = 0, min(count, max(1, free // 4))
     if age_limit > 0 and view.mean_wait_s > 0:
         while forced < most and view.waited_s[forced] > age_limit * view.mean_wait_s:
             forced += 1
@@ -67,18 +54,6 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
         forced=forced,
         count=count,
     )
-
-
-def improved(instance: Instance, found: RoutingDecision) -> RoutingDecision:
-    """A new decision: the optimum with its certified bound, and the memory of `found`; the search starts from `found`.
-
-    With no request to admit it is `found` itself.
-    """
-    if instance.count == 0:
-        return found
-    worker = found.worker.copy()
-    worker[: instance.size.size], bound = solve(instance, worker[: instance.size.size])
-    return RoutingDecision(worker, found.memory, bound)
 
 
 def objective(instance: Instance, worker: I8) -> float:
@@ -117,131 +92,77 @@ def solve(
 
     Source: BF-IO sec. 4, Algorithm 1 (IO): x[i, g] binary, one envelope z[q, h] >= every load of its group.
     """
-    most, most_forced = instance.count, instance.forced
-    if np.isfinite(instance.kv_free[instance.free_slots > 0]).any():
-        worker, _ = _solved(_counting(instance), None, relative_gap, seconds)
-        most, most_forced = int((worker != HOLD).sum()), int((worker[: instance.forced] != HOLD).sum())
-    model = _assignment(instance, most, most_forced)
-    _add_envelopes(model, instance)
-    return _solved(model, start, relative_gap, seconds)
+    from scipy import sparse
+
+    opened = np.flatnonzero(instance.free_slots > 0)
+    W, P, n = instance.size.size, opened.size, instance.weight.size
+    member = instance.group[:, None] == np.arange(int(instance.group.max()) + 1)
+    kv_free, is_forced = instance.kv_free[opened], np.arange(W) < instance.forced
+    options = {"mip_rel_gap": relative_gap, "time_limit": seconds}
+    rows: Any = sparse.vstack(
+        [
+            sparse.kron(sparse.eye(W), np.ones((1, P))),  # each request at most once
+            sparse.kron(np.ones((1, W)), sparse.eye(P)),  # slots of each worker
+            sparse.kron(instance.size[None], sparse.eye(P)),  # its KV tokens
+            np.ones((1, W * P)),
+            np.repeat(is_forced, P)[None],
+        ]
+    )
+    lower = np.append(np.zeros(W + 2 * P), [instance.count, instance.forced])
+    upper = np.concatenate([np.ones(W), instance.free_slots[opened], kv_free, [instance.count, np.inf]])
+    chosen = np.zeros((W, P), np.bool_) if start is None else start[:, None] == opened
+    if np.isfinite(kv_free).any():  # admit as many as fit, the overdue before all others
+        lower[-2:] = 0
+        reward = np.repeat(np.where(is_forced, W + 1.0, 1.0), P)
+        fitting, _ = _solved(-reward, np.zeros(W * P), 0.0, rows, (lower, upper), np.zeros_like(chosen), options)
+        lower[-2:] = fitting.sum(), fitting[is_forced].sum()
+    is_closed = member & (instance.free_slots <= 0)[:, None]
+    floor = [instance.load[closed].max(axis=0, initial=0.0) for closed in is_closed.T]
+    cost: Any = np.append(-np.repeat(instance.profile @ instance.weight, P), np.outer(member.sum(axis=0), instance.weight))
+    added: Any = sparse.hstack([sparse.kron(sparse.eye(P), -profile[:, None]) for profile in instance.profile])
+    chosen, bound = _solved(
+        cost,
+        np.append(np.zeros(W * P), floor),
+        -float((instance.load @ instance.weight).sum()),
+        sparse.bmat([[rows, None], [added, sparse.kron(member[opened].astype(np.float64), sparse.eye(n))]]),
+        (np.append(lower, instance.load[opened]), np.append(upper, np.full(P * n, np.inf))),
+        chosen,
+        options,
+    )
+    return np.where(chosen.any(axis=1), opened[np.argmax(chosen, axis=1)], HOLD), bound
 
 
-@dataclass(slots=True)
-class _Model:
-    """A MILP under construction: W x O binaries (row by row), then the envelopes."""
+def _solved(
+    cost: F8, floor: F8, offset: float, rows: Any, bounds: tuple[F8, F8], start: Any, options: dict[str, float]
+) -> tuple[Any, float]:
+    """Solve a MILP; returns which binaries are 1, and a lower bound of the objective.
 
-    waiting: int
-    opened: I8
-    cost: list[F8]
-    lower: list[F8]
-    rows: list[tuple[I8, F8, float, float]]  # columns, coefficients, lower, upper
-    offset: float = 0.0
-
-    def columns_of_worker(self, o: int) -> I8:
-        return np.arange(self.waiting, dtype=np.int64) * self.opened.size + o
-
-    def columns_of_requests(self, first: int, end: int) -> I8:
-        return np.arange(first * self.opened.size, end * self.opened.size, dtype=np.int64)
-
-
-def _assignment(instance: Instance, least: int, least_forced: int) -> _Model:
-    """Each request at most once, at most the free slots and tokens of each worker, `count` in all."""
-    waiting, opened = instance.size.size, np.flatnonzero(instance.free_slots > 0)
-    binaries = waiting * opened.size
-    model = _Model(waiting, opened, [np.zeros(binaries)], [np.zeros(binaries)], [])
-    for i in range(waiting):
-        model.rows.append((model.columns_of_requests(i, i + 1), np.ones(opened.size), 0.0, 1.0))
-    for o, g in enumerate(opened):
-        own = model.columns_of_worker(o)
-        model.rows.append((own, np.ones(waiting), 0.0, float(instance.free_slots[g])))
-        if np.isfinite(instance.kv_free[g]):
-            model.rows.append((own, instance.size, 0.0, float(instance.kv_free[g])))
-    everything = model.columns_of_requests(0, waiting)
-    model.rows.append((everything, np.ones(binaries), float(least), float(instance.count)))
-    if least_forced:
-        overdue = model.columns_of_requests(0, instance.forced)
-        model.rows.append((overdue, np.ones(overdue.size), float(least_forced), np.inf))
-    return model
-
-
-def _counting(instance: Instance) -> _Model:
-    """Admit as many as fit, the overdue before all others."""
-    model = _assignment(instance, 0, 0)
-    reward = np.where(np.arange(model.waiting) < instance.forced, model.waiting + 1.0, 1.0)
-    model.cost = [-np.repeat(reward, model.opened.size)]
-    return model
-
-
-def _add_envelopes(model: _Model, instance: Instance) -> None:
-    """Columns z[q, h] above every load of the group, and the objective J."""
-    steps = instance.weight.size
-    worth = instance.profile @ instance.weight
-    model.cost = [-np.repeat(worth, model.opened.size)]
-    model.offset = -float((instance.load @ instance.weight).sum())
-    for q in range(int(instance.group.max()) + 1):
-        member = instance.group == q
-        is_closed = member & (instance.free_slots <= 0)
-        floor = instance.load[is_closed].max(axis=0) if is_closed.any() else np.zeros(steps)
-        first = model.waiting * model.opened.size + q * steps
-        model.cost.append(member.sum() * instance.weight)
-        model.lower.append(floor)
-        for o in np.flatnonzero(member[model.opened]):
-            own = model.columns_of_worker(int(o))
-            for h in range(steps):
-                columns = np.append(own, first + h)
-                coefficients = np.append(-instance.profile[:, h], 1.0)
-                model.rows.append((columns, coefficients, float(instance.load[model.opened[o], h]), np.inf))
-
-
-def _solved(model: _Model, start: I8 | None, relative_gap: float, seconds: float) -> tuple[I8, float]:
-    """Worker of each request, and the solver's lower bound of the objective."""
+    Args:
+        cost, floor: float64[columns], coefficients of the objective, and least values; the binaries go first, row by row.
+        offset: a constant in the objective.
+        rows, bounds: the matrix of the rows, and their lower and upper bounds.
+        start: bool[W, P], the binaries to begin with; all False = not known.
+        options: of the solver.
+    """
     import highspy
 
-    solver = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("random_seed", 0),
-        ("mip_rel_gap", relative_gap),
-        ("mip_abs_gap", 1e-6),
-        ("time_limit", seconds),
-    ):
+    solver, program, matrix = highspy.Highs(), highspy.HighsLp(), rows.tocsr()
+    for option, value in {"output_flag": False, "threads": 1, "random_seed": 0, "mip_abs_gap": 1e-6, **options}.items():
         solver.setOptionValue(option, value)
-    solver.passModel(_program(model, highspy))
-    if start is not None:
-        admitted = np.flatnonzero(start != HOLD)
-        chosen = np.zeros((model.waiting, model.opened.size))
-        chosen[admitted, np.searchsorted(model.opened, start[admitted])] = 1.0
-        solver.setSolution(chosen.size, np.arange(chosen.size, dtype=np.int32), chosen.ravel())
+    program.num_col_, program.num_row_, program.offset_ = cost.size, bounds[0].size, offset
+    program.col_cost_, program.col_lower_ = cost, floor
+    program.col_upper_ = np.where(np.arange(cost.size) < start.size, 1.0, np.inf)
+    program.row_lower_, program.row_upper_ = bounds
+    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    kinds = highspy.HighsVarType
+    program.integrality_ = [kinds.kInteger] * start.size + [kinds.kContinuous] * (cost.size - start.size)
+    solver.passModel(program)
+    if start.any():
+        solver.setSolution(start.size, np.arange(start.size, dtype=np.int32), start.ravel().astype(np.float64))
     solver.run()
     info = solver.getInfo()
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
         status = solver.modelStatusToString(solver.getModelStatus())
         raise PolicyError(f"bf-io: the exact solver found no answer ({status}).")
-    columns = model.waiting * model.opened.size
-    chosen = np.asarray(solver.getSolution().col_value)[:columns].reshape(model.waiting, -1)
-    admitted = np.flatnonzero(chosen.sum(axis=1) > 0.5)
-    worker = np.full(model.waiting, HOLD, np.int64)
-    worker[admitted] = model.opened[np.argmax(chosen[admitted], axis=1)]
-    return worker, float(info.mip_dual_bound)
-
-
-def _program(model: _Model, highspy: Any) -> Any:
-    """The model in the solver's own words."""
-    binaries = model.waiting * model.opened.size
-    cost, lower = np.concatenate(model.cost), np.concatenate(model.lower)
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = cost.size, len(model.rows)
-    program.col_cost_, program.col_lower_ = cost, lower
-    program.col_upper_ = np.where(np.arange(cost.size) < binaries, 1.0, np.inf)
-    program.offset_ = model.offset
-    program.row_lower_ = np.array([row[2] for row in model.rows])
-    program.row_upper_ = np.array([row[3] for row in model.rows])
-    matrix = program.a_matrix_
-    matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = np.concatenate(([0], np.cumsum([row[0].size for row in model.rows])))
-    matrix.index_ = np.concatenate([row[0] for row in model.rows])
-    matrix.value_ = np.concatenate([row[1] for row in model.rows])
-    kinds = highspy.HighsVarType
-    program.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * (cost.size - binaries)
-    return program
+    return np.asarray(solver.getSolution().col_value)[: start.size].reshape(start.shape) > 0.5, float(info.mip_dual_bound)

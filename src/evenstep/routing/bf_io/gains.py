@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import Floats, part
-from evenstep.routing.bf_io.plan import Plan, profile
+from evenstep.routing.bf_io.plan import Plan, profile, traded
 
 #: Gains up to this many tokens are rounding, not progress.
 TOLERANCE = 1e-6
@@ -70,23 +70,17 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
     members, tie = float(plan.members[q]), plan.tie[q]
     speed, reward = plan.speed[o], plan.reward[q]
     for h in range(plan.weight.size):
-        growth = plan.growth[h]
-        delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
-        delta *= speed
+        delta = speed * traded(out_size, out_stays, into_size, into_stays, h, plan)
         top = max(plan.others[h], plan.load[o, h] + delta)
         plan.term[h] = plan.weight[h] * (members * (plan.envelope[q, h] - top) + reward * delta)
     if tie > 0.0:
         for h in range(plan.weight.size):
-            growth = plan.growth[h]
-            delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
-            delta *= speed
+            delta = speed * traded(out_size, out_stays, into_size, into_stays, h, plan)
             mean, share = plan.total[q, h] / members, 1.0 - 1.0 / members
             plan.term[h] -= plan.weight[h] * (tie * deviation_change(plan.load[o, h], mean, share, delta))
     gain = sum_of(plan.term)
     if plan.pull[o] > 0.0:
-        growth = plan.growth[0]
-        delta = profile(into_size, into_stays, growth, 0) - profile(out_size, out_stays, growth, 0)
-        gain -= pulled(o, speed * delta, plan)
+        gain -= pulled(o, speed * traded(out_size, out_stays, into_size, into_stays, 0, plan), plan)
     return gain
 
 
@@ -104,8 +98,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
         back_size, back_stays = plan.size[back], plan.stays[back]
     here, there = plan.speed[o], plan.speed[p]
     for h in range(plan.weight.size):
-        growth = plan.growth[h]
-        delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+        delta = traded(back_size, back_stays, out_size, out_stays, h, plan)
         left, right = plan.load[o, h] - here * delta, plan.load[p, h] + there * delta
         if q == z:
             top = max(plan.others[h], left, right)
@@ -116,13 +109,11 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
             plan.term[h] = plan.weight[h] * (fall - rise)
     if plan.tie[q] > 0.0 or plan.tie[z] > 0.0:
         for h in range(plan.weight.size):
-            growth = plan.growth[h]
-            delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+            delta = traded(back_size, back_stays, out_size, out_stays, h, plan)
             subtract_ties(o, p, h, delta, plan)
     if here != there:
         for h in range(plan.weight.size):
-            growth = plan.growth[h]
-            delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+            delta = traded(back_size, back_stays, out_size, out_stays, h, plan)
             plan.term[h] += plan.weight[h] * (plan.reward[q] * (there * delta - here * delta))
     gain = sum_of(plan.term)
     if plan.pull[o] > 0.0:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.routing.bf_io.plan import Plan, admit, clear, objective, survey
-from evenstep.routing.bf_io.search import rank_beyond, rank_from, waiting_below, waiting_from
+from evenstep.routing.bf_io.search import rank_from, waiting_below, waiting_from
 
 #: Levels tried around the envelope of a plan.
 LEVELS = 20
@@ -70,7 +70,7 @@ def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
         o = int(plan.order[j])
         reach, speed = plan.reach[o] + level, plan.speed[o]
         for share in range(plan.share[o], 0, -1):
-            above = rank_beyond(plan.size, min(reach / share / speed, plan.kv_left[o]))
+            above = rank_from(plan.size, min(reach / share / speed, plan.kv_left[o]), beyond=True)
             r = waiting_below(above, plan.taken)
             if r < 0:
                 r = waiting_from(above, plan.taken)

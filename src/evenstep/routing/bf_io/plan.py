@@ -14,77 +14,51 @@ from evenstep.compiled import Floats, Ints, ReadTable, Table, borrowing, jit, pa
 
 
 class Plan(NamedTuple):
-    """An assignment under construction, and the working space of its search.
+    """An assignment under construction, and the working space of its search."""
 
-    Attributes:
-        weight, growth: [n], discount**h; tokens that a newcomer has gained by step h.
-        others, margin, term: [n], the envelope without the worker at hand; room below it; terms of a sum.
-        size, stays, worth: [W], KV tokens at admission; steps until the end, inf where unknown; value of admitting it.
-        position, rank: [W], the position of a rank in the pool; the rank of a position.
-        taken, kind: [W], 1 while it has a slot; its class, numbered from 0.
-        group, place: [O], number of the worker's group; number of the worker in the view.
-        free, room: [O], free slots in all; slots that the plan leaves.
-        share, order: [O], slots to fit anew; the workers, tightest first.
-        kv, kv_left: [O], KV tokens that may be admitted in all; KV tokens that the plan leaves.
-        burden, reach: [O], weighted sum of the load over the steps; tokens up to the level.
-        speed: [O], cost of a token there. Loads are in that measure.
-        target, pull: [O], the load of this step that the worker is drawn to with ``pull * (load - target)**2``; all open
-            workers are drawn or none is.
-        hit: [O], value of a cached token of a request.
-        base, load: [O, n], load before any admission; load now.
-        members, tie, reward: [Q], workers; factor of the squared deviation, 0 where speeds differ; value of an admitted
-            token per step, the same for all groups.
-        floor, envelope, runner_up: [Q, n], largest load of the workers that are not open; of all; of all but one.
-        base_total, total: [Q, n], sum of the loads before any admission; now.
-        best_envelope: [Q, n], the envelope of the best plan so far.
-        worker, request: [U], the place and rank of each filled slot.
-        best_worker, best_request: [U], those of the best plan so far.
-        quota, left: [classes], requests of each class to admit; those that are still to be admitted.
-    """
-
-    weight: Floats
-    growth: Floats
-    others: Floats
-    margin: Floats
-    term: Floats
-    size: Floats
-    stays: Floats
-    worth: Floats
-    position: Ints
-    rank: Ints
-    taken: Ints
-    kind: Ints
-    group: Ints
-    place: Ints
-    free: Ints
-    room: Ints
-    share: Ints
-    order: Ints
-    kv: Floats
-    kv_left: Floats
-    burden: Floats
-    reach: Floats
-    speed: Floats
-    target: Floats
-    pull: Floats
-    hit: Floats
-    base: Table
-    load: Table
-    members: Floats
-    tie: Floats
-    reward: Floats
-    floor: Table
-    envelope: Table
-    runner_up: Table
-    base_total: Table
-    total: Table
-    best_envelope: Table
-    worker: Ints
-    request: Ints
-    best_worker: Ints
+    weight: Floats  # [n], discount**h
+    growth: Floats  # [n], tokens that a newcomer has gained by step h
+    others: Floats  # [n], the envelope without the worker at hand
+    margin: Floats  # [n], room below it
+    term: Floats  # [n], terms of a sum
+    size: Floats  # [W], KV tokens at admission
+    stays: Floats  # [W], steps until the end, inf where unknown
+    worth: Floats  # [W], value of admitting it
+    position: Ints  # [W], the position of a rank in the pool
+    rank: Ints  # [W], the rank of a position
+    taken: Ints  # [W], 1 while it has a slot
+    kind: Ints  # [W], its class, numbered from 0
+    group: Ints  # [O], number of the worker's group
+    place: Ints  # [O], number of the worker in the view
+    free: Ints  # [O], free slots in all
+    room: Ints  # [O], slots that the plan leaves
+    share: Ints  # [O], slots to fit anew
+    order: Ints  # [O], the workers, tightest first
+    kv: Floats  # [O], KV tokens that may be admitted in all
+    kv_left: Floats  # [O], KV tokens that the plan leaves
+    burden: Floats  # [O], weighted sum of the load over the steps
+    reach: Floats  # [O], tokens up to the level
+    speed: Floats  # [O], cost of a token there; loads are in that measure
+    target: Floats  # [O], the load of this step that the worker is drawn to
+    pull: Floats  # [O], with ``pull * (load - target)**2``; all open workers are drawn or none is
+    hit: Floats  # [O], value of a cached token of a request
+    base: Table  # [O, n], load before any admission
+    load: Table  # [O, n], load now
+    members: Floats  # [Q], workers
+    tie: Floats  # [Q], factor of the squared deviation, 0 where speeds differ
+    reward: Floats  # [Q], value of an admitted token per step, the same for all groups
+    floor: Table  # [Q, n], largest load of the workers that are not open
+    envelope: Table  # [Q, n], largest load of all
+    runner_up: Table  # [Q, n], of all but one
+    base_total: Table  # [Q, n], sum of the loads before any admission
+    total: Table  # [Q, n], now
+    best_envelope: Table  # [Q, n], the envelope of the best plan so far
+    worker: Ints  # [U], the place of the worker of each filled slot
+    request: Ints  # [U], the rank of its request
+    best_worker: Ints  # [U], this and `best_request`: those of the best plan so far
     best_request: Ints
-    quota: Ints
-    left: Ints
+    quota: Ints  # [classes], requests of each class to admit
+    left: Ints  # [classes], those that are still to be admitted
 
 
 @jit  # not a part: hosts call it from Python
@@ -161,6 +135,13 @@ def profile(size: float, stays: float, growth: float, h: int) -> float:
 
 
 @part
+def traded(out_size: float, out_stays: float, into_size: float, into_stays: float, h: int, plan: Plan) -> float:
+    """KV tokens that a worker gains at step h of the plan if one request goes and another comes; see `profile`."""
+    growth = plan.growth[h]
+    return profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+
+
+@part
 def survey(q: int, plan: Plan) -> None:
     """Set envelope and runner-up (largest and second largest load) of group q at each step, from the plan's loads."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
@@ -228,9 +209,7 @@ def change(o: int, out: int, into: int, plan: Plan) -> None:
     plan.kv_left[o] += out_size - into_size
     unclear = False
     for h in range(plan.weight.size):
-        growth = plan.growth[h]
-        delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
-        delta *= plan.speed[o]
+        delta = plan.speed[o] * traded(out_size, out_stays, into_size, into_stays, h, plan)
         before, top, second = plan.load[o, h], plan.envelope[q, h], plan.runner_up[q, h]
         after = before + delta
         plan.load[o, h] = after

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, ReadFloats, ReadTable, Table, borrowing, part
+from evenstep.compiled import Floats, Ints, ReadFloats, ReadTable, Table, part
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.rules import RuleView
+from evenstep.routing.sorting import sort
 
 
 @part
@@ -18,15 +19,6 @@ def count_open(view: RuleView) -> tuple[int, int]:
             free += view.free_slots[g]
             opened += 1
     return free, opened
-
-
-@part
-def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
-    """How many requests, from the oldest on, have waited longer than `limit_s` seconds; at most `most`, itself <= W."""
-    overdue = 0
-    while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
-        overdue += 1
-    return overdue
 
 
 @part
@@ -125,46 +117,3 @@ def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
         plan.stays[r] = np.inf if np.isnan(stays) else stays
         ends_known = ends_known or plan.stays[r] < steps
     return ends_known
-
-
-@borrowing
-def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
-    """Sort keys ascending, with their values, in place; stable. The spare arrays have the same size and are overwritten.
-
-    Insertion sort in runs of 8, then merges between the two pairs of arrays.
-    """
-    count = keys.size
-    for begin in range(0, count, 8):
-        for at in range(begin + 1, min(begin + 8, count)):
-            key, value, to = keys[at], values[at], at
-            while to > begin and keys[to - 1] > key:
-                keys[to], values[to] = keys[to - 1], values[to - 1]
-                to -= 1
-            keys[to], values[to] = key, value
-    run, is_spare = 8, False
-    while run < count:
-        if is_spare:
-            merge_runs(run, spare_keys, spare_values, keys, values)
-        else:
-            merge_runs(run, keys, values, spare_keys, spare_values)
-        is_spare = not is_spare
-        run *= 2
-    if is_spare:
-        for at in range(count):
-            keys[at], values[at] = spare_keys[at], spare_values[at]
-
-
-@part
-def merge_runs(run: int, keys: Floats, values: Ints, into_keys: Floats, into_values: Ints) -> None:
-    """Merge each two neighbouring sorted runs of length `run`, with their values, into another pair of arrays."""
-    count = keys.size
-    for begin in range(0, count, 2 * run):
-        left, middle = begin, min(begin + run, count)
-        right, end = middle, min(begin + 2 * run, count)
-        for to in range(begin, end):
-            if right >= end or (left < middle and keys[left] <= keys[right]):
-                into_keys[to], into_values[to] = keys[left], values[left]
-                left += 1
-            else:
-                into_keys[to], into_values[to] = keys[right], values[right]
-                right += 1

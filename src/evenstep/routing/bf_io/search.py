@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, ReadTable, part
-from evenstep.routing.bf_io.gains import (
-    TOLERANCE,
-    ideal_size,
-    is_bounded,
-    may_gain,
-    most_gain,
-    replacement_gain,
-    set_others,
-    transfer_gain,
-)
+from evenstep.routing.bf_io import gains
+from evenstep.routing.bf_io.gains import TOLERANCE, ideal_size, set_others
 from evenstep.routing.bf_io.plan import Plan, change, hits
 
 #: The oldest so many are tried in every slot, where age is worth something.
@@ -22,25 +14,12 @@ OLDEST = 4
 
 
 @part
-def rank_from(sizes: Floats, size: float) -> int:
-    """First rank whose size is at least `size`; W if none is. `sizes` ascend."""
+def rank_from(sizes: Floats, size: float, beyond: bool = False) -> int:
+    """First rank whose size is at least `size`, or more than that if `beyond`; W if there is none. `sizes` ascend."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
-        if sizes[middle] < size:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@part
-def rank_beyond(sizes: Floats, size: float) -> int:
-    """First rank whose size is more than `size`; W if none is. `sizes` ascend."""
-    low, high = 0, sizes.size
-    while low < high:
-        middle = (low + high) // 2
-        if sizes[middle] <= size:
+        if sizes[middle] < size or (beyond and sizes[middle] == size):
             low = middle + 1
         else:
             high = middle
@@ -91,7 +70,7 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
     r = low
     while r <= high:
         if plan.taken[r] == 0 and plan.size[r] <= limit and plan.kind[r] == plan.kind[out]:
-            gain = replacement_gain(o, size, stays, plan.size[r], plan.stays[r], plan)
+            gain = gains.replacement_gain(o, size, stays, plan.size[r], plan.stays[r], plan)
             if plan.hit[o] > 0.0:
                 gain += hits(r, o, plan, cached) - hits(out, o, plan, cached)
             gain += plan.worth[r] - plan.worth[out]
@@ -118,7 +97,7 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
         if plan.taken[r] == 0:
             tried += 1
             if plan.size[r] <= limit:
-                gain = replacement_gain(o, size, stays, plan.size[r], plan.stays[r], plan)
+                gain = gains.replacement_gain(o, size, stays, plan.size[r], plan.stays[r], plan)
                 gain += plan.worth[r] - plan.worth[out]
                 if gain > best_gain:
                     best, best_gain = r, gain
@@ -140,7 +119,7 @@ def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
         else:
             last = middle
     first = waiting_from(max(last, low + 1), plan.taken)
-    return waiting_below(rank_beyond(plan.size, plan.size[first]), plan.taken)
+    return waiting_below(rank_from(plan.size, plan.size[first], beyond=True), plan.taken)
 
 
 @part
@@ -187,7 +166,7 @@ def replace_pair(k: int, m: int, plan: Plan) -> bool:
     for side in range(2):
         low, high = (a, b) if side == 0 else (c, d)
         if low >= 0:
-            gain = replacement_gain(o, size, np.inf, plan.size[low] + plan.size[high], np.inf, plan)
+            gain = gains.replacement_gain(o, size, np.inf, plan.size[low] + plan.size[high], np.inf, plan)
             worth = plan.worth[low] + plan.worth[high]
             gain += worth - (plan.worth[x] + plan.worth[y])
             if gain > best_gain:
@@ -246,9 +225,9 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
     for p in range(plan.place.size):
         if p != o and plan.room[p] > 0 and size <= plan.kv_left[p]:
             tries += 1
-            if not may_gain(o, p, out, -1, most, best_gain, plan):
+            if not gains.may_gain(o, p, out, -1, most, best_gain, plan):
                 continue
-            gain = transfer_gain(o, p, out, -1, plan)
+            gain = gains.transfer_gain(o, p, out, -1, plan)
             if plan.hit[o] > 0.0:
                 gain += hits(out, p, plan, cached) - hits(out, o, plan, cached)
             if gain > best_gain:
@@ -258,9 +237,9 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
         delta = size - plan.size[back]
         if p != o and delta > 0.0 and delta <= plan.kv_left[p]:
             tries += 1
-            if not may_gain(o, p, out, back, most, best_gain, plan):
+            if not gains.may_gain(o, p, out, back, most, best_gain, plan):
                 continue
-            gain = transfer_gain(o, p, out, back, plan)
+            gain = gains.transfer_gain(o, p, out, back, plan)
             if plan.hit[o] > 0.0:
                 swapped = hits(out, p, plan, cached) + hits(back, o, plan, cached)
                 now = hits(out, o, plan, cached) + hits(back, p, plan, cached)
@@ -291,7 +270,7 @@ def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, ca
     slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker above all others can gain by giving
     a request away.
     """
-    k, idle, bounded = 0, 0, is_bounded(plan)
+    k, idle, bounded = 0, 0, gains.is_bounded(plan)
     while idle < filled and tries > 0:
         idle += 1
         o = int(plan.worker[k])
@@ -302,7 +281,7 @@ def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, ca
                 idle = 0
         above = set_others(o, plan)
         if above or plan.tie[plan.group[o]] > 0.0 or plan.pull[o] > 0.0 or plan.hit[o] > 0.0:
-            most = np.inf if not bounded else most_gain(o, plan) if above else 0.0
+            most = np.inf if not bounded else gains.most_gain(o, plan) if above else 0.0
             to, swap, used = best_transfer(k, filled, most, plan, cached)
             tries -= used
             if to >= 0:

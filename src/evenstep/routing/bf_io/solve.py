@@ -15,19 +15,12 @@ from evenstep.routing.bf_io.search import search
 
 
 class Effort(NamedTuple):
-    """Limits of the search.
+    """Limits of the search."""
 
-    Attributes:
-        starts: starting orders; 0 fills in order of arrival, and the search only moves requests between workers.
-        moves: candidate moves each search may try.
-        rounds: times the best plan is fitted to another level, as long as that gains.
-        oldest: the largest that fits of so many, the oldest that wait, goes before the order of the start; 1 = off.
-    """
-
-    starts: int
-    moves: int
-    rounds: int
-    oldest: int
+    starts: int  # starting orders; 0 fills in order of arrival, and the search only moves requests between workers
+    moves: int  # candidate moves each search may try
+    rounds: int  # times the best plan is fitted to another level, as long as that gains
+    oldest: int  # the largest that fits of so many, the oldest that wait, goes before the order of the start; 1 = off
 
 
 @part

@@ -17,8 +17,6 @@ from evenstep.routing.view import HOLD
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("aco")
-
-
 #: Pheromone that does not evaporate: no pair is ever out of reach.
 LEAST = 0.2
 
@@ -63,16 +61,12 @@ class ACO(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: one ant's assignment with the remaining room and loads, the best so far, and the pheromone.
+    """Working space: one ant's assignment with the remaining room and loads, the best so far, and the pheromone."""
 
-    `fleet.worker` is the ant's own assignment until the end, `best` the best so far. `weight` has the chance of each worker,
-    not normalised, for the request at hand.
-    """
-
-    fleet: Room
+    fleet: Room  # `worker` is the ant's own assignment until the end
     load: WorkerFloats
-    weight: WorkerFloats
-    best: RequestInts
+    weight: WorkerFloats  # chance of each worker for the request at hand, not normalised
+    best: RequestInts  # the best assignment so far
     pheromone: Annotated[Table, "waiting, workers"]
 
 

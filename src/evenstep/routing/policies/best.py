@@ -21,42 +21,16 @@ import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError, check_range
-from evenstep.routing.best.kept import (
-    MEMORY,
-    OWED,
-    rush_s,
-    steered,
-    take_note,
-    usual_wait_s,
-    whole_wait_s,
-)
+from evenstep.routing.best import targets
+from evenstep.routing.best.kept import MEMORY, OWED, rush_s, steered, take_note, usual_wait_s, whole_wait_s
 from evenstep.routing.best.memory import PACKED, is_bound, keep_for_overdue, keep_free
 from evenstep.routing.best.room import make_room
 from evenstep.routing.best.shares import Shares, pay, set_quotas
-from evenstep.routing.best.targets import (
-    LOOKED_AT,
-    Moment,
-    Outlook,
-    fade,
-    look_ahead,
-    set_ends,
-    set_levels,
-    set_rise,
-    set_speeds,
-    set_targets,
-    set_worth,
-    stand,
-    tries,
-)
+from evenstep.routing.best.targets import Moment, Outlook
 from evenstep.routing.bf_io.plan import Plan, cut, plan_room
-from evenstep.routing.bf_io.reading import (
-    count_open,
-    count_overdue,
-    number_groups,
-    set_requests,
-    set_workers,
-)
+from evenstep.routing.bf_io.reading import count_open, number_groups, set_requests, set_workers
 from evenstep.routing.bf_io.solve import Effort, solve
+from evenstep.routing.filling import count_late
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 #: Overdue requests take at most one slot of this many, and at least one: `ageing` has favoured them long before.
@@ -153,7 +127,7 @@ class Work(NamedTuple):
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
     """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
-    for step in LOOKED_AT:
+    for step in targets.LOOKED_AT:
         n += step <= H
     look = (H + 1, H + 1, (G, n), G, G, G, G, G, G)
     return look + plan_room(G, W, n, W + 1) + (W, W, W, W)
@@ -173,19 +147,19 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     keep_free(options.recompute, moment, view, look, memory, plan)
     keep_for_overdue(moment.limit_s, moment.waiting, view, plan)
     set_requests(look.weight.size, view, plan)
-    set_worth(options.ageing, moment, view, plan)
-    stand(view, look)
+    targets.set_worth(options.ageing, moment, view, plan)
+    targets.stand(view, look)
     make_room(moment, view, look, plan)
     kinds = set_quotas(options.class_weights, moment, view, memory[OWED:], plan, work.shares)
 
     most = min(slots, max(1, free // OVERDUE))
-    forced = count_overdue(most, moment.limit_s, view) if moment.limit_s > 0.0 else 0
+    forced = count_late(most, moment.limit_s, view) if moment.limit_s > 0.0 else 0
     has_no_barrier = plan.members.size == view.load.size  # no worker waits for another
     starts, oldest = options.starts, 1
     if has_no_barrier or is_bound(moment, plan):
         starts, oldest = 0, 1 if has_no_barrier else PACKED
-    tries_all = set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
-    effort = Effort(starts, tries(options.moves, slots), ROUNDS, oldest)
+    tries_all = targets.set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
+    effort = Effort(starts, targets.tries(options.moves, slots), ROUNDS, oldest)
     solve(effort, forced, kinds, tries_all, plan, view.cached_tokens, work.worker)
     pay(options.class_weights, moment, view, work.worker, memory[OWED:], plan, work.shares)
 
@@ -232,14 +206,14 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
     """Set up the plan: step weights, loads ahead, targets of the open workers; updates the steering in `memory`."""
-    look_ahead(options.discount, moment.request, view, look, plan)
-    set_speeds(view, look)
+    targets.look_ahead(options.discount, moment.request, view, look, plan)
+    targets.set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)
-    set_rise(options.correction, moment.request, view, look, plan)
-    fade(options.correction, moment, view, look, plan)
-    set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
+    targets.set_rise(options.correction, moment.request, view, look, plan)
+    targets.fade(options.correction, moment, view, look, plan)
+    targets.set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
     offset = steered(options.steer, moment.waiting, moment.slots, moment.running, view, memory)
-    set_targets(options, offset * moment.request, moment, view, look, plan)
+    targets.set_targets(options, offset * moment.request, moment, view, look, plan)
     for o in range(plan.place.size):
         plan.hit[o] = options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
 

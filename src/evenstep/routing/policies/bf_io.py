@@ -13,8 +13,9 @@ from evenstep.compiled import Floats, Ints
 from evenstep.errors import InputError, check_range
 from evenstep.routing.bf_io import exact
 from evenstep.routing.bf_io.plan import Plan, cut, plan_room
-from evenstep.routing.bf_io.reading import count_open, count_overdue, number_groups, set_requests, set_steps, set_workers
+from evenstep.routing.bf_io.reading import count_open, number_groups, set_requests, set_steps, set_workers
 from evenstep.routing.bf_io.solve import Effort, solve
+from evenstep.routing.filling import count_overdue
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.routing.view import RoutingDecision, RoutingView
 
@@ -33,7 +34,8 @@ class BFIO(Ruled):
             worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. Helps without a
             horizon, hurts with an undiscounted one.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests.
+        exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests. A live
+            dispatcher searches all the same.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
@@ -70,23 +72,32 @@ class BFIO(Ruled):
         if self.exact and self.tie_weight != 0:
             raise InputError("bf-io", "tie_weight", self.tie_weight, "0 with exact", "The exact model is linear.")
 
+    @property
+    def plain_only(self) -> bool:
+        """Whether `route` does more than the rule, which only searches (see `routing.view.plain_only`)."""
+        return self.exact
+
     def route(self, view: RoutingView) -> RoutingDecision:
         """Decide by the rule, without a bound; with `exact`, return the optimum and its certified bound."""
         found = Ruled.route(self, view)
         if not self.exact:
             return found
         asked = exact.instance(view, self.horizon, self.discount, self.window, self.age_limit)
-        return exact.improved(asked, found)
+        if asked.count == 0:
+            return found
+        worker, window = found.worker.copy(), asked.size.size
+        worker[:window], bound = exact.solve(asked, worker[:window])
+        return RoutingDecision(worker, found.memory, bound)
 
 
 class Work(NamedTuple):
-    """Working space: the group, numbered from 0, and the speed of each worker (here always 1), and the plan."""
+    """Working space: the answer (see `RoutingWork`), and the plan."""
 
     worker: Ints
     memory: Ints
     bound: Floats
-    group: Ints
-    speed: Floats
+    group: Ints  # of each worker, numbered from 0
+    speed: Floats  # of each worker, here always 1
     plan: Plan
 
 
@@ -107,15 +118,13 @@ def route(view: RuleView, options: Any, work: Work) -> None:
         waiting = min(waiting, max(options.window, slots))
     plan = cut(work.plan, waiting, opened, number_groups(view, work.group), slots)
     plan.quota[0] = slots
-    forced = 0
-    if options.age_limit > 0.0 and view.mean_wait_s > 0.0:
-        forced = count_overdue(min(slots, max(1, free // 4)), options.age_limit * view.mean_wait_s, view)
     set_steps(options.discount, view.growth, plan.weight, plan.growth)
     for g in range(view.load.size):
         work.speed[g] = 1.0
     set_workers(work.group, work.speed, view.projections, options.tie_weight, view, plan)
     ends_known = set_requests(plan.weight.size, view, plan)
     effort = Effort(options.starts, options.moves, ROUNDS, 1)
+    forced = count_overdue(view, options.age_limit)
     solve(effort, forced, plan.quota.size, ends_known, plan, view.cached_tokens, work.worker)
 
 

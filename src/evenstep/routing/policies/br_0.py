@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.errors import InputError
-from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, decide
-from evenstep.routing.balance_route.options import check_options
+from evenstep.routing.balance_route.assign import STAGE_TWO, decide
+from evenstep.routing.balance_route.assign import AssignWork as Work
 from evenstep.routing.filling import count_overdue
-from evenstep.routing.policies.br_h import BRH, settings_of
+from evenstep.routing.policies.br_h import BRH, check_options, settings_of
 from evenstep.routing.rules import RuleView, rule
 
 
@@ -56,11 +56,8 @@ class BR0(BRH):
         check_options("br-0", self)
 
 
-Work = AssignWork
-
-
 @rule
-def route(view: RuleView, options: Any, work: AssignWork) -> None:
+def route(view: RuleView, options: Any, work: Work) -> None:
     """Place overdue requests (with `bypass` all) by themselves; then run the two stages. Written to `work.worker`."""
     alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
     ties_by_margin = options.ties_margin if options.bypass else options.order_margin

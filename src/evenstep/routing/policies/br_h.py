@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.compiled import part
-from evenstep.errors import check_range
-from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, decide
-from evenstep.routing.balance_route.options import check_options
+from evenstep.errors import check_range, check_range_if_given
+from evenstep.routing.balance_route.assign import ENUMERATED, MOST, STAGE_TWO, Settings, decide
+from evenstep.routing.balance_route.assign import AssignWork as Work
 from evenstep.routing.filling import count_overdue
 from evenstep.routing.rules import Ruled, RuleView, rule
 
@@ -57,11 +57,25 @@ class BRH(Ruled):
         check_options("br-h", self)
 
 
-Work = AssignWork
+def check_options(where: str, policy: Any) -> None:
+    """Check the options of the two stages and of the score; `where` is the policy's name in errors.
+
+    Raises:
+        InputError: an option out of range.
+    """
+    most, hint = (ENUMERATED, f"solver=bitset takes up to {MOST}.") if policy.solver == "enumerate" else (MOST, "")
+    expected = "an integer >= 0, or null for the number of workers"
+    check_range_if_given(where, expected, low=0, stage_two_below=policy.stage_two_below)
+    check_range(where, f"an integer from 1 to {most}", hint, low=1, high=most, candidates=policy.candidates)
+    check_range(where, "a finite number >= 0", "0 switches ageing off.", low=0, finite=True, age_limit=policy.age_limit)
+    check_range(where, "a number in (0, 1]", above=0, high=1, discount=policy.discount)
+    expected = "a finite number >= 0, or null for the group's size"
+    check_range_if_given(where, expected, low=0, finite=True, penalty=policy.penalty)
+    check_range(where, "a finite number > 0", above=0, finite=True, reward=policy.reward)
 
 
 @rule
-def route(view: RuleView, options: Any, work: AssignWork) -> None:
+def route(view: RuleView, options: Any, work: Work) -> None:
     """Place each overdue request by itself; then run the two stages for the others. The answer is `work.worker`."""
     late = count_overdue(view, options.age_limit)
     decide(STAGE_TWO, late, options.discount, settings_of(options, options.order_margin), view, work)

@@ -66,18 +66,14 @@ class Dynamo(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit.
-
-    `prefill`, `load` and `active` are prefill_g, load_g and active_g of `Dynamo`, with requests that this decision sends.
-    `cost[k]` is in blocks, on the worker `fitting[k]`.
-    """
+    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit."""
 
     fleet: Room
-    prefill: WorkerFloats
+    prefill: WorkerFloats  # prefill_g of `Dynamo`, with requests that this decision sends; the next two likewise
     load: WorkerFloats
     active: WorkerFloats
-    fitting: WorkerInts
-    cost: WorkerFloats
+    fitting: WorkerInts  # the workers with room for the request at hand
+    cost: WorkerFloats  # in blocks, on each of those
 
 
 @rule

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.compiled import part
-from evenstep.routing.filling import Open, is_unlimited, list_open, most_free, one_each, send
+from evenstep.routing.filling import Open as Work
+from evenstep.routing.filling import is_unlimited, list_open, most_free, one_each, send
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 
@@ -26,11 +27,8 @@ class FCFS(Ruled):
     fill: Literal["free-slots", "index"] = "free-slots"
 
 
-Work = Open
-
-
 @rule
-def route(view: RuleView, options: Any, work: Open) -> None:
+def route(view: RuleView, options: Any, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: one with room, as `fill` says, or `HOLD` where none has."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
@@ -50,7 +48,7 @@ def route(view: RuleView, options: Any, work: Open) -> None:
 
 
 @part
-def send_by_levels(view: RuleView, work: Open) -> None:
+def send_by_levels(view: RuleView, work: Work) -> None:
     """Where only slots limit: send each request to the worker with most free slots, one pass for each number of slots."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:

@@ -45,16 +45,13 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, sent ones included.
-
-    `fitting` lists the workers with room for the request at hand, and `fitness` has the fitness of each, in that order.
-    """
+    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, sent ones included."""
 
     fleet: Room
     load: WorkerFloats
     requests: WorkerFloats
-    fitting: WorkerInts
-    fitness: WorkerFloats
+    fitting: WorkerInts  # the workers with room for the request at hand
+    fitness: WorkerFloats  # of each of those
 
 
 @rule

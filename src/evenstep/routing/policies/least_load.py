@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
+from evenstep.routing.filling import Room, send_to
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
 
@@ -21,22 +22,11 @@ class LeastLoad(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers that still have a slot, in index order, and what this decision leaves of each.
+    """Working space: the room (see `filling.Room`), and the workers that still have a slot, in index order."""
 
-    Attributes:
-        worker, memory, bound: see `RoutingWork`.
-        open: the worker at each place of the list.
-        load: KV tokens of the worker at each place, those that this decision sends included.
-        free_slots, kv_free: slots and KV tokens left, by worker, not by place.
-    """
-
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: WorkerInts
-    free_slots: WorkerInts
-    kv_free: WorkerFloats
-    load: WorkerFloats
+    fleet: Room
+    open: WorkerInts  # the worker at each place of the list
+    load: WorkerFloats  # KV tokens of the worker at each place, those that this decision sends included
 
 
 @rule
@@ -44,8 +34,8 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: the lightest one with room, or `HOLD` where none has."""
     count, is_limited = 0, False
     for g in range(view.load.size):
-        work.free_slots[g] = view.free_slots[g]
-        work.kv_free[g] = view.kv_free[g]
+        work.fleet.free_slots[g] = view.free_slots[g]
+        work.fleet.kv_free[g] = view.kv_free[g]
         is_limited |= view.kv_free[g] < np.inf
         work.open[count], work.load[count] = g, view.load[g] + view.queued_load[g]
         count += view.free_slots[g] > 0
@@ -55,11 +45,9 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
         best = lightest_that_fits(view.waiting_load[i], count, work) if is_limited else lightest(count, work)
         if best >= 0:
             g = work.open[best]
-            work.worker[i] = g
-            work.kv_free[g] -= view.waiting_load[i]
+            send_to(i, g, view.waiting_load[i], work.fleet)
             work.load[best] += view.waiting_load[i]
-            work.free_slots[g] -= 1
-            if work.free_slots[g] == 0:
+            if work.fleet.free_slots[g] == 0:
                 count -= 1
                 for j in range(best, count):
                     work.open[j], work.load[j] = work.open[j + 1], work.load[j + 1]
@@ -84,7 +72,7 @@ def lightest_that_fits(size: float, count: int, work: Work) -> int:
     """
     best, least = -1, np.inf
     for j in range(count):
-        if work.kv_free[work.open[j]] >= size and work.load[j] < least:
+        if work.fleet.kv_free[work.open[j]] >= size and work.load[j] < least:
             best, least = j, work.load[j]
     return best
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-from evenstep.routing.completion_time import CompletionWork, send_by_length
-from evenstep.routing.filling import check_age_limit
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.completion_time import ByLength, send_by_length
+from evenstep.routing.completion_time import CompletionWork as Work
+from evenstep.routing.rules import RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class MaxMin(Ruled):
+class MaxMin(ByLength):
     """The longest request of the whole pool goes to the worker of smallest load, repeated.
 
     With prompts as lengths this is LPT (longest processing time first).
@@ -29,23 +29,11 @@ class MaxMin(Ruled):
     Source: BF-IO App. A.1.1, over the pool of waiting requests; ageing is ours.
     """
 
-    length: Literal["prompt", "predicted"] = "prompt"
-    age_limit: float = 60.0
-
-    def __post_init__(self) -> None:
-        check_age_limit("max-min", self.age_limit)
-
-    @property
-    def needs_steps(self) -> bool:
-        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
-        return self.length == "predicted"
-
-
-Work = CompletionWork
+    where: ClassVar[str] = "max-min"
 
 
 @rule
-def route(view: RuleView, options: Any, work: CompletionWork) -> None:
+def route(view: RuleView, options: Any, work: Work) -> None:
     """Send overdue requests, oldest first, then the others, longest first; see `completion_time.send_by_length`."""
     send_by_length(view, True, options.length_predicted, options.age_limit, work)
 

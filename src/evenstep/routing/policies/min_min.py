@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from evenstep.routing.completion_time import CompletionWork, send_by_length
-from evenstep.routing.filling import check_age_limit
-from evenstep.routing.policies.max_min import MaxMin
+from evenstep.routing.completion_time import ByLength, send_by_length
+from evenstep.routing.completion_time import CompletionWork as Work
 from evenstep.routing.rules import RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class MinMin(MaxMin):
+class MinMin(ByLength):
     """The shortest request of the whole pool goes to the worker of smallest load, repeated.
 
     Args:
@@ -28,15 +27,11 @@ class MinMin(MaxMin):
     Source: BF-IO App. A.1.1, over the pool of waiting requests; ageing is ours.
     """
 
-    def __post_init__(self) -> None:
-        check_age_limit("min-min", self.age_limit)
-
-
-Work = CompletionWork
+    where: ClassVar[str] = "min-min"
 
 
 @rule
-def route(view: RuleView, options: Any, work: CompletionWork) -> None:
+def route(view: RuleView, options: Any, work: Work) -> None:
     """Send overdue requests, oldest first, then the others, shortest first; see `completion_time.send_by_length`."""
     send_by_length(view, False, options.length_predicted, options.age_limit, work)
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evenstep.compiled import ReadFloats, part
 from evenstep.routing.capability import list_capabilities
-from evenstep.routing.completion_time import set_lengths
-from evenstep.routing.filling import (
-    Room,
-    check_age_limit,
-    count_overdue,
-    count_requests,
-    has_room,
-    send_to,
-    set_load,
-    set_room,
-)
-from evenstep.routing.rules import RequestFloats, RequestInts, Ruled, RuleView, WorkerFloats, WorkerInts, rule
-from evenstep.routing.sorting import sort_by
+from evenstep.routing.completion_time import ByLength, set_lengths
+from evenstep.routing.filling import Room, count_overdue, count_requests, has_room, send_to, set_load, set_room
+from evenstep.routing.rules import RequestFloats, RequestInts, RuleView, WorkerFloats, WorkerInts, rule
+from evenstep.routing.sorting import sort
 
 
 @dataclass(frozen=True, slots=True)
-class OlbLbmm(Ruled):
+class OlbLbmm(ByLength):
     """Picks requests as for the workers with fewest requests (OLB), then places them anew by earliest completion (LBMM).
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
@@ -49,33 +40,21 @@ class OlbLbmm(Ruled):
     decoding forbids it: splitting requests, and moving those that started.
     """
 
-    length: Literal["prompt", "predicted"] = "prompt"
-    age_limit: float = 60.0
-
-    def __post_init__(self) -> None:
-        check_age_limit("olb-lbmm", self.age_limit)
-
-    @property
-    def needs_steps(self) -> bool:
-        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
-        return self.length == "predicted"
+    where: ClassVar[str] = "olb-lbmm"
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests.
-
-    `ready` is in KV tokens and `speed` relative to the fastest worker: their quotient is the ready time. `order` lists the
-    admitted, `length` and `key` are by position in the pool.
-    """
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
 
     fleet: Room
     requests: WorkerInts
-    ready: WorkerFloats
-    speed: WorkerFloats
-    length: RequestFloats
-    key: RequestFloats
-    order: RequestInts
+    ready: WorkerFloats  # KV tokens; divided by `speed` it is the ready time
+    speed: WorkerFloats  # relative to the fastest worker
+    length: RequestFloats  # of each request of the pool
+    key: RequestFloats  # to sort `order` by
+    order: RequestInts  # the admitted requests
     spare: RequestInts
+    spare_key: RequestFloats
 
 
 @rule
@@ -90,9 +69,9 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     list_capabilities(view, work.speed[:0], work.speed)
     set_load(view, work.ready)
     late = count_overdue(view, options.age_limit)
-    for i in range(view.waiting_load.size):
-        work.key[i] = -1.0 if i < late else work.length[i]  # overdue requests are placed first
-    sort_by(work.key, admitted, work.order, work.spare)
+    for k in range(admitted):
+        work.key[k] = -1.0 if work.order[k] < late else work.length[work.order[k]]  # overdue requests are placed first
+    sort(work.key[:admitted], work.order[:admitted], work.spare_key[:admitted], work.spare[:admitted])
     set_room(view, work.fleet)
     sent = 0
     for k in range(admitted):

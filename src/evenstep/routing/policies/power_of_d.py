@@ -10,23 +10,12 @@ import numpy as np
 from evenstep.compiled import Floats, part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import check_range
-from evenstep.routing.filling import (
-    Open,
-    draw_all,
-    is_unlimited,
-    list_open,
-    list_where_slots_limit,
-    send,
-    take_out,
-    total_free,
-)
+from evenstep.routing import filling
 from evenstep.routing.rules import Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("power-of-d")
 _LONG = 1 << 62
-
-
 _MOST = 1_000_000
 
 
@@ -53,30 +42,23 @@ class PowerOfD(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), and what draws need.
+    """Working space: the open workers (see `filling.Open`), and what draws need."""
 
-    Attributes:
-        queue: requests of each worker, running or sent, by place; by worker where only slots limit.
-        urn: the places to draw from.
-        drawn: where in the urn each draw of a request fell.
-        chance: numbers in [0, 1) where only slots limit: the first of each request, then the second of each, and so on.
-    """
-
-    fleet: Open
-    queue: WorkerInts
-    urn: WorkerInts
-    drawn: WorkerInts
-    chance: Annotated[Floats, "min(options.d, workers) * waiting"]
+    fleet: filling.Open
+    queue: WorkerInts  # requests of each worker, running or sent, by place; by worker where only slots limit
+    urn: WorkerInts  # the places to draw from
+    drawn: WorkerInts  # where in the urn each draw of a request fell
+    chance: Annotated[Floats, "min(options.d, workers) * waiting"]  # first draws of all requests, second ones, and so on
 
 
 @rule
 def route(view: RuleView, options: PowerOfD, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: the shortest of `d` queues drawn from those with room."""
     dice = head(view.seed, _STREAM)
-    if is_unlimited(view):
+    if filling.is_unlimited(view):
         send_by_slots(dice, min(options.d, view.load.size), view, work)
         return
-    count = list_open(view, work.fleet)
+    count = filling.list_open(view, work.fleet)
     for j in range(count):
         work.queue[j] = view.running[work.fleet.open[j]] + view.queued[work.fleet.open[j]]
     for i in range(view.waiting_load.size):
@@ -97,8 +79,8 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
         if best >= 0:
             work.queue[best] += 1
             if work.fleet.slots[best] == 1:
-                take_out(best, count, work.queue)
-            count = send(i, best, size, count, work.fleet)
+                filling.take_out(best, count, work.queue)
+            count = filling.send(i, best, size, count, work.fleet)
 
 
 @part
@@ -107,13 +89,13 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
 
     Each draw's swap in the urn is undone, so the urn stays as it is.
     """
-    sent = min(view.waiting_load.size, total_free(view))
+    sent = min(view.waiting_load.size, filling.total_free(view))
     for draw in range(d):
-        draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
+        filling.draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
     for g in range(view.load.size):
         work.queue[g] = view.running[g] + view.queued[g]
         work.urn[g] = g
-    count = list_where_slots_limit(view, work.fleet)
+    count = filling.list_where_slots_limit(view, work.fleet)
     for i in range(sent):
         best = shortest_drawn(i, sent, min(d, count), count, work)
         g = np.uintp(work.fleet.open[best])
@@ -121,7 +103,7 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
         work.queue[g] += 1
         work.fleet.slots[g] -= 1
         if work.fleet.slots[g] == 0:
-            take_out(best, count, work.fleet.open)
+            filling.take_out(best, count, work.fleet.open)
             count -= 1
 
 

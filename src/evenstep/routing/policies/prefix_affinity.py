@@ -43,7 +43,6 @@ class PrefixAffinity(Ruled):
     a worker that is full; here a full worker is passed over.
     """
 
-    #: The host fills `RoutingView.cached_tokens` for a policy that says so, when it keeps track of caches.
     reads_cached: ClassVar[bool] = True
 
     cached_share: float = 0.5

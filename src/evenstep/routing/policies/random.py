@@ -9,16 +9,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
-from evenstep.routing.filling import (
-    Open,
-    draw_all,
-    is_unlimited,
-    list_open,
-    list_where_slots_limit,
-    send,
-    take_out,
-    total_free,
-)
+from evenstep.routing import filling
 from evenstep.routing.rules import RequestFloats, Ruled, RuleView, rule
 from evenstep.streams import stream_number
 
@@ -38,7 +29,7 @@ class Random(Ruled):
 class Work(NamedTuple):
     """Working space: the open workers (see `filling.Open`), and a draw in [0, 1) for each request, oldest first."""
 
-    fleet: Open
+    fleet: filling.Open
     chance: RequestFloats
 
 
@@ -46,10 +37,10 @@ class Work(NamedTuple):
 def route(view: RuleView, options: Random, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: a random one with room, or `HOLD` where none has."""
     dice = head(view.seed, _STREAM)
-    if is_unlimited(view):
+    if filling.is_unlimited(view):
         send_anywhere(dice, view, work)
         return
-    count = list_open(view, work.fleet)
+    count = filling.list_open(view, work.fleet)
     for i in range(view.waiting_load.size):
         if count == 0:
             break
@@ -63,22 +54,22 @@ def route(view: RuleView, options: Random, work: Work) -> None:
         while skip >= 0:
             place += 1
             skip -= work.fleet.kv[place] >= size
-        count = send(i, place, size, count, work.fleet)
+        count = filling.send(i, place, size, count, work.fleet)
 
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
     """Where only slots limit: send the oldest requests, as many as there are slots, each to a random worker with a slot."""
-    sent = min(view.waiting_load.size, total_free(view))
-    draw_all(dice, 0, sent, view, work.chance)
-    count = list_where_slots_limit(view, work.fleet)
+    sent = min(view.waiting_load.size, filling.total_free(view))
+    filling.draw_all(dice, 0, sent, view, work.chance)
+    count = filling.list_where_slots_limit(view, work.fleet)
     for i in range(sent):
         place = int(work.chance[i] * count)
         g = np.uintp(work.fleet.open[place])
         work.fleet.worker[i] = work.fleet.open[place]
         work.fleet.slots[g] -= 1
         if work.fleet.slots[g] == 0:
-            take_out(place, count, work.fleet.open)
+            filling.take_out(place, count, work.fleet.open)
             count -= 1
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.compiled import part
-from evenstep.routing.filling import Open, is_unlimited, list_open, most_free, one_each, send
+from evenstep.routing.filling import Open as Work
+from evenstep.routing.filling import is_unlimited, list_open, most_free, one_each, send
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 
@@ -22,11 +23,8 @@ class RoundRobin(Ruled):
     memory_size: ClassVar[int] = 1  #: one word: the worker whose turn it is
 
 
-Work = Open
-
-
 @rule
-def route(view: RuleView, options: RoundRobin, work: Open) -> None:
+def route(view: RuleView, options: RoundRobin, work: Work) -> None:
     """Send requests, oldest first, each to the next worker in turn with room; the turn, `work.memory[0]`, moves on."""
     if is_unlimited(view):
         send_in_rounds(view, work)
@@ -49,7 +47,7 @@ def route(view: RuleView, options: RoundRobin, work: Open) -> None:
 
 
 @part
-def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
+def first_that_fits(size: float, low: int, high: int, work: Work) -> int:
     """The first place of the open list in low..high-1 whose worker has memory for `size` tokens; -1 without one."""
     for j in range(low, high):
         if work.kv[j] >= size:
@@ -58,7 +56,7 @@ def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
 
 
 @part
-def send_in_rounds(view: RuleView, work: Open) -> None:
+def send_in_rounds(view: RuleView, work: Work) -> None:
     """Where only slots limit: send requests in rounds over workers with free slots; the turn, `work.memory[0]`, moves on."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evenstep.compiled import part
 from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_load, set_room
 from evenstep.routing.rules import RequestFloats, RequestInts, Ruled, RuleView, WorkerFloats, WorkerInts, rule
-from evenstep.routing.sorting import sort_by
+from evenstep.routing.sorting import sort
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,15 @@ class TensorRTADP(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size.
-
-    `order` has their positions in the pool, largest first; `negated` their sizes times -1, the key to sort by.
-    """
+    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size."""
 
     fleet: Room
     requests: WorkerInts
     tokens: WorkerFloats
-    negated: RequestFloats
-    order: RequestInts
+    negated: RequestFloats  # sizes times -1, the key to sort by
+    order: RequestInts  # the taken requests, largest first
     spare: RequestInts
+    spare_negated: RequestFloats
 
 
 @rule
@@ -56,7 +54,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
     for i in range(taken):
         work.order[i] = i
         work.negated[i] = -view.waiting_load[i]
-    sort_by(work.negated, taken, work.order, work.spare)
+    sort(work.negated[:taken], work.order[:taken], work.spare_negated[:taken], work.spare[:taken])
     for k in range(taken):
         i = int(work.order[k])
         best = lightest(view.waiting_load[i], cap, work)

@@ -10,7 +10,7 @@ from evenstep.compiled import part
 from evenstep.config import Numbers
 from evenstep.errors import check_range_if_given
 from evenstep.routing.capability import check_capabilities, list_capabilities
-from evenstep.routing.filling import Open, close, is_unlimited, list_open, send
+from evenstep.routing.filling import Open, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 
@@ -53,15 +53,9 @@ class Work(NamedTuple):
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: the first one below its threshold with room, else `HOLD`."""
     count = list_below(view, options, work)
-    fits_everywhere = is_unlimited(view)
     for i in range(view.waiting_load.size):
         if count == 0:
             break
-        if fits_everywhere:
-            work.fleet.worker[i] = work.fleet.open[0]
-            work.fleet.slots[0] -= 1
-            count = close(0, count, work.fleet) if work.fleet.slots[0] == 0 else count
-            continue
         for j in range(count):
             if work.fleet.kv[j] >= view.waiting_load[i]:
                 count = send(i, j, view.waiting_load[i], count, work.fleet)

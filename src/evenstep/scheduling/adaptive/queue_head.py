@@ -93,9 +93,8 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
     """Forget the remembered requests if the queue has changed otherwise than by arrivals and joins; else `compare` arrivals.
 
-    Args:
-        places: how many places of the queue are looked at, including those of requests that join in this batch.
-        seen: requests that have arrived so far.
+    So many `places` of the queue are looked at, those of requests that join in this batch included; `seen` requests have
+    arrived so far.
     """
     memory, newcomers = joining.batch.memory, joining.newcomers[0]
     balance = view.waiting.size - newcomers - seen

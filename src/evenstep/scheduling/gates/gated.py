@@ -26,33 +26,10 @@ from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError, check_range
 from evenstep.scheduling.batch import Batch, keep, kept, offer
 from evenstep.scheduling.eviction import run_or_evict
-from evenstep.scheduling.gates.observed import (
-    ARRIVED,
-    BEGUN,
-    BREAKS,
-    CAME,
-    FORCE,
-    RAN,
-    SEEN,
-    SINCE,
-    START,
-    Words,
-    add,
-    begin,
-    count_iteration,
-    forget_members,
-    is_time,
-    segment_of,
-    settle,
-    solve_anew,
-    turn,
-)
+from evenstep.scheduling.gates import observed
+from evenstep.scheduling.gates.observed import Words, segment_of
 from evenstep.scheduling.gates.thresholds import Demand
 from evenstep.scheduling.view import RuleView
-
-#: Names of the first words a gated policy keeps, without and with solving; `counts_of` adds the thresholds in force.
-COUNTS = ("gates_broken",)
-SOLVING_COUNTS = ("gates_broken", "thresholds_changed", "solve_refused_load", "solve_refused_memory")
 
 
 class Gates(NamedTuple):
@@ -114,17 +91,17 @@ def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
     With `solve_s` above 0 these include the thresholds in force, one a gate, numbered from 1.
     """
     if solve_s == 0:
-        return COUNTS
-    return (*SOLVING_COUNTS, *(f"threshold_{gate + 1}" for gate in range(gates)))
+        return ("gates_broken",)
+    solving = ("gates_broken", "thresholds_changed", "solve_refused_load", "solve_refused_memory")
+    return (*solving, *(f"threshold_{gate + 1}" for gate in range(gates)))
 
 
 def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
     """Refuse an empty tuple, thresholds that are not integers >= 1, times below 0 or nan, and a `solve_s` of inf.
 
-    Raises:
-        InputError: naming the field, of the policy `where`.
+    The InputError names the field, of the policy `where`.
     """
-    if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
+    if not thresholds or not all(n >= 1 and n % 1 == 0 for n in thresholds):
         raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
     check_range(where, "a number of seconds >= 0", low=0, max_hold_s=max_hold_s)
     hint = "0 keeps the thresholds as given."
@@ -146,7 +123,7 @@ def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
     run_through_gates(view, work, gates, seen)
     if not runs_any(work.batch):
         if work.batch.gone[0] > 0 or has_open:
-            memory[BREAKS] += 1
+            memory[observed.BREAKS] += 1
             break_open(view, work, gates)
         else:
             for gate in range(words.gates):
@@ -209,10 +186,8 @@ def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
     """Count running requests at their gates, then the queue in order.
 
-    It stops once the queue has given each group as many heads as its first threshold asks. All counts begin at 0.
-
-    Returns:
-        Number of requests of the queue that were looked at.
+    It stops once the queue has given each group as many heads as its first threshold asks. All counts begin at 0. Returns
+    the number of requests of the queue that were looked at.
     """
     words = gates.words
     for gate in range(words.gates):
@@ -349,32 +324,38 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
     The first call puts the policy's own thresholds in force.
     """
-    memory, words = work.batch.memory, gates.words
-    begun = memory[words.beside + BEGUN] == 1
+    memory, words, now_s = work.batch.memory, gates.words, view.now_s
+    beside, force = words.beside, observed.FORCE
+    begun = memory[beside + observed.BEGUN] == 1
     if begun:
         count_arrivals(view, work, gates, 1)
-        settle(memory, words, 1)
-    else:
+        observed.settle(memory, words, 1)
+    else:  # requests already there say nothing about rates: they count as seen
+        memory[beside + observed.BEGUN] = 1
         for gate in range(words.gates):
-            memory[FORCE + gate] = work.threshold[gate]
-        begin(memory, words, view.now_s, gates.solve_s)
-        keep(memory, words.beside + SEEN, view.now_s if view.waiting.size == 0 else -np.inf)
+            memory[force + gate] = work.threshold[gate]
+        keep(memory, beside + observed.LOOK, now_s + gates.solve_s)
+        keep(memory, words.now + observed.START, now_s)
+        keep(memory, words.now + words.window + observed.START, now_s)
+        keep(memory, beside + observed.SEEN, now_s if view.waiting.size == 0 else -np.inf)
         count_arrivals(view, work, gates, 0)
-    forget_members(memory, words)
+    for word in range(words.members, words.members + 3 * words.gates):
+        memory[word] = 0
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.evictions[row] == 0:
             count(view, work, gates, row, view.produced[row] if view.decoding[row] == 1 else -1, False, 1)
     if begun:
-        settle(memory, words, -1)
-        count_iteration(memory, words, view.now_s, view.running.size)
-    if view.now_s - kept(memory, words.now + START) >= gates.solve_s:
-        turn(memory, words, view.now_s)
-    if is_time(memory, words, view.now_s, gates.solve_s):
+        observed.settle(memory, words, -1)
+        observed.count_iteration(memory, words, now_s, view.running.size)
+    if now_s - kept(memory, words.now + observed.START) >= gates.solve_s:
+        observed.turn(memory, words, now_s)
+    if now_s >= kept(memory, beside + observed.LOOK):
+        keep(memory, beside + observed.LOOK, now_s + gates.solve_s / observed.LOOKS)
         demand = Demand(work.arrivals_per_s, work.go_on, work.work)
-        solve_anew(memory, words, view.now_s, view.kv_capacity, gates.slack, demand, work.found)
+        observed.solve_anew(memory, words, now_s, view.kv_capacity, gates.slack, demand, work.found)
     for gate in range(words.gates):
-        work.threshold[gate] = memory[FORCE + gate]
+        work.threshold[gate] = memory[force + gate]
 
 
 @part
@@ -387,38 +368,40 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -
     memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, 0
     for c in range(view.arrived.size):
         came += view.arrived[c]
-    before_s = kept(memory, words.beside + SEEN)
-    latest_s, new = before_s, came - memory[words.beside + CAME]
+    before_s = kept(memory, words.beside + observed.SEEN)
+    latest_s, new = before_s, came - memory[words.beside + observed.CAME]
     while new > 0 and i >= 0:
         row: int = view.waiting[i]
         arrival_s: float = view.arrival_s[row]
         if arrival_s > before_s:
-            memory[words.now + ARRIVED + group_of(view, work, gates, row)] += weight
+            memory[words.now + observed.ARRIVED + group_of(view, work, gates, row)] += weight
             latest_s, new = max(latest_s, arrival_s), new - 1
         i -= 1
-    keep(memory, words.beside + SEEN, latest_s)
-    memory[words.beside + CAME] = came
+    keep(memory, words.beside + observed.SEEN, latest_s)
+    memory[words.beside + observed.CAME] = came
 
 
 @part
 def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int) -> None:
     """Count a request that has produced `reached` tokens in its gate's sums (sign 1), or take it off (sign -1).
 
-    `reached` is -1 in the prefill; `runs` is as in `segment_of`.
+    The sums are of requests, of their `work_since`, and of those at the segment's head. `reached` is -1 in the prefill;
+    `runs` is as in `segment_of`.
     """
-    gate = group_of(view, work, gates, row) * gates.words.segments + segment_of(work.ends, reached, runs)
-    first, prompt = 1 - view.first_decoded, view.prompt_tokens[row]
-    add(work.batch.memory, gates.words, work.ends, gate, prompt, reached, first, sign)
+    memory, words, segment = work.batch.memory, gates.words, segment_of(work.ends, reached, runs)
+    start: int = work.ends[segment - 1] if segment > 0 else 0
+    at = words.members + group_of(view, work, gates, row) * words.segments + segment
+    memory[at] += sign
+    memory[at + words.gates] += sign * observed.work_since(view.prompt_tokens[row], start, reached, 1 - view.first_decoded)
+    if segment > 0 and reached == start:
+        memory[at + 2 * words.gates] += sign
 
 
 @part
 def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool) -> None:
-    """Move a request in the gates' sums, from where it was before this batch to where it will be after it.
+    """Move a request in the gates' sums, from where it was before this batch to where it is after `tokens` of it have run.
 
-    Args:
-        tokens: that it runs in this batch.
-        was_there: whether it was running, so that the sums count it.
-        stays: whether it runs on; False for an evicted one.
+    `was_there` says that it was running, so that the sums count it; `stays` that it was not evicted.
     """
     if view.evictions[row] > 0:
         return
@@ -447,5 +430,5 @@ def note(view: RuleView, work: GatedWork, gates: Gates) -> None:
     for e in range(batch.gone[0]):
         position: int = batch.evicted[e]
         note_one(view, work, gates, view.running[position], 0, True, False)
-    keep(memory, gates.words.beside + SINCE, view.now_s)
-    memory[gates.words.beside + RAN] = held
+    keep(memory, gates.words.beside + observed.SINCE, view.now_s)
+    memory[gates.words.beside + observed.RAN] = held

@@ -112,31 +112,6 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 
 @part
-def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int) -> None:
-    """Count a request at its gate (sign 1), or take it off (-1): itself, its `work_since`, and whether it is at the head."""
-    segment, start = gate % words.segments, 0
-    if segment > 0:
-        start = ends[segment - 1]
-    at = words.members + gate
-    memory[at] += sign
-    memory[at + words.gates] += sign * work_since(prompt, start, reached, first)
-    if segment > 0 and reached == start:
-        memory[at + 2 * words.gates] += sign
-
-
-@part
-def begin(memory: Ints, words: Words, now_s: float, solve_s: float) -> None:
-    """Start observing at the first view: both windows begin now, and thresholds are solved after `solve_s` at the earliest.
-
-    Requests already there say nothing about rates: the caller notes them as seen.
-    """
-    memory[words.beside + BEGUN] = 1
-    keep(memory, words.beside + LOOK, now_s + solve_s)
-    keep(memory, words.now + START, now_s)
-    keep(memory, words.now + words.window + START, now_s)
-
-
-@part
 def settle(memory: Ints, words: Words, sign: int) -> None:
     """Add the sums over present members to the window's sums of leavers (sign 1), or subtract them (-1).
 
@@ -150,13 +125,6 @@ def settle(memory: Ints, words: Words, sign: int) -> None:
         memory[left + 2 * gates + gate] += sign * memory[at + gates]
         if gate > 0:
             memory[left + gates + gate - 1] -= sign * heads
-
-
-@part
-def forget_members(memory: Ints, words: Words) -> None:
-    """Set to zero the sums of the requests in each segment: their number, their work, and those at its head."""
-    for word in range(words.members, words.members + 3 * words.gates):
-        memory[word] = 0
 
 
 @part
@@ -206,9 +174,13 @@ def line(count: int, tokens: int, seconds: float, squares: int, products: float)
 
 
 @part
-def draw_line(memory: Ints, words: Words) -> bool:
-    """Fit the line over both windows, and keep it in memory if there is one. Returns whether a line is known by now."""
-    now, then = words.now, words.now + words.window
+def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
+    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice.
+
+    They do with a line of iteration times, fitted anew if it can be, and `KNOWN` ended requests. Otherwise `demand` is
+    unchanged.
+    """
+    now, then, size, gates = words.now, words.now + words.window, words.window, words.gates
     drawn, d0_s, d1_s = line(
         memory[now + COUNT] + memory[then + COUNT],
         memory[now + KV] + memory[then + KV],
@@ -220,21 +192,11 @@ def draw_line(memory: Ints, words: Words) -> bool:
         memory[words.beside + DRAWN] = 1
         keep(memory, words.beside + D0, d0_s)
         keep(memory, words.beside + D1, d1_s)
-    return memory[words.beside + DRAWN] == 1
-
-
-@part
-def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
-    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice.
-
-    They do with a line of iteration times and `KNOWN` ended requests. Otherwise `demand` is unchanged.
-    """
-    now, size, gates = words.now, words.window, words.gates
     left, ended = now + ARRIVED + words.groups, 0
     for gate in range(gates):
         for word in (left + gate, left + gate + size):
             ended += memory[word] - memory[word + gates]
-    if not draw_line(memory, words) or ended < KNOWN:
+    if memory[words.beside + DRAWN] == 0 or ended < KNOWN:
         return False
     seconds = now_s - kept(memory, now + size + START)
     for g in range(words.groups):
@@ -275,12 +237,3 @@ def solve_anew(
                 memory[FORCE + gate] = found[gate]
     memory[NO_LOAD] += 1 if code == OVERLOAD else 0
     memory[NO_MEMORY] += 1 if code == NO_ROOM else 0
-
-
-@part
-def is_time(memory: Ints, words: Words, now_s: float, solve_s: float) -> bool:
-    """Whether to solve thresholds now; if so, the next time is set to `solve_s` / `LOOKS` after `now_s`."""
-    if now_s < kept(memory, words.beside + LOOK):
-        return False
-    keep(memory, words.beside + LOOK, now_s + solve_s / LOOKS)
-    return True

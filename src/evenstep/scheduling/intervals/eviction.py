@@ -59,9 +59,7 @@ def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
 def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
     """Evict requests marked `GROWS`, the smallest key first, until what `needed` counts fits; the last one always stays.
 
-    Args:
-        key: float64[R], by position.
-        kept: how many are marked `GROWS`.
+    `key` is float64[R], by position; `kept` requests are marked `GROWS`.
     """
     while kept > 1 and needed(view, batch, mark) > batch.free[0]:
         victim = -1

@@ -49,42 +49,27 @@ def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
 
 
 @part
-def stays(view: RuleView, options: Any, row: int) -> bool:
-    """Always true: running requests stay. For policies that move no request to the end of the queue."""
-    return True
-
-
-@part
-def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
-    """Whether a running request stays; False as long as its output is just its lower bound and it was never evicted.
-
-    A_ell then moves it to the queue's end. Without a lower bound (0) it stays.
-    """
-    return not (0 < view.output_low[row] == view.produced[row] and view.evictions[row] == 0)
-
-
-@part
 def form_reserved(
-    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool], share: float
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], moves: bool, share: float
 ) -> None:
     """Form a batch in which memory suffices for each request to its believed end, as this module's text says.
 
     Args:
         believed: ``(view, options, row)``, output length of a request, tokens.
-        stays: ``(view, options, row)``, whether a running request stays; others are evicted, unless all that wait fit
-            first.
+        moves: whether a request that was never evicted and whose output is just its lower bound, if it has one, is evicted
+            to the queue's end, unless all that wait fit first.
         share: of the memory that admissions may fill, 0 to 1.
     """
     batch, ahead, count = work.batch, work.ahead, 0
     for position in range(view.running.size):
         row: int = view.running[position]
         work.key[position] = -position
-        if stays(view, options, row):
+        if moves and 0 < view.output_low[row] == view.produced[row] and view.evictions[row] == 0:
+            leave(view, batch, work.mark, position)
+        else:
             work.mark[position] = GROWS
             put(ahead, count, remaining(view, row, believed(view, options, row)), position, base(view, row))
             count += 1
-        else:
-            leave(view, batch, work.mark, position)
     moving = batch.gone[0]
     sort(ahead, count)
     allowed = may_grow(ahead, count, view.kv_capacity)

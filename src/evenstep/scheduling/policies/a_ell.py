@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest, stays_below_bound
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -33,9 +33,9 @@ Work = ReservedWork
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
     """Form a batch (`form_reserved`) by lower bounds, and by upper bounds for requests that have reached the lower.
 
-    A running request that reaches its lower bound is evicted to the queue's end (`stays_below_bound`), at most once.
+    A running request that reaches its lower bound is evicted to the queue's end, at most once.
     """
-    form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
+    form_reserved(view, options, work, lowest_then_highest, True, 1.0)
 
 
 policy = AEll

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.errors import check_range
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, stays
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -41,7 +41,7 @@ Work = ReservedWork
 @rule
 def form_batch(view: RuleView, options: ARandom, work: ReservedWork) -> None:
     """Form a batch (`form_reserved`) by true lengths, shown as upper bounds, in `memory_scale` of the memory."""
-    form_reserved(view, options, work, highest, stays, options.memory_scale)
+    form_reserved(view, options, work, highest, False, options.memory_scale)
 
 
 policy = ARandom

@@ -9,7 +9,7 @@ from typing import ClassVar
 from evenstep.compiled import part
 from evenstep.errors import check_range
 from evenstep.scheduling.intervals.learning import form_learned, learned, with_chance
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest, stays_below_bound
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.policies.a_ell import AEll
 from evenstep.scheduling.policies.a_min import AMin
@@ -52,7 +52,7 @@ Work = ReservedWork
 def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
     """Form the batch of the policy that `alpha` chooses: A_ell's (`form_reserved`) or A_min's (`form_learned`)."""
     if options.alpha < THRESHOLD:
-        form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
+        form_reserved(view, options, work, lowest_then_highest, True, 1.0)
     else:
         form_learned(view, options, work, learned, key_of, 1.0)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.compiled import part
 from evenstep.scheduling.batch import Batch, admit
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, RuleView, rule
-
-#: Seconds of arrival that one class number weighs in the queue's order: more than any run lasts.
-_APART_S = float(1 << 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +24,8 @@ class ClassFirst(Ruled):
     Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
     """
 
-    @property
-    def order(self) -> QueueOrder:
-        return QueueOrder(arrival=1.0, request_class=_APART_S)
+    # a class number weighs as much as more seconds of arrival than any run lasts
+    order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, request_class=float(1 << 32))
 
 
 @rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, stays
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -31,7 +31,7 @@ Work = ReservedWork
 @rule
 def form_batch(view: RuleView, options: HindsightShortestFirst, work: ReservedWork) -> None:
     """Form a batch (`form_reserved`) in which requests fit to their ends by true lengths, shown as upper bounds."""
-    form_reserved(view, options, work, highest, stays, 1.0)
+    form_reserved(view, options, work, highest, False, 1.0)
 
 
 policy = HindsightShortestFirst

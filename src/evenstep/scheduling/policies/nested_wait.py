@@ -52,16 +52,12 @@ class NestedWait(Ruled):
         check_range("nested-wait", "a finite number of standard deviations >= 0", low=0, finite=True, slack=self.slack)
         for name in ("ends", "prompt_edges"):
             values = getattr(self, name)
-            if any(b <= a for a, b in zip((0, *values), values, strict=False)):
+            if not all(b > a and b % 1 == 0 for a, b in zip((0, *values), values, strict=False)):
                 raise InputError("nested-wait", name, values, "integers >= 1, ascending")
         segments, groups = len(self.ends) + 1, len(self.prompt_edges) + 1
         if len(self.thresholds) not in (segments, segments * groups):
-            raise InputError(
-                "nested-wait",
-                "thresholds",
-                self.thresholds,
-                f"{segments} of them, one a segment, or that for each of {groups} groups",
-            )
+            expected = f"{segments} of them, one a segment, or that for each of {groups} groups"
+            raise InputError("nested-wait", "thresholds", self.thresholds, expected)
 
     @property
     def words(self) -> Words:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.batch import Batch, grows
+from evenstep.scheduling.batch import Batch, admit_first, grows
 from evenstep.scheduling.eviction import run_phase
-from evenstep.scheduling.phases import admit_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 

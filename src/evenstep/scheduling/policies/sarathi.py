@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.scheduling.batch import Batch
+from evenstep.scheduling.batch import Batch, admit_first
 from evenstep.scheduling.eviction import run_phase
-from evenstep.scheduling.phases import admit_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 

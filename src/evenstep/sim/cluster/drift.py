@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenstep.config import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 
@@ -65,7 +66,7 @@ class Drift:
     def __post_init__(self) -> None:
         hint = "Give `sequence` for falling loads."
         check_range("drift", "a finite number of tokens >= 0 a step", hint, low=0, finite=True, growth=self.growth)
-        check_range("drift", "an integer >= 1", low=1, tokens_per_step=self.tokens_per_step)
+        check_integers("drift", 1, tokens_per_step=self.tokens_per_step)
         if not all(math.isfinite(x) for x in self.sequence):
             raise InputError("drift", "sequence", self.sequence, "finite numbers of tokens")
         object.__setattr__(self, "sequence", tuple(self.sequence))

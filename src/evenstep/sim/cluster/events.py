@@ -11,22 +11,11 @@ from evenstep.compiled import Ints, inlined, part
 from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster import model
+from evenstep.sim.cluster import slots as seats
 from evenstep.sim.cluster.arrivals import follow_up, follow_ups, next_visible
 from evenstep.sim.cluster.lookahead import advance_window
 from evenstep.sim.cluster.model import Fixed, Now, Run, Slot
 from evenstep.sim.cluster.pool import carried_at, take_out
-from evenstep.sim.cluster.slots import (
-    dequeue,
-    enqueue,
-    first_admitted,
-    first_token,
-    seat,
-    send_back,
-    send_queue_back,
-    set_free,
-    unseat,
-    weight,
-)
 
 
 @part
@@ -45,8 +34,8 @@ def grow_loads(run: Run, q: int) -> None:
         mine = run.slots.rows[slot]
         if mine.row >= 0:
             age = mine.done + group.step - mine.admit
-            after = weight(fixed, run.requests, mine.row, age + 1)
-            fleet.units[mine.worker] += after - weight(fixed, run.requests, mine.row, age)
+            after = seats.weight(fixed, run.requests, mine.row, age + 1)
+            fleet.units[mine.worker] += after - seats.weight(fixed, run.requests, mine.row, age)
             fleet.load[mine.worker] = fleet.units[mine.worker] * fixed.unit
 
 
@@ -59,8 +48,8 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
     kept.worker, kept.admitted_step, kept.finished_step = mine.worker, mine.admit, step
     kept.restarts = mine.restarts
     kept.visible_s = run.requests.arrival_s[row] if fixed.arrivals == model.TIMED else mine.visible_s
-    kept.admitted_s = first_admitted(run, mine, q)
-    kept.first_token_s, kept.finished_s = first_token(run, mine, q), run.now.now_s
+    kept.admitted_s, kept.first_token_s = seats.first_times(run, mine, q)
+    kept.finished_s = run.now.now_s
     records.ended[np.uintp(at)] = mine.row
 
 
@@ -94,12 +83,12 @@ def complete_group(run: Run, q: int) -> int:
         if fixed.profile_kind == model.LINEAR:
             units = mine.units + (step + 1 - mine.admit) * fixed.delta
         else:
-            units = weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
+            units = seats.weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
         write_down(run, mine, at, q, step)
         at += 1
         tokens += run.requests.output[np.uintp(row)]
         following, g = mine.follower, np.uintp(mine.worker)
-        unseat(run, slot, step, units)
+        seats.unseat(run, slot, step, units)
         left += 1
         if fleet.workers[g].up == 1:  # what is running and queued never exceeds slots and depth
             fleet.free_slots[g] += 1
@@ -121,29 +110,20 @@ def complete_group(run: Run, q: int) -> int:
 
 
 @part
-def earliest_outage(run: Run) -> int:
-    """The step number of the earliest pending outage of any group; `NEVER` if no outage is pending."""
-    outages, earliest = run.fleet.outages, model.NEVER
-    for i in range(outages.size):
-        if outages[i].over == 0:
-            earliest = min(earliest, outages[i].step)
-    return earliest
-
-
-@part
 def apply_outages(run: Run, q: int) -> int:
     """Apply the outages due at the step number of group q; q = -1: those of the earliest pending step, in any group.
 
     Returns:
         `RUNNING`, or `GROW` if pool or carry list has no room for requests that go back; outages already applied stay so.
     """
-    now, fleet, slots_max = run.now, run.fleet, run.fixed.slots_max
-    earliest = earliest_outage(run)
-    for i in range(fleet.outages.size):
+    now, fleet, slots_max, earliest = run.now, run.fleet, run.fixed.slots_max, -1
+    for i in range(fleet.outages.size):  # in order of their steps
         outage = fleet.outages[i]
         g = outage.worker
         if outage.over == 1:
             continue
+        if earliest < 0:
+            earliest = outage.step
         if q >= 0 and (fleet.group[g] != q or outage.step > fleet.groups[q].step):
             continue
         if q < 0 and outage.step != earliest:
@@ -154,19 +134,20 @@ def apply_outages(run: Run, q: int) -> int:
                 return model.GROW
             for slot in range(g * slots_max, (g + 1) * slots_max):
                 if run.slots.rows[slot].row >= 0:
-                    send_back(run, slot)
-            send_queue_back(run, g)
+                    seats.send_back(run, slot)
+            seats.send_queue_back(run, g)
         fleet.workers[g].up = outage.back
         outage.over = 1
         now.outages_left -= 1
-        set_free(run, g)
+        seats.set_free(run, g)
     return model.RUNNING
 
 
 @part
-def broken(now: Now, kind: int, worker: int) -> int:
-    """Note the kind of error in the policy's answer and the worker it is about; returns `BROKEN`."""
-    now.error_kind, now.error_worker = kind, worker
+def broken(fixed: Fixed, now: Now, worker: int) -> int:
+    """Note that the answer sends a request to an unknown worker or one without a free slot; returns `BROKEN`."""
+    unknown = worker < HOLD or worker >= fixed.workers
+    now.error_kind, now.error_worker = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, worker
     return model.BROKEN
 
 
@@ -216,20 +197,18 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
 
 @part
-def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
-    """Check that the answer `worker` sends no request at places `start` .. `offered` - 1, since no more can be sent.
-
-    Returns:
-        `RUNNING`, or `BROKEN` with the error noted: an unknown worker first, else over the free slots.
-    """
-    most, least = HOLD, HOLD
+def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
+    """The worker of a request that the answer sends at places `start` .. `offered` - 1, where none may be; else `HOLD`."""
     rest = worker[start:offered]
+    every = HOLD
+    for j in range(rest.size):
+        every &= rest[j]
+    if every == HOLD:
+        return every
+    most, least = HOLD, HOLD
     for j in range(rest.size):
         most, least = max(most, rest[j]), min(least, rest[j])
-    if most == HOLD and least == HOLD:
-        return model.RUNNING
-    unknown = least < HOLD or most >= fixed.workers
-    return broken(now, model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, least if least < HOLD else most)
+    return least if least < HOLD else most
 
 
 @part
@@ -248,9 +227,9 @@ def send(run: Run, place: int, g: int) -> None:
     w = np.uintp(g)
     busy = fleet.groups[np.uintp(fleet.group[w])].busy
     if busy == 0 and fleet.queued[w] == 0 and fleet.running[w] < fleet.workers[w].slots:
-        seat(run, row, g, units, since_s)
+        seats.seat(run, row, g, units, since_s)
     else:
-        enqueue(run, row, g, units, since_s)
+        seats.enqueue(run, row, g, units, since_s)
     fleet.free_slots[w] -= 1
 
 
@@ -264,37 +243,34 @@ def apply_decision(run: Run) -> int:
         `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
-    status, sent, last = model.RUNNING, 0, -1
+    sent, last = 0, -1
     offered = 1 if fixed.instant == 1 else now.waiting
     possible = min(offered, now.free_total)
     for i in range(offered):
         g = pool.worker[np.uintp(i)]
         if g == HOLD:
             continue
-        if g < HOLD or g >= fixed.workers:
-            status = broken(now, model.UNKNOWN_WORKER, g)
-            break
-        if fleet.free_slots[np.uintp(g)] <= 0:
-            status = broken(now, model.OVER_SLOTS, g)
-            break
+        if g < HOLD or g >= fixed.workers or fleet.free_slots[np.uintp(g)] <= 0:
+            return broken(fixed, now, g)
         if fixed.kv_limited == 1:
             fleet.kv_free[g] -= pool.load[now.first + i]
             if fleet.kv_free[g] < 0.0:
-                status = broken(now, model.OVER_KV, g)
-                break
+                now.error_kind, now.error_worker = model.OVER_KV, g
+                return model.BROKEN
         send(run, now.first + i, g)
-        sent += 1
-        last = i
+        sent, last = sent + 1, i
         if sent == possible:
-            status = sent_too_many(fixed, now, pool.worker, i + 1, offered)
+            wrong = sent_in_vain(pool.worker, i + 1, offered)
+            if wrong != HOLD:
+                return broken(fixed, now, wrong)
             break
     now.free_total -= sent
-    if sent > 0 and status == model.RUNNING:
+    if sent > 0:
         take_out(pool, now.first, sent, last)
         now.first += sent
         now.waiting -= sent
     now.admitted_now = sent
-    return status
+    return model.RUNNING
 
 
 @part
@@ -303,8 +279,8 @@ def refill_slots(run: Run, q: int) -> None:
     fleet, group = run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
         while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
-            node = run.queues[dequeue(run, g)]
-            seat(run, node.row, g, node.units, node.since_s)
+            node = run.queues[seats.dequeue(run, g)]
+            seats.seat(run, node.row, g, node.units, node.since_s)
 
 
 @part
@@ -336,8 +312,8 @@ def evict_overflow(run: Run, q: int) -> int:
                 return model.GROW
             newest = newest_slot(run, g)
             group.admitted -= run.slots.rows[newest].admit == group.step  # it never ran
-            send_back(run, newest)
-            set_free(run, g)
+            seats.send_back(run, newest)
+            seats.set_free(run, g)
     return model.RUNNING
 
 

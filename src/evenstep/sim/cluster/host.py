@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,33 +15,15 @@ from evenstep.compiled import column, cut, fill
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, PolicyError
+from evenstep.measure import records
 from evenstep.measure.digest import StreamingDigest, digest_of
-from evenstep.measure.metrics import Slo
-from evenstep.measure.records import (
-    Conditions,
-    DecisionTable,
-    RequestTable,
-    Run,
-    StepTable,
-    Totals,
-    WorkerTable,
-    concatenate,
-)
+from evenstep.measure.records import RequestTable, Run, StepTable
 from evenstep.measure.tally import Tally
 from evenstep.predict.gate import Gate
 from evenstep.predict.oracle import Oracle
-from evenstep.predict.view import (
-    NOTHING,
-    Active,
-    Finished,
-    Fits,
-    Predictor,
-    SurvivalCurve,
-    fit_now,
-    is_oracle,
-)
+from evenstep.predict.view import NOTHING, Active, Finished, Fits, Predictor, SurvivalCurve, fit_now, is_oracle
 from evenstep.request import I8, Trace
-from evenstep.routing.view import expects_loads, horizon_of
+from evenstep.routing.view import expects_loads, horizon_of, plain_only
 from evenstep.sim.cluster import model
 from evenstep.sim.cluster import short_state as short_loop
 from evenstep.sim.cluster.drift import Drift
@@ -66,7 +48,9 @@ def run(
 ) -> Run:
     """Run a trace through a cluster, whose `prefill` is not applied here; results and errors as of `simulation.simulate`."""
     name = name or type(policy).__name__
-    kernel = _kernel(policy, door, name)
+    kernel = None if door == "plain" or plain_only(policy) else compiled.kernel_of(policy)
+    if door == "compiled" and kernel is None:
+        raise InputError(name, "door", door, "auto or plain", "The policy has no compiled rule.")
     check_input(trace, policy, cluster, predictor, name)
     prediction = _prediction(policy, predictor)
     drift, every = cluster.drift, int(getattr(predictor, "refresh_every", 16))
@@ -75,11 +59,11 @@ def run(
     state = prepared(trace, policy, cluster, step_time, options)
     _open_closed_loop(state, cluster)
     conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
-    gathered = _Gathered(conditions, options, options.slo)
+    gathered = _Gathered(conditions, options)
     asked = _Predictions(predictor, horizon_of(policy), trace, drift, prediction) if prediction >= model.DEPARTURES else None
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, name, caches)
-    _carry(_Course(state, kernel, plain, gathered, asked, name))
+    _carry(state, kernel, plain, gathered, asked, name)
     counted = asked.gate.counted() if asked is not None else {}
     counted |= caches.counted() if caches is not None else {}
     counted["held_decisions"] = int(state.run.now.held)
@@ -88,9 +72,9 @@ def run(
 
 def _conditions(
     policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, seed: int, name: str
-) -> Conditions:
+) -> records.Conditions:
     horizon, law = horizon_of(policy), step_time.table()
-    return Conditions(
+    return records.Conditions(
         workers=cluster.workers,
         slots=max(cluster.slots_of),
         slots_total=sum(cluster.slots_of),
@@ -103,7 +87,7 @@ def _conditions(
         policy=name,
         predictor="" if horizon == 0 else type(predictor).__name__.lower(),
         oracle=horizon > 0 and is_oracle(predictor),
-        prefill=cluster.prefill_base_s > 0 or cluster.prefill_per_token_s > 0,
+        prefill=cluster.arrivals == "timed" and cluster.prefill_base_s + cluster.prefill_per_token_s > 0,
     )
 
 
@@ -116,28 +100,35 @@ def _prediction(policy: Any, predictor: Any) -> int:
     return model.EXPECTED if expects_loads(policy) and isinstance(predictor, SurvivalCurve) else model.DEPARTURES
 
 
-class _Course(NamedTuple):
-    """A run on its way through the loop."""
-
-    state: State
-    kernel: Any
-    plain: PlainDoor | None
-    gathered: _Gathered
-    asked: _Predictions | None
-    name: str
-
-
-def _carry(course: _Course) -> None:
+def _carry(
+    state: State, kernel: Any, plain: PlainDoor | None, gathered: _Gathered, asked: _Predictions | None, name: str
+) -> None:
     """Carry the loop from stop to stop until the run is done."""
-    advance = _loop(course.state.is_short)
-    if course.plain is None:
-        route = course.kernel.route_into
-        _to_its_end(course, partial(advance, route if course.asked is None else compiled.address_of(route)))
-        return
-    from evenstep.sim.cluster import ask
+    answering: AbstractContextManager[None] = nullcontext()
+    if plain is None:
+        route = kernel.route_into if asked is None else compiled.address_of(kernel.route_into)
+    else:
+        from evenstep.sim.cluster import ask
 
-    with ask.answering(course.plain.answer):
-        _to_its_end(course, partial(advance, ask.route_into))
+        route, answering = ask.route_into, ask.answering(plain.answer)
+    advance = _loop(state.is_short)
+    with answering:
+        while (status := advance(route, state.run)) != model.DONE:
+            if status == model.FLUSH:
+                if asked is not None:
+                    asked.see(state.run)
+                gathered.take(state, more=True)
+            elif status == model.GROW:
+                state.grow()
+                if plain is not None:
+                    plain.look_again()
+            elif status == model.PREDICT and asked is not None:
+                asked.answer(state.run)
+            elif plain is not None and plain.error is not None:
+                raise plain.error
+            else:
+                raise PolicyError(_complaint(state.run, status, name))
+    gathered.take(state, more=False)
 
 
 @cache
@@ -150,37 +141,10 @@ def _loop(is_short: bool) -> Any:
     return compiled.entry(loop.advance)
 
 
-def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:
-    state, plain, asked = course.state, course.plain, course.asked
-    while (status := advance(state.run)) != model.DONE:
-        if status == model.FLUSH:
-            if asked is not None:
-                asked.see(state.run)
-            course.gathered.take(state, more=True)
-        elif status == model.GROW:
-            state.grow()
-            if plain is not None:
-                plain.look_again()
-        elif status == model.PREDICT and asked is not None:
-            asked.answer(state.run)
-        elif plain is not None and plain.error is not None:
-            raise plain.error
-        else:
-            raise PolicyError(_complaint(state.run, status, course.name))
-    course.gathered.take(state, more=False)
-
-
 def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
     """Full name of the module whose compiled loop runs this policy on this fleet, if decisions are not recorded."""
     short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
     return f"evenstep.sim.cluster.{'short_loop' if short else 'loop'}"
-
-
-def _kernel(policy: Any, door: str, name: str) -> Any:
-    kernel = compiled.kernel_of(policy) if door != "plain" else None
-    if door == "compiled" and kernel is None:
-        raise InputError(name, "door", door, "auto or plain", "The policy has no compiled rule.")
-    return kernel
 
 
 def _open_closed_loop(state: State, cluster: Any) -> None:
@@ -206,13 +170,13 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
 class _Gathered:
     """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
 
-    def __init__(self, conditions: Conditions, options: Options, slo: Slo | None) -> None:
+    def __init__(self, conditions: records.Conditions, options: Options) -> None:
         self.conditions, self.options = conditions, options
-        self.new_tally = partial(Tally, conditions, exact=options.records, slo=slo, power=options.power or Power())
+        self.new_tally = partial(Tally, conditions, exact=options.records, slo=options.slo, power=options.power or Power())
         self.tally = self.new_tally()
         self.hash = StreamingDigest()
         self.steps: list[StepTable] = []
-        self.decided: list[DecisionTable] = []
+        self.decided: list[records.DecisionTable] = []
         self.passing = short_loop.Unrecorded()
 
     def take(self, state: State, more: bool) -> None:
@@ -231,7 +195,9 @@ class _Gathered:
             self.hash.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
             now.step_rows = 0
         if isinstance(run, model.Run) and self.options.decisions:
-            self.decided.append(_decision_rows(run))
+            decided = cut(run.records.decisions, 0, int(now.decision_rows))
+            names = ("decision", "now_s", "waiting", "free_slots", "admitted", "bound")
+            self.decided.append(records.DecisionTable(**{name: column(decided, name).copy() for name in names}))
         now.request_rows = now.decision_rows = 0
 
     def _keep_steps(self, state: State, more: bool) -> None:
@@ -282,12 +248,6 @@ def _steps_of(run: model.Run | ShortRun) -> StepTable:
         return short_loop.step_rows(run)
     rows = int(run.now.step_rows)
     return StepTable(**{name: values[:rows] for name, values in run.records.steps._asdict().items()})
-
-
-def _decision_rows(run: model.Run) -> DecisionTable:
-    rows = cut(run.records.decisions, 0, int(run.now.decision_rows))
-    names = ("decision", "now_s", "waiting", "free_slots", "admitted", "bound")
-    return DecisionTable(**{name: column(rows, name).copy() for name in names})
 
 
 class _Predictions:
@@ -385,24 +345,24 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
 def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str, int]) -> Run:
     run, now = state.run, state.run.now
     options, conditions, now_s = gathered.options, gathered.conditions, float(now.now_s)
-    totals = Totals(
+    totals = records.Totals(
         requests=int(now.completed),
         output_tokens=int(now.output_tokens),
         steps=int(now.steps),
         decisions=int(now.decisions),
         makespan_s=now_s,
-        load_steps=float(now.load_steps * run.fixed.unit),
+        load_steps=float(now.load_steps),
         active_steps=int(now.active_steps),
         restarts=int(now.restarts),
         overloaded_steps=int(now.overloaded),
         counted=counted,
     )
-    decided = concatenate(DecisionTable, gathered.decided) if options.decisions else None
+    decided = records.concatenate(records.DecisionTable, gathered.decided) if options.decisions else None
     sampled = _samples(run) if options.samples else None
     if not options.records:
         summary, digest = gathered.tally.summary(totals), gathered.hash.finish(now_s)
         return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
-    steps = concatenate(StepTable, gathered.steps)
+    steps = records.concatenate(StepTable, gathered.steps)
     if isinstance(run, ShortRun):
         kept = short_loop.Kept(run, state.request_class, steps)
         requests, blocks, hashed = kept.table, kept.blocks, partial(kept.digest, now_s)
@@ -420,10 +380,10 @@ def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str
     return Run(conditions, totals, hashed, measured, requests, steps, sampled, decided, trace)
 
 
-def _samples(run: model.Run | ShortRun) -> WorkerTable:
+def _samples(run: model.Run | ShortRun) -> records.WorkerTable:
     count, samples = int(run.now.samples), run.samples
     rows = cut(samples.rows, 0, count)
-    return WorkerTable(
+    return records.WorkerTable(
         load=samples.load[:count].copy(),
         running=samples.running[:count].copy(),
         stride=int(run.now.stride),

@@ -10,10 +10,11 @@ from evenstep.errors import InputError
 from evenstep.predict.view import Predictor
 from evenstep.request import Trace
 from evenstep.routing.view import check_simulated, horizon_of
-from evenstep.sim.cluster.drift import rounded
+from evenstep.sim.cluster.drift import rounded, units_per_token
 
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
 _MOST_STEPS = 50_000_000  # length of the calendars of completions
+_MOST_UNITS = 1 << 62  # load units of the whole fleet
 
 
 def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
@@ -24,47 +25,43 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
             policy that goes by expected outputs, unsorted times, a prompt larger than a worker's KV memory, or a horizon or
             output beyond the simulator's limits.
     """
+    named = trace.name or "trace"
     if len(trace) == 0:
-        raise InputError(trace.name or "trace", "requests", 0, "one request or more")
+        raise InputError(named, "requests", 0, "one request or more")
     if not callable(getattr(policy, "route", None)):
         raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
     check_simulated(policy, name)
     if horizon_of(policy) > 0 and predictor is None:
         raise InputError(
-            name,
-            "predictor",
-            "missing",
-            "a predictor for a policy that looks ahead",
-            "Add predictor=oracle, for instance.",
+            name, "predictor", "missing", "a predictor for a policy that looks ahead", "Add predictor=oracle, for instance."
         )
     for column in ("prompt_tokens", "output_tokens"):
         values = getattr(trace, column)
         if values.min() < 1:
             row = int(np.argmax(values < 1))
-            raise InputError(f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1")
+            raise InputError(f"{named}: request {row}", column, int(values[row]), "an integer >= 1")
     horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
     if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
         raise InputError(
             name, "horizon", horizon, f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers"
         )
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
-        raise InputError(trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
+        raise InputError(named, "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
     if cluster.arrivals == "timed":
         _check_times(trace)
     if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
-        raise InputError(
-            trace.name or "trace",
-            "sessions",
-            "missing",
-            "a trace with sessions, or think_s",
-            "Give --users and --think-s.",
-        )
+        raise InputError(named, "sessions", "missing", "a trace with sessions, or think_s", "Give --users and --think-s.")
     profiles = cluster.drift.profiles
     admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
+    largest = int(admission.max() if profiles is None else profiles.values.max())
+    most = _MOST_UNITS // (units_per_token(cluster.drift) * sum(cluster.slots_of))
+    if largest > most:
+        where, field = (named, "prompt_tokens") if profiles is None else ("drift", "profiles")
+        raise InputError(where, field, largest, f"at most {most:,} on so many slots", "Give loads in a larger unit.")
     if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
         row = int(np.argmax(admission))
         raise InputError(
-            f"{trace.name or 'trace'}: request {row}",
+            f"{named}: request {row}",
             "prompt_tokens",
             int(admission[row]),
             f"at most kv_tokens, {cluster.kv_tokens:g}",

@@ -11,17 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from evenstep.compiled import ROUTE_TYPE, declared, part, signature
-from evenstep.sim.cluster import model
+from evenstep.sim.cluster import events, model
 from evenstep.sim.cluster.arrivals import reveal
-from evenstep.sim.cluster.events import (
-    apply_decision,
-    apply_outages,
-    ask,
-    complete_group,
-    evict_overflow,
-    next_event,
-    refill_slots,
-)
 from evenstep.sim.cluster.lookahead import build_view, due_predictions, overloaded, take_predictions
 from evenstep.sim.cluster.model import Run
 from evenstep.sim.cluster.step import sample, sample_longest, start_step
@@ -35,9 +26,9 @@ def advance_time(run: Run) -> int:
         `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen; `GROW` if the pool
         has no room for requests that go back to it.
     """
-    status = next_event(run)
+    status = events.next_event(run)
     if status == model.STUCK and run.now.outages_left > 0:
-        status = apply_outages(run, -1)
+        status = events.apply_outages(run, -1)
         run.now.phase = model.REVEAL if status == model.RUNNING else model.NEXT
     return status
 
@@ -52,12 +43,12 @@ def complete(run: Run) -> int:
     groups = run.fleet.groups
     for q in range(run.fixed.groups):
         if groups[q].boundary == 1:
-            status = complete_group(run, q)
+            status = events.complete_group(run, q)
             if status != model.RUNNING:
                 return status
             groups[q].boundary = 2
         if groups[q].boundary == 2 and run.now.outages_left > 0:
-            status = apply_outages(run, q)
+            status = events.apply_outages(run, q)
             if status != model.RUNNING:
                 return status
     run.now.phase = model.REVEAL
@@ -113,12 +104,7 @@ def write_decision_down(run: Run, waiting: int, free: int) -> None:
     if run.fixed.record_decisions == 1:
         kept = run.records.decisions[now.decision_rows]
         now.decision_rows += 1
-        kept.decision, kept.waiting, kept.free_slots, kept.admitted = (
-            now.decisions,
-            waiting,
-            free,
-            now.admitted_now,
-        )
+        kept.decision, kept.waiting, kept.free_slots, kept.admitted = (now.decisions, waiting, free, now.admitted_now)
         kept.now_s, kept.bound = now.now_s, now.bound
 
 
@@ -141,9 +127,9 @@ def decide(route: Any, run: Run) -> int:
         build_view(run)
         waiting, free = now.waiting, now.free_total
         offered = 1 if fixed.instant == 1 else waiting
-        status = ask(route, run, offered)
+        status = events.ask(route, run, offered)
         if status == model.RUNNING:
-            status = apply_decision(run)
+            status = events.apply_decision(run)
         if status != model.RUNNING:
             return status
         write_decision_down(run, waiting, free)
@@ -165,9 +151,9 @@ def start_group(run: Run, q: int) -> int:
     if group.busy == 1:
         return model.RUNNING
     if group.queued > 0:
-        refill_slots(run, q)
+        events.refill_slots(run, q)
     if fixed.kv_limited == 1:
-        status = evict_overflow(run, q)
+        status = events.evict_overflow(run, q)
         if status != model.RUNNING:
             return status
     if group.running == 0:

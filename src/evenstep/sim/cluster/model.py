@@ -29,11 +29,9 @@ NEVER = 1 << 60
 
 
 class Fixed(Record):
-    """The settings of a run, which do not change. Flags are 0 or 1.
+    """The settings of a run, which do not change. Flags are 0 or 1. A mask is a length, a power of two, less one.
 
-    `arrivals`, `profile_kind`, `prediction` and `law_kind` are one of this module's constants. `scale` and `unit` convert
-    between KV tokens and load units, the integers in which loads are summed; `delta` is load units a request gains a step.
-    `depth` is requests beyond the slots. Each mask is a length, a power of two, less one.
+    `scale` and `unit` convert between KV tokens and load units, the integers in which loads are summed.
     """
 
     requests: int
@@ -50,7 +48,7 @@ class Fixed(Record):
     may_hold: int  # whether the policy may leave a worker idle
     kv_limited: int
     scale: int  # load units in a token
-    delta: int  # load units gained a step
+    delta: int  # load units a request gains a step
     tokens_per_step: int
     profile_kind: int  # LINEAR .. PROFILES
     ring_mask: int  # length of the calendars by step, less one
@@ -78,13 +76,11 @@ class Fixed(Record):
 class Now(Record):
     """The progress of a run: clock, phase, counts and the noted error.
 
-    Counts are requests unless their names say otherwise. `cursor` is the next row of the trace, `first` a place in the
-    pool's arrays. `load_steps` sums load units over workers and steps, `active_steps` running requests over steps.
-    `overloaded` counts steps; the `*_rows` and `samples` count rows written to the tables of records.
+    Counts are requests unless their names say otherwise; the `*_rows` and `samples` count rows written to tables of records.
     """
 
     phase: int
-    cursor: int  # the next request of the trace
+    cursor: int  # the next row of the trace
     first: int  # the oldest waiting request's place in the pool's arrays
     waiting: int
     free_total: int
@@ -101,11 +97,10 @@ class Now(Record):
     sessions_next: int
     admitted_now: int
     waits: int
-    load_steps: int
-    active_steps: int
+    active_steps: int  # running requests, summed over steps
     output_tokens: int
     restarts: int
-    overloaded: int
+    overloaded: int  # steps
     overloaded_now: int
     held: int  # decisions after which an idle worker was sent a request that the policy held
     request_rows: int
@@ -120,31 +115,25 @@ class Now(Record):
     now_s: float
     mean_wait_s: float
     wait_sum_s: float
+    load_steps: float  # KV tokens, summed over workers and steps
     bound: float  # the policy's lower bound with its last decision
 
 
 class Worker(Record):
-    """Fields of a worker that policies do not see: its slots, whether it is up (1) or lost (0), and the ends of its queue.
-
-    `longest_slot` is the slot of the request with the largest load, -1 = to be looked for.
-    """
+    """Fields of a worker that policies do not see."""
 
     slots: int
-    up: int
+    up: int  # 1, or 0 while it is lost
     queue_head: int  # a node of the queues, -1 = empty
     queue_tail: int
-    longest_slot: int  # -1 where the next step has to look for it
+    longest_slot: int  # of the request with the largest load; -1 where the next step has to look for it
 
 
 class Group(Record):
-    """A barrier group: its workers, `first` to `first + workers - 1`, and its step under way.
-
-    `step` counts steps done. `busy` is 1 inside a step, which ends at `end_s`. `boundary` is 1 when that end is now, and 2
-    when its requests were completed. `grown` is 1 once its loads have grown by that step. The other counts are requests.
-    """
+    """A barrier group: its workers, and its step under way."""
 
     step: int  # steps done so far
-    busy: int  # inside a step
+    busy: int  # 1 inside a step, which ends at `end_s`
     boundary: int  # 1: its step has ended; 2: its requests were completed
     grown: int  # its loads have grown by the step that ended
     running: int  # requests
@@ -157,36 +146,27 @@ class Group(Record):
 
 
 class Slot(Record):
-    """A slot of a worker, and the request that runs in it: `row` of the trace, -1 = free.
+    """A slot of a worker, and the request that runs in it; steps are those of the worker's group."""
 
-    `admit` and `finish` are its first and last step here, in steps of its group; `units` its load at `admit`, in load units.
-    `done` counts decode steps before `admit`, above 0 only after a restart. Times are seconds; `admitted_s` and
-    `first_token_s` are set for restarted requests only, -1 = not known. `follower` links slots that finish at one step.
-    """
-
-    row: int  # -1 = free
+    row: int  # of the trace, -1 = free
     worker: int
     follower: int  # the next slot whose request completes at the same step
     finish: int  # its last step
     admit: int  # the step at which it started here
     units: int  # its load units then
-    done: int  # decode steps it had done before
+    done: int  # decode steps it had done before, above 0 only after a restart
     restarts: int
     visible_s: float
-    admitted_s: float  # this and `first_token_s` only of a request that restarted, else -1
+    admitted_s: float  # this and `first_token_s` only of a request that restarted; -1 = not known
     first_token_s: float
 
 
 class Look(Record):
-    """The expected departure of the request in a slot, where the policy looks ahead; steps are those of the worker's group.
+    """The expected departure of the request in a slot, where the policy looks ahead; in steps of the worker's group."""
 
-    `leave` is the step at which it is expected to be gone, `NEVER` = not inside the horizon. `predicted` is the step of
-    that prediction, -1 = not yet. `in_window` is 1 while the worker's window of departures (`Ahead.leaving`) counts it.
-    """
-
-    leave: int  # the step at which it is expected to be gone
+    leave: int  # the step at which it is expected to be gone, `NEVER` = not inside the horizon
     predicted: int  # the step at which that was predicted, -1 = not yet
-    in_window: int
+    in_window: int  # 1 while the worker's window of departures (`Ahead.leaving`) counts it
 
 
 class Coming(Record):
@@ -197,23 +177,17 @@ class Coming(Record):
 
 
 class Carried(Record):
-    """What a request, `row` of the trace, keeps when it goes back to the pool: decode steps done, and its restarts so far.
-
-    `admitted_s` and `first_token_s` are the times, in seconds, of its first run; -1 = it has not run a step.
-    """
+    """What a request, `row` of the trace, keeps when it goes back to the pool."""
 
     row: int
     done: int  # decode steps
     restarts: int
-    admitted_s: float
+    admitted_s: float  # this and `first_token_s` of its first run; -1 = it has not run a step
     first_token_s: float
 
 
 class Node(Record):
-    """A place in a worker's queue: a request, `row` of the trace, with its load in load units, visible since `since_s`.
-
-    `next` is the index of the following node, -1 = the last. Free nodes are linked in the same way, from `Now.queue_free`.
-    """
+    """A place in a worker's queue with a request, `row` of the trace; free nodes are linked from `Now.queue_free`."""
 
     row: int
     next: int  # the following node, -1 = none
@@ -222,9 +196,9 @@ class Node(Record):
 
 
 class Loss(Record):
-    """An outage: when its group has done `step` steps, a worker is lost (`back` 0) or comes back (1). `over`: applied."""
+    """An outage."""
 
-    step: int
+    step: int  # it falls due when its group has done so many steps
     worker: int
     back: int  # 1: it comes back; 0: it is lost
     over: int  # 1: it was applied
@@ -242,34 +216,27 @@ class Due(Record):
 
 
 class Completed(Record):
-    """The record of a completed request: its last worker, steps of that worker's group, restarts, and times in seconds.
+    """The record of a completed request."""
 
-    `admitted_step` and `finished_step` are its first and last step there. `admitted_s` and `first_token_s`, the end of its
-    first step, are those of its first run, also if it restarted.
-    """
-
-    worker: int
-    admitted_step: int
+    worker: int  # the last one
+    admitted_step: int  # its first step there, a step of the worker's group
     finished_step: int
     restarts: int
     visible_s: float
-    admitted_s: float
+    admitted_s: float  # this and `first_token_s`, the end of its first step, of its first run
     first_token_s: float
     finished_s: float
 
 
 class Decided(Record):
-    """The record of a decision: its running number and time, and requests waiting and slots free in all before it.
+    """The record of a decision."""
 
-    `admitted` is how many requests it sent, `bound` the policy's lower bound, nan = it gave none.
-    """
-
-    decision: int
-    waiting: int
+    decision: int  # its running number
+    waiting: int  # requests before it, as `free_slots`
     free_slots: int
     admitted: int
     now_s: float
-    bound: float
+    bound: float  # the policy's lower bound, nan = it gave none
 
 
 class Sampled(Record):
@@ -282,15 +249,14 @@ class Sampled(Record):
 
 
 class Fleet(NamedTuple):
-    """The workers and their groups: arrays of G entries, and tables of records.
+    """The workers and their groups. Policies receive the two tables (`routing.view.RoutingView` has the meaning).
 
     `group` to `running` are the rows of `workers_i`, `load` to `seconds_per_token` those of `workers_f`: the same memory.
-    Policies receive these two tables (`routing.view.RoutingView` has the meaning). `units` is the load in load units.
     """
 
     workers_i: IntTable
     workers_f: Table
-    group: Ints  # [G]
+    group: Ints  # [G], as all up to `units`
     queued: Ints
     free_slots: Ints
     running: Ints
@@ -298,48 +264,38 @@ class Fleet(NamedTuple):
     queued_load: Floats
     kv_free: Floats
     seconds_per_token: Floats
-    units: Ints  # [G], the load in load units
+    units: Ints  # the load in load units
     workers: Rows[Worker]
     groups: Rows[Group]
-    outages: Rows[Loss]
+    outages: Rows[Loss]  # in order of their steps
 
 
 class Slots(NamedTuple):
-    """Slots, the calendar of completions, and when each step began and ended; worker g has slots g * B .. g * B + B - 1.
-
-    `free` is a stack of slot numbers for each worker: ``free[g, slots - running - 1]`` is taken next. Columns of the
-    calendar and of the times, in seconds, are step numbers modulo the ring's length (`Fixed.ring_mask`).
-    """
+    """Slots, the calendar of completions, and when each step began and ended; worker g has slots g * B .. g * B + B - 1."""
 
     rows: Rows[Slot]
-    free: IntTable  # [G, B], stacks of free slots
+    free: IntTable  # [G, B], stacks of free slots; ``free[g, slots - running - 1]`` is taken next
     calendar: IntTable  # [groups, ring], the first slot whose request completes at a step, -1 = none
-    began_s: Table  # [groups, ring]
+    began_s: Table  # [groups, ring], seconds; a ring's columns are step numbers modulo its length (`Fixed.ring_mask`)
     ended_s: Table
 
 
 class Ahead(NamedTuple):
-    """What the loop knows of coming steps: predictions, curves, windows of departures, projections.
-
-    `leaving[g, s]` counts worker g's requests expected to leave before the step s, modulo the window's length, and
-    `leaving_units` sums their loads then. `curves` has a row a slot. `projections` and `growth` are KV tokens, column
-    h after h steps (`RoutingView`).
-    """
+    """What the loop knows of coming steps: predictions, curves, windows of departures, projections."""
 
     look: Rows[Look]  # [S] or empty
-    leaving: IntTable  # [G, window], requests expected to leave before a step
+    leaving: IntTable  # [G, window], requests expected to leave before a step, modulo the window's length
     leaving_units: IntTable  # their load then
     due: Rows[Due]
     curves: Table  # [S, K], the chance of being there still, by steps since the prediction
-    projections: Table  # [G, H+1]
+    projections: Table  # [G, H+1], KV tokens, as `growth`; see `RoutingView`
     growth: Floats  # [H+1]
 
 
 class Pool(NamedTuple):
     """The waiting pool, oldest first: `Now.waiting` requests from place `Now.first` on.
 
-    `id`, `request_class` and `key` are the rows of `waiting_i`, `load`, `since_s` and `steps` those of `waiting_f`. `worker`
-    is the policy's answer, from place 0 on: entry i is about the request at place `Now.first` + i; -1 = hold.
+    `id`, `request_class` and `key` are the rows of `waiting_i`, `load`, `since_s` and `steps` those of `waiting_f`.
     """
 
     waiting_i: IntTable
@@ -350,74 +306,55 @@ class Pool(NamedTuple):
     load: Floats
     since_s: Floats
     steps: Floats
-    worker: Ints  # the policy's answer
+    worker: Ints  # the policy's answer: entry i is about the request at place `Now.first` + i; -1 = hold
 
 
 class Policy(NamedTuple):
-    """The arguments of a policy's kernel besides the view: cached prompt tokens, memory, fields, and working space.
+    """The arguments of a policy's kernel besides the view, and its working space."""
 
-    `parameters` has the policy's fields as numbers (`compiled.parameters`), then zeros.
-    """
-
-    cached: Table
+    cached: Table  # prompt tokens
     memory: Ints
-    parameters: Floats
+    parameters: Floats  # the policy's fields (`compiled.parameters`)
     scratch_i: Ints
     scratch_f: Floats
 
 
 class Requests(NamedTuple):
-    """The trace by row: lengths in tokens, arrival times in seconds (empty unless arrivals are timed), classes and keys.
+    """The trace by row."""
 
-    `profile` is in load units: gains by decode steps done with `SEQUENCE`; with `PROFILES` the loads of all requests, row r
-    from ``offsets[r]`` on. Both are empty with `LINEAR`.
-    """
-
-    prompt: Ints
+    prompt: Ints  # tokens, as `output`
     output: Ints
-    arrival_s: Floats
+    arrival_s: Floats  # empty unless arrivals are timed
     request_class: Ints  # this and `key` are empty where requests have neither
     key: Ints
-    offsets: Ints
-    profile: Ints
+    offsets: Ints  # with `PROFILES`, where the profile of each row begins
+    profile: Ints  # load units: gains by decode steps done (`SEQUENCE`), or loads of all rows; empty with `LINEAR`
 
 
 class Sessions(NamedTuple):
-    """Sessions that are replayed. `children[child_offsets[r] : child_offsets[r + 1]]` are the rows that follow row r.
-
-    `session` is the session of each row, `left` the requests of each session that have not ended. Rows of session s that
-    follow no other are `roots[root_offsets[s] : root_offsets[s + 1]]`. `think_s`, by row, are seconds from the end of the
-    row that it follows, or from the start of its session. All arrays are empty unless arrivals are `SESSIONS`.
-    """
+    """Sessions that are replayed. All arrays are empty unless arrivals are `SESSIONS`."""
 
     child_offsets: Ints
-    children: Ints
-    session: Ints
-    left: Ints
+    children: Ints  # rows that follow row r, ``child_offsets[r] : child_offsets[r + 1]``
+    session: Ints  # of each row
+    left: Ints  # requests of each session that have not ended
     root_offsets: Ints
-    roots: Ints
-    think_s: Floats
+    roots: Ints  # rows of session s that follow no other, ``root_offsets[s] : root_offsets[s + 1]``
+    think_s: Floats  # by row, from the end of the row that it follows, or from the start of its session
 
 
 class Law(NamedTuple):
-    """What seconds and joules of a step are computed from.
-
-    A worker's seconds are linear between `seconds` at the loads `knots`; one row serves all workers, or each has its own.
-    `count_power` and `roots` are empty without a power law.
-    """
+    """What seconds and joules of a step are computed from."""
 
     knots: Floats  # KV tokens
-    seconds: Table  # [1 or G, knots]
+    seconds: Table  # [1 or G, knots], of all workers or of each at the loads `knots`; linear between them
     local_s: Floats  # [G], of the step that was started last
     count_power: Floats  # [B+1], share of the span of power that so many requests take in a second's step
-    roots: Floats  # see `roots`
+    roots: Floats  # see `roots`; empty without a power law, as `count_power`
 
 
 class StepRows(NamedTuple):
-    """The records of steps, an array a column, in order of start; `measure.records.StepTable` has the columns' meaning.
-
-    Rows 0 to `Now.step_rows` - 1 are written.
-    """
+    """The records of steps in order of start, `Now.step_rows` of them; for the columns see `measure.records.StepTable`."""
 
     group: Ints
     step: Ints
@@ -437,40 +374,33 @@ class StepRows(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Loads of all workers, in KV tokens, at every `Now.stride`-th step of a group, and which step each sample is of.
+    """Loads of all workers, in KV tokens, at every `Now.stride`-th step of a group: `Now.samples` rows are written."""
 
-    `running` counts requests; `longest` is the load of each worker's longest request. `Now.samples` rows are written.
-    """
-
-    rows: Rows[Sampled]
+    rows: Rows[Sampled]  # which step each sample is of
     load: Table  # [samples, G]
-    running: IntTable
-    longest: Table  # empty where the law does not ask for it
+    running: IntTable  # requests
+    longest: Table  # load of each worker's longest request; empty where the law does not ask for it
 
 
 class Records(NamedTuple):
-    """Records of what happened, emptied by the host when they are full; counts in `Now` say how many rows are written.
+    """Records of what happened, emptied by the host when they are full; counts in `Now` say how many rows are written."""
 
-    `done` has a row for each completed request: at its own row of the trace with `Fixed.keep`, else in order of completion.
-    `ended` has the rows of the trace in that order.
-    """
-
-    done: Rows[Completed]
+    done: Rows[Completed]  # at their own rows of the trace with `Fixed.keep`, else in order of completion
     ended: Ints  # requests in order of completion
     steps: StepRows
     decisions: Rows[Decided]
 
 
 class Run(NamedTuple):
-    """Everything the loop reads and writes. `coming` is a heap, `carried` a list, `queues` the nodes of all queues."""
+    """Everything the loop reads and writes."""
 
     fixed: Fixed
     now: Now
     fleet: Fleet
     slots: Slots
-    coming: Rows[Coming]
-    carried: Rows[Carried]
-    queues: Rows[Node]
+    coming: Rows[Coming]  # a heap
+    carried: Rows[Carried]  # a list
+    queues: Rows[Node]  # the nodes of all queues
     ahead: Ahead
     pool: Pool
     policy: Policy
@@ -488,23 +418,16 @@ NO_SLOT = (1 << SHIFT) - 1
 
 
 class ShortSlot(Record):
-    """A slot of the short loop. `link` has its worker, shifted left by `SHIFT`, and below it the next slot of its chain.
+    """A slot of the short loop. A chain has those whose requests complete at one step, or the spare ones."""
 
-    A chain has the slots whose requests complete at one step, or the spare slots; `NO_SLOT` ends it. `units` is the load, in
-    load units, that the request has when it leaves.
-    """
-
-    link: int  # worker << SHIFT | the slot that follows in its chain
+    link: int  # worker << SHIFT | the slot that follows in its chain, or `NO_SLOT`
     units: int  # load units its request leaves with
 
 
 class Admitted(Record):
-    """The short loop's record of a request, written at its admission; its other times follow from the steps' times.
+    """The short loop's record of a request, written at its admission; its other times follow from the steps' times."""
 
-    `place` has the step of its admission, shifted left by `SHIFT`, and below it its worker.
-    """
-
-    place: int  # step << SHIFT | worker
+    place: int  # step of its admission << SHIFT | worker
     visible_s: float
 
 
@@ -525,15 +448,14 @@ class ShortSteps(NamedTuple):
 class ShortRun(NamedTuple):
     """Everything the short loop reads and writes. Fields named as in `Run` mean the same.
 
-    `calendar` has the first slot of the chain that completes at each step, modulo its length; `NO_SLOT` = no slot. `done`
-    has admitted requests: at their own rows with `Fixed.keep`, else in order of admission, with their rows in `ended`.
+    `done` has admitted requests: at their own rows with `Fixed.keep`, else in order of admission; `ended` has their rows.
     """
 
     fixed: Fixed
     now: Now
     fleet: Fleet
     slots: Rows[ShortSlot]
-    calendar: Ints  # [ring], the first slot of each step's chain
+    calendar: Ints  # [ring], the first slot of the chain that completes at a step, or `NO_SLOT`
     ahead: Ahead
     pool: Pool
     policy: Policy

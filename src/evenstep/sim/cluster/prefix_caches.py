@@ -48,10 +48,14 @@ class PrefixCaches:
         found = np.zeros((rows.size, self._workers))
         matched: dict[int, tuple[Sequence[int], I8]] = {}
         for place, row in enumerate(rows.tolist()):
-            matched[row] = blocks, depths = self._matched.get(row) or self._match(row)
-            for worker in self._changed if row in self._matched else ():
-                depths[worker] = self._index.held(worker, blocks)
-            found[place] = depths
+            if row in self._matched:
+                blocks, depths = self._matched[row]
+                for worker in self._changed:
+                    depths[worker] = self._index.held(worker, blocks)
+            else:
+                blocks = self._blocks(row)
+                depths = self._index.match(blocks)
+            matched[row], found[place] = (blocks, depths), depths
         self._matched = matched
         self._changed.clear()
         found *= self._block_tokens
@@ -81,10 +85,6 @@ class PrefixCaches:
         A request that is sent again counts again.
         """
         return {"prefix_prompt_tokens": self._sent, "prefix_hit_tokens": self._hit}
-
-    def _match(self, row: int) -> tuple[Sequence[int], I8]:
-        blocks = self._blocks(row)
-        return blocks, self._index.match(blocks)
 
     def _blocks(self, row: int) -> Sequence[int]:
         return self._ids[self._offsets[row] : self._offsets[row + 1]].tolist()

@@ -38,7 +38,9 @@ class PrefixDoor(PlainDoor):
         cached = self.caches.cached(rows) if self.reads_cached else run.policy.cached
         bound = self._asked(waiting, cached)
         if not run.fixed.may_hold:  # here and not in the loop, so that the caches see what is sent
-            run.now.held += self._fill_idle(waiting) > 0
+            fleet, pool, first = run.fleet, run.pool, int(run.now.first)
+            sent = _send_to_idle(first, waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
+            run.now.held += sent > 0
         for row, worker in zip(rows.tolist(), run.pool.worker[:waiting].tolist(), strict=True):
             if HOLD < worker < run.fixed.workers:  # the loop refuses every other answer
                 self.caches.sent(row, worker)
@@ -52,31 +54,11 @@ class PrefixDoor(PlainDoor):
         run, view = self.state.run, self.view
         policy, pool = run.policy, run.pool
         return self.kernel(
-            view.decision,
-            view.seed,
-            view.now_s,
-            view.mean_wait_s,
-            int(run.now.first),
-            waiting,
-            run.fleet.workers_i,
-            run.fleet.workers_f,
-            pool.waiting_i,
-            pool.waiting_f,
-            run.ahead.projections,
-            run.ahead.growth,
-            cached.copy(),
-            policy.memory,
-            policy.parameters,
-            policy.scratch_i,
-            policy.scratch_f,
-            pool.worker,
+            *(view.decision, view.seed, view.now_s, view.mean_wait_s, int(run.now.first), waiting),
+            *(run.fleet.workers_i, run.fleet.workers_f, pool.waiting_i, pool.waiting_f),
+            *(run.ahead.projections, run.ahead.growth, cached.copy(), policy.memory, policy.parameters),
+            *(policy.scratch_i, policy.scratch_f, pool.worker),
         )
-
-    def _fill_idle(self, waiting: int) -> int:
-        """Requests that were added to the answer for idle workers."""
-        fleet, pool = self.state.run.fleet, self.state.run.pool
-        first = int(self.state.run.now.first)
-        return _send_to_idle(first, waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
 
     def _see_losses(self) -> None:
         outages = self.state.run.fleet.outages

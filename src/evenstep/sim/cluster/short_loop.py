@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import ROUTE_TYPE, Ints, declared, part, signature
+from evenstep.compiled import ROUTE_TYPE, declared, part, signature
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster import model
-from evenstep.sim.cluster.events import ask
+from evenstep.sim.cluster.events import ask, broken, sent_in_vain
 from evenstep.sim.cluster.lookahead import overloaded
 from evenstep.sim.cluster.model import Fixed, Fleet, Now, Pool, Requests, ShortRun
 from evenstep.sim.cluster.pool import take_out
@@ -128,30 +128,6 @@ def reveal(run: ShortRun) -> int:
 
 
 @part
-def broken(run: ShortRun, worker: int) -> int:
-    """Note that the answer sends a request to an unknown worker or one without a free slot; returns `BROKEN`."""
-    unknown = worker < HOLD or worker >= run.fixed.workers
-    run.now.error_kind = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS
-    run.now.error_worker = worker
-    return model.BROKEN
-
-
-@part
-def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
-    """The worker of a request that the answer sends at places `start` .. `offered` - 1, where none may be; else `HOLD`."""
-    rest = worker[start:offered]
-    every = HOLD
-    for j in range(rest.size):
-        every &= rest[j]
-    if every == HOLD:
-        return every
-    most, least = HOLD, HOLD
-    for j in range(rest.size):
-        most, least = max(most, rest[j]), min(least, rest[j])
-    return least if least < HOLD else most
-
-
-@part
 def admit(run: ShortRun, possible: int) -> int:
     """Start the requests that the policy's answer in `pool.worker` sends, `possible` at most; they leave the pool.
 
@@ -160,13 +136,7 @@ def admit(run: ShortRun, possible: int) -> int:
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     requests, slots, calendar, keep = run.requests, run.slots, run.calendar, run.fixed.keep == 1
-    step, now_s, scale, delta, mask = (
-        fleet.groups[0].step,
-        now.now_s,
-        fixed.scale,
-        fixed.delta,
-        fixed.ring_mask,
-    )
+    step, now_s, scale, delta, mask = (fleet.groups[0].step, now.now_s, fixed.scale, fixed.delta, fixed.ring_mask)
     spare, wait_sum_s, logged, workers = now.spare_slot, now.wait_sum_s, now.request_rows, fixed.workers
     sent, last, first, waiting = 0, -1, now.first, now.waiting
     for i in range(waiting):
@@ -174,7 +144,7 @@ def admit(run: ShortRun, possible: int) -> int:
         if g == HOLD:
             continue
         if g < HOLD or g >= workers or fleet.free_slots[np.uintp(g)] <= 0:
-            return broken(run, g)
+            return broken(fixed, now, g)
         w = np.uintp(g)
         row, since_s = pool.id[np.uintp(first + i)], pool.since_s[np.uintp(first + i)]
         r = np.uintp(row)
@@ -200,7 +170,7 @@ def admit(run: ShortRun, possible: int) -> int:
         if sent == possible:
             wrong = sent_in_vain(pool.worker, last + 1, waiting)
             if wrong != HOLD:
-                return broken(run, wrong)
+                return broken(fixed, now, wrong)
             break
     now.spare_slot, now.wait_sum_s, now.request_rows = spare, wait_sum_s, logged
     now.waits += sent
@@ -263,7 +233,7 @@ def measure(run: ShortRun, now_s: float) -> float:
         idle = fixed.idle_w * duration * fixed.workers
         steps.energy_busy_idle_j[at] = idle + fixed.span_w * busy
         steps.energy_step_average_j[at] = idle + fixed.span_w * average
-    now.load_steps += total
+    now.load_steps += total * unit
     return now_s + duration
 
 

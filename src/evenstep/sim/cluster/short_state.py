@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, IntTable, Table, column, cut, declared, signature
+from evenstep.compiled import column, cut
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.measure.digest import StreamingDigest
 from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
 from evenstep.sim.cluster.drift import Drift
-from evenstep.sim.cluster.model import SHIFT, ShortRun
+from evenstep.sim.cluster.model import SHIFT, Requests, ShortRun
 
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
@@ -79,6 +79,37 @@ class StepTimes(NamedTuple):
     first: int = 0
 
 
+def completed_requests(
+    requests: Requests, request_class: I8 | None, row: I8, place: I8, visible_s: F8, times: StepTimes
+) -> RequestTable:
+    """The table of some completed requests, whose times follow from where and when they were admitted.
+
+    Args:
+        requests: the trace.
+        request_class: the trace's classes.
+        row: int64[N], their rows of the trace.
+        place, visible_s: [N], the words of `Admitted` of each.
+        times: of all steps in which they ran.
+    """
+    output, admitted = requests.output[row], place >> SHIFT
+    finished = admitted + output - 1
+    begin = admitted - times.first
+    return RequestTable(
+        request_id=row,
+        prompt_tokens=requests.prompt[row],
+        output_tokens=output,
+        request_class=None if request_class is None else request_class[row],
+        worker=place & ((1 << SHIFT) - 1),
+        admitted_step=admitted,
+        finished_step=finished,
+        visible_s=visible_s,
+        admitted_s=times.began_s[begin],
+        first_token_s=times.ended_s[begin],
+        finished_s=times.ended_s[finished - times.first],
+        restarts=np.zeros(row.size, np.int64),
+    )
+
+
 class Kept:
     """Full record tables, computed on request from the two words that the short loop keeps of each request.
 
@@ -90,17 +121,16 @@ class Kept:
 
     def __init__(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> None:
         self._place, self._visible_s = column(run.done, "place"), column(run.done, "visible_s")
-        self._prompt, self._output, self._steps = run.requests.prompt, run.requests.output, steps
-        self._class = request_class
+        self._requests, self._class, self._steps = run.requests, request_class, steps
 
     def table(self) -> RequestTable:
         """The record table of all requests, in order of id; computed anew at each call."""
-        return self._rows(0, self._prompt.size)
+        return self._rows(0, self._place.size)
 
     def blocks(self) -> Iterator[RequestTable]:
         """The rows of `table` in pieces of 65,536 requests at most, in order of id: takes less memory."""
-        for start in range(0, self._prompt.size, _BLOCK):
-            yield self._rows(start, min(start + _BLOCK, self._prompt.size))
+        for start in range(0, self._place.size, _BLOCK):
+            yield self._rows(start, min(start + _BLOCK, self._place.size))
 
     def digest(self, final_clock_s: float) -> str:
         """The digest of the run as hexadecimal text; `final_clock_s`, when the run ended, is part of it."""
@@ -114,54 +144,8 @@ class Kept:
         return StepTimes(self._steps.start_s, self._steps.start_s + self._steps.duration_s)
 
     def _rows(self, start: int, end: int) -> RequestTable:
-        here = slice(start, end)
-        columns = {
-            "request_id": np.arange(start, end),
-            "prompt_tokens": self._prompt[here],
-            "output_tokens": self._output[here],
-            "visible_s": self._visible_s[here],
-            "request_class": None if self._class is None else self._class[here],
-        }
-        return _requests(columns, np.ascontiguousarray(self._place[here]), self._times)
-
-
-def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTable:
-    """The table of some completed requests: `columns` of the trace, and what follows from where they were admitted."""
-    whole, seconds = np.empty((3, place.size), np.int64), np.empty((3, place.size))
-    follow(place, columns["output_tokens"], times.began_s, times.ended_s, times.first, whole, seconds)
-    return RequestTable(
-        **columns,
-        worker=whole[0],
-        admitted_step=whole[1],
-        finished_step=whole[2],
-        admitted_s=seconds[0],
-        first_token_s=seconds[1],
-        finished_s=seconds[2],
-        restarts=np.zeros(place.size, np.int64),
-    )
-
-
-@declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
-def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
-    """Compute the records of completed requests into `whole` and `times`; returns N, how many they are.
-
-    Args:
-        place: int64[N], `Admitted.place` of each, written at its admission.
-        output: int64[N], tokens.
-        began_s, ended_s: float64[K], start and end of the steps from `first` on.
-        first: the first of these steps.
-        whole: int64[3, N], filled with worker, first and last decode step.
-        times: float64[3, N], seconds, filled with admission, first token and end.
-    """
-    worker_part = (1 << SHIFT) - 1
-    for i in range(output.size):
-        r = np.uintp(i)
-        admitted = place[r] >> SHIFT
-        finished = admitted + output[r] - 1
-        begin, end = np.uintp(admitted - first), np.uintp(finished - first)
-        whole[0, r], whole[1, r], whole[2, r] = place[r] & worker_part, admitted, finished
-        times[0, r], times[1, r], times[2, r] = began_s[begin], ended_s[begin], ended_s[end]
-    return output.size
+        row, place, visible_s = np.arange(start, end), self._place[start:end], self._visible_s[start:end]
+        return completed_requests(self._requests, self._class, row, place, visible_s, self._times)
 
 
 class Unrecorded:
@@ -179,7 +163,7 @@ class Unrecorded:
             request_class: the trace's classes.
             steps: the steps since the last call.
         """
-        count, done_steps = int(run.now.request_rows), int(run.now.steps)
+        count, done_steps, first = int(run.now.request_rows), int(run.now.steps), self.times.first
         written = cut(run.done, 0, count)
         rows = np.concatenate([self.rows, run.ended[:count]])
         place = np.concatenate([self.place, column(written, "place")])
@@ -188,17 +172,8 @@ class Unrecorded:
         ended_s = np.concatenate([self.times.ended_s, steps.start_s + steps.duration_s])
         admitted = place >> SHIFT
         over = admitted + run.requests.output[rows] <= done_steps
-        row = rows[over]
-        columns = {
-            "request_id": row,
-            "prompt_tokens": run.requests.prompt[row],
-            "output_tokens": run.requests.output[row],
-            "visible_s": visible_s[over],
-            "request_class": None if request_class is None else request_class[row],
-        }
-        first = self.times.first
-        found = _requests(columns, place[over], StepTimes(began_s, ended_s, first))
         self.rows, self.place, self.visible_s = rows[~over], place[~over], visible_s[~over]
         oldest = int(admitted[~over].min(initial=done_steps))
         self.times = StepTimes(began_s[oldest - first :], ended_s[oldest - first :], oldest)
-        return found
+        times = StepTimes(began_s, ended_s, first)
+        return completed_requests(run.requests, request_class, rows[over], place[over], visible_s[over], times)

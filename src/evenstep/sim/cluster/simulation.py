@@ -141,13 +141,7 @@ class Cluster:
     may_hold: bool = False
 
     def __post_init__(self) -> None:
-        for name, low in (
-            ("workers", 1),
-            ("pool", 1),
-            ("users", 0),
-            ("queue_depth", -1),
-            ("prefix_cache_blocks", 0),
-        ):
+        for name, low in (("workers", 1), ("pool", 1), ("users", 0), ("queue_depth", -1), ("prefix_cache_blocks", 0)):
             value = getattr(self, name)
             if not _is_whole(value, low):
                 raise InputError("cluster", name, value, f"an integer >= {low}")
@@ -180,7 +174,7 @@ class Cluster:
         if not isinstance(outages, tuple | list) or not all(isinstance(one, Outage) for one in cast("list[Any]", outages)):
             raise InputError("cluster", "outages", outages, "a list of Outage(step, worker)")
         for outage in self.outages:
-            if not 0 <= outage.worker < self.workers or outage.step < 0:
+            if not (_is_whole(outage.step, 0) and _is_whole(outage.worker, 0)) or outage.worker >= self.workers:
                 raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
 
     @property
@@ -252,7 +246,7 @@ def simulate(
         seed: key of every random draw of the policy.
         records: keep the request and step tables. Without them the run has totals and metrics only, percentiles are
             approximate, and memory does not grow with the trace.
-        workers: most rows of the `WorkerTable`; 0 = no table. When it is full, every other row is dropped.
+        workers: most rows of the `WorkerTable`; 0 = no table. When it is full, every other row of a group is dropped.
         decisions: keep the table of decisions, one row each.
         power: law by which energy is counted; default `Power()`.
         slo: latency objective for goodput; None = no goodput.
@@ -278,13 +272,4 @@ def simulate(
     if cluster.prefill is not None:
         trace = cluster.prefill.ready(trace)
     options = Options(seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power(), slo=slo)
-    return run(
-        trace,
-        policy,
-        cluster,
-        step_time or Linear(),
-        predictor,
-        options,
-        door=door,
-        name=name,
-    )
+    return run(trace, policy, cluster, step_time or Linear(), predictor, options, door=door, name=name)

@@ -157,19 +157,14 @@ def unseat(run: Run, slot: int, step: int, units: int) -> None:
 
 
 @part
-def first_admitted(run: Run, mine: Slot, q: int) -> float:
-    """When the request in slot `mine` of group q first began to decode, in seconds: in its first run, if it restarted."""
-    if mine.restarts > 0 and mine.admitted_s >= 0.0:
-        return mine.admitted_s
-    return run.slots.began_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
-
-
-@part
-def first_token(run: Run, mine: Slot, q: int) -> float:
-    """When the first decode step of the request in slot `mine` of group q ended, in seconds; of its first run."""
-    if mine.restarts > 0 and mine.first_token_s >= 0.0:
-        return mine.first_token_s
-    return run.slots.ended_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
+def first_times(run: Run, mine: Slot, q: int) -> tuple[float, float]:
+    """When the first decode step of the request in slot `mine` of group q began and ended, in seconds; in its first run."""
+    ring = np.uintp(mine.admit & run.fixed.ring_mask)
+    began_s, ended_s = run.slots.began_s[q, ring], run.slots.ended_s[q, ring]
+    if mine.restarts > 0:
+        began_s = mine.admitted_s if mine.admitted_s >= 0.0 else began_s
+        ended_s = mine.first_token_s if mine.first_token_s >= 0.0 else ended_s
+    return began_s, ended_s
 
 
 @part
@@ -204,7 +199,7 @@ def send_back(run: Run, slot: int) -> None:
     now.carried += 1
     kept.row, kept.done, kept.restarts = mine.row, done, mine.restarts + 1
     if group.step != mine.admit:
-        kept.admitted_s, kept.first_token_s = first_admitted(run, mine, q), first_token(run, mine, q)
+        kept.admitted_s, kept.first_token_s = first_times(run, mine, q)
     else:  # sent back before its step began
         kept.admitted_s = mine.admitted_s if mine.restarts > 0 else -1.0
         kept.first_token_s = mine.first_token_s if mine.restarts > 0 else -1.0

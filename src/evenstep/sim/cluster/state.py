@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
+from evenstep.compiled import Ints, Rows, cut, fill, one, rows, widened
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.measure.metrics import Slo
@@ -23,50 +23,35 @@ from evenstep.sim.cluster.roots import root_table
 from evenstep.sim.cluster.short_state import fits, is_linear
 from evenstep.workload.replicate import units_of
 
-MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 #: Rows of the first table of steps that are kept, at most. A run that fits one table copies nothing.
 MOST_STEP_ROWS = 1 << 21
 _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
-R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a run besides its trace, policy, cluster and step time.
-
-    Args:
-        seed, records, decisions, power, slo: as in `cluster.simulate`.
-        samples: rows of the table of worker samples; 0 = no table.
-        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of `cluster.model`.
-        refresh_every: produced tokens after which a prediction is old.
-    """
+    """Options of a run besides its trace, policy, cluster and step time; they are those of `simulation.simulate`."""
 
     seed: int = 0
     records: bool = True
     decisions: bool = False
-    samples: int = 0
+    samples: int = 0  # its `workers`
     power: Power | None = None
     slo: Slo | None = None
-    prediction: int = model.NO_PREDICTION
-    refresh_every: int = 16
+    prediction: int = model.NO_PREDICTION  # what is known of the coming steps, see `cluster.model`
+    refresh_every: int = 16  # produced tokens after which a prediction is old
 
 
 @dataclass(slots=True, eq=False)
 class State:
-    """A run's state, and what the host needs besides.
+    """A run's state, and what the host needs besides."""
 
-    Args:
-        run: what the loop reads and writes.
-        policy: the policy that runs, for its working space; None = no policy yet.
-        request_class: int64[N], the trace's classes; None where it has none.
-    """
-
-    run: Run | ShortRun
-    policy: object
-    request_class: I8 | None
+    run: Run | ShortRun  # what the loop reads and writes
+    policy: object  # the policy that runs, for its working space; None = no policy yet
+    request_class: I8 | None  # the trace's classes
 
     @property
     def is_short(self) -> bool:
@@ -86,17 +71,18 @@ class State:
     def grow(self) -> None:
         """Double the room of the pool, in the long loop also of heap, carry list and queues; `run` is a new tuple."""
         run = self.run
-        pool = _grown_pool(run.pool)
-        handed = _handed(self.policy, run.fixed, pool.id.size, run.policy)
+        room, pool = run.pool.id.size, _pool(2 * run.pool.id.size)
+        pool.waiting_i[:, :room], pool.waiting_f[:, :room] = run.pool.waiting_i, run.pool.waiting_f
+        pool.worker[:room] = run.pool.worker
+        handed = _handed(self.policy, run.fixed, 2 * room, run.policy)
         if isinstance(run, ShortRun):
             self.run = run._replace(pool=pool, policy=handed)
             return
-        queues = _doubled(run.queues)
+        tables: list[Any] = [run.coming, run.carried, run.queues]
+        coming, carried, queues = (widened(table, 2 * len(table)) for table in tables)
         _chain(queues, len(run.queues), run.now.queue_free)
         run.now.queue_free = len(run.queues)
-        self.run = run._replace(
-            pool=pool, policy=handed, coming=_doubled(run.coming), carried=_doubled(run.carried), queues=queues
-        )
+        self.run = run._replace(pool=pool, policy=handed, coming=coming, carried=carried, queues=queues)
 
 
 def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> State:
@@ -178,7 +164,9 @@ def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, opti
     fixed = one(Fixed)
     fixed.requests, fixed.workers, fixed.groups = len(trace), cluster.workers, len(cluster.group_sizes)
     fixed.slots_max, fixed.horizon, fixed.seed = max(cluster.slots_of), horizon, options.seed
-    fixed.arrivals = {**_ARRIVALS, "closed": _closed(cluster)}[cluster.arrivals]
+    fixed.arrivals = _ARRIVALS[cluster.arrivals]
+    if fixed.arrivals == model.USERS and cluster.think_s is None:
+        fixed.arrivals = model.SESSIONS
     fixed.pool_target, fixed.may_hold = cluster.pool, int(cluster.may_hold)
     fixed.instant = int(cluster.dispatch == "instant")
     fixed.depth = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
@@ -186,17 +174,13 @@ def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, opti
     fixed.scale, fixed.unit, fixed.tokens_per_step = scale, 1.0 / scale, drift.tokens_per_step
     fixed.profile_kind = _profile_kind(drift)
     fixed.delta = round(drift.growth * scale) if drift.is_linear else 0
-    fixed.ring_mask = _power_of_two(int(drift.steps(trace).max()) + horizon + 1) - 1
-    fixed.window_mask = _power_of_two(horizon + 1) - 1
+    fixed.ring_mask = (1 << (int(drift.steps(trace).max()) + horizon + 1).bit_length()) - 1
+    fixed.window_mask = (1 << (horizon + 1).bit_length()) - 1
     fixed.prediction, fixed.refresh_every = options.prediction, options.refresh_every
     fixed.law_kind, fixed.longest_share = _law_kind(law), law.longest_share
     fixed.slope = _slopes(law)[0]
     fixed.prefill_base_s, fixed.prefill_per_token_s = cluster.prefill_base_s, cluster.prefill_per_token_s
-    fixed.kv_tokens, fixed.kv_reserve, fixed.think_s = (
-        cluster.kv_tokens,
-        cluster.kv_reserve,
-        cluster.think_s or 0.0,
-    )
+    fixed.kv_tokens, fixed.kv_reserve, fixed.think_s = (cluster.kv_tokens, cluster.kv_reserve, cluster.think_s or 0.0)
     fixed.keep, fixed.record_decisions = int(options.records), int(options.decisions)
     fixed.short = int(not options.decisions and fits(cluster, law, horizon))
     if options.power is not None:
@@ -204,10 +188,6 @@ def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, opti
         fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
         fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
     return fixed
-
-
-def _closed(cluster: Any) -> int:
-    return model.SESSIONS if cluster.think_s is None else model.USERS
 
 
 def _profile_kind(drift: Drift) -> int:
@@ -225,11 +205,6 @@ def _law_kind(law: PiecewiseLinear) -> int:
 def _slopes(law: PiecewiseLinear) -> F8:
     """Seconds a token of each worker on its first line."""
     return (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
-
-
-def _power_of_two(number: int) -> int:
-    """Smallest power of two above `number`."""
-    return 1 << number.bit_length()
 
 
 def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
@@ -280,24 +255,13 @@ def _pool(room: int) -> model.Pool:
     return model.Pool._make([ints, floats, *ints, *floats, np.full(room, HOLD)])
 
 
-def _grown_pool(pool: model.Pool) -> model.Pool:
-    """The same pool with twice the room."""
-    room = pool.id.size
-    made = _pool(2 * room)
-    made.waiting_i[:, :room], made.waiting_f[:, :room] = pool.waiting_i, pool.waiting_f
-    made.worker[:room] = pool.worker
-    return made
-
-
 def _handed(policy: object, fixed: Fixed, room: int, before: model.Policy | None) -> model.Policy:
     """What the policy's kernel is handed, with working space for a pool of this room; memory as it was `before`."""
     kernel = compiled.kernel_of(policy)
-    parameters, ints, floats = np.zeros(MOST_PARAMETERS), 0, 0
+    parameters, ints, floats = np.zeros(0), 0, 0
     if kernel is not None:
-        values = compiled.parameters(policy)
-        parameters[: values.size] = values
-        if hasattr(kernel, "scratch"):
-            ints, floats = kernel.scratch(fixed.workers, room, fixed.horizon, values)
+        parameters = compiled.parameters(policy)
+        ints, floats = kernel.scratch(fixed.workers, room, fixed.horizon, parameters)
     memory = np.zeros(memory_size_of(policy), np.int64) if before is None else before.memory
     return model.Policy(np.zeros((0, 0)), memory, parameters, np.zeros(ints, np.int64), np.zeros(floats))
 
@@ -368,10 +332,6 @@ def _kinds(shape: Any) -> tuple[type, ...]:
     return tuple(np.int64 if hints[name] == Ints else np.float64 for name in shape._fields)
 
 
-def _doubled(table: Rows[R]) -> Rows[R]:
-    return widened(table, 2 * len(table))
-
-
 def _chain(nodes: Rows[model.Node], start: int, end: int) -> None:
     """Link the queue nodes from `start` on into a free list that ends in `end`."""
     following = np.arange(start + 1, len(nodes) + 1)
@@ -384,20 +344,14 @@ _NO_SESSIONS = model.Sessions(*(np.zeros(0, np.int64) for _ in range(6)), think_
 
 def _sessions(trace: Trace) -> model.Sessions:
     """Sessions in order of their first request; a request without a session is one by itself."""
-    n = len(trace)
     after, (session, count) = trace.column("after"), units_of(trace)
     follows, roots = np.flatnonzero(after >= 0), np.flatnonzero(after < 0)
     return model.Sessions(
-        child_offsets=_offsets(after[follows], n),
+        child_offsets=offsets_of(np.bincount(after[follows], minlength=len(trace))),
         children=follows[np.argsort(after[follows], kind="stable")],
         session=session,
         left=np.bincount(session, minlength=count),
-        root_offsets=_offsets(session[roots], count),
+        root_offsets=offsets_of(np.bincount(session[roots], minlength=count)),
         roots=roots[np.argsort(session[roots], kind="stable")],
         think_s=np.ascontiguousarray(trace.column("think_s"), np.float64),
     )
-
-
-def _offsets(owners: I8, count: int) -> I8:
-    """int64[count + 1], where each owner's entries begin when they stand in order of their owners."""
-    return offsets_of(np.bincount(owners, minlength=count))

@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import Ints, part
-from evenstep.sim.cluster.model import (
-    LINES_OF_LONGEST,
-    ONE_LINE,
-    PROFILES,
-    Fixed,
-    Fleet,
-    Law,
-    Now,
-    Run,
-    Samples,
-)
+from evenstep.sim.cluster.model import LINES_OF_LONGEST, ONE_LINE, PROFILES, Fixed, Fleet, Law, Now, Run, Samples
 from evenstep.sim.cluster.roots import root
 from evenstep.sim.cluster.slots import longest_units, steps_of
 
@@ -98,19 +88,20 @@ def local_times(run: Run, q: int) -> tuple[float, float]:
 
 @part
 def thin_out(now: Now, samples: Samples) -> None:
-    """Drop every other sample of a full table, keeping the first, and double the stride between samples."""
-    half = samples.rows.size // 2
-    for i in range(half):
-        here, there = samples.rows[i], samples.rows[2 * i]
-        here.step, here.group = there.step, there.group
-        here.start_s, here.duration_s = there.start_s, there.duration_s
-        for g in range(samples.load.shape[1]):
-            samples.load[i, g] = samples.load[2 * i, g]
-            samples.running[i, g] = samples.running[2 * i, g]
-            if samples.longest.shape[0] > 0:
-                samples.longest[i, g] = samples.longest[2 * i, g]
+    """Double the stride between samples, and drop those of steps that are no multiple of it."""
     now.stride *= 2
-    now.samples = half
+    now.samples = 0
+    for i in range(samples.rows.size):
+        here, there = samples.rows[now.samples], samples.rows[i]
+        if there.step % now.stride == 0:
+            here.step, here.group = there.step, there.group
+            here.start_s, here.duration_s = there.start_s, there.duration_s
+            for g in range(samples.load.shape[1]):
+                samples.load[now.samples, g] = samples.load[i, g]
+                samples.running[now.samples, g] = samples.running[i, g]
+                if samples.longest.shape[0] > 0:
+                    samples.longest[now.samples, g] = samples.longest[i, g]
+            now.samples += 1
 
 
 @part
@@ -120,11 +111,12 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
     The caller sets the sample's `duration_s` afterwards.
 
     Returns:
-        Whether the step was recorded: False if the stride was doubled now and the step is no multiple of it.
+        Whether the step was recorded: False if the stride was doubled now and the step is no multiple of it, or no row is
+        free even so.
     """
     if now.samples == samples.rows.size:
         thin_out(now, samples)
-        if step % now.stride != 0:
+        if step % now.stride != 0 or now.samples == samples.rows.size:
             return False
     here = samples.rows[now.samples]
     here.step, here.group, here.start_s, here.duration_s = step, q, now.now_s, 0.0
@@ -211,7 +203,7 @@ def start_step(run: Run, q: int) -> None:
         idle = fixed.idle_w * duration * group.workers
         rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
         rows.energy_step_average_j[at] = idle + fixed.span_w * average
-    now.load_steps += total
+    now.load_steps += total * unit
     now.active_steps += group.running
     now.steps += 1
     now.overloaded += now.overloaded_now

@@ -12,11 +12,10 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import RoutingView, check_simulated, horizon_of, memory_size_of
+from evenstep.routing.view import HOLD, RoutingView, broken_rule, check_simulated, horizon_of, memory_size_of
 
 #: Slots of a rank that takes every request and lets it wait itself.
 _ANY = 1 << 40
-_UNKNOWN = np.zeros((0, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +32,6 @@ class Counts:
     running: I8
     waiting_tokens: F8
     held: F8
-
-    @classmethod
-    def none(cls, ranks: int) -> Counts:
-        """The counts of `ranks` ranks without requests."""
-        ints, floats = np.zeros(ranks, np.int64), np.zeros(ranks)
-        return cls(ints, ints.copy(), floats, floats.copy())
 
 
 class Balancer:
@@ -76,7 +69,8 @@ class Balancer:
         self.spec, self.ranks, self.capacity = spec, ranks, capacity
         self.seed, self.news_s = seed, news_s
         self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)
-        self.known = Counts.none(ranks)
+        ints, floats = np.zeros((2, ranks), np.int64), np.zeros((2, ranks))
+        self.known = Counts(ints[0], ints[1], floats[0], floats[1])
         self.told_s = -math.inf
         self.heard: deque[tuple[float, Counts]] = deque()
         self.decisions = 0
@@ -97,14 +91,18 @@ class Balancer:
             PolicyError: the policy raised, or keeps the request back; ranks take requests as they come.
         """
         self._listen(arrival_s)
+        view = self._view(row, arrival_s)
         try:
-            decision = self.policy.route(self._view(row, arrival_s))
+            decision = self.policy.route(view)
+            broken = broken_rule(view, decision)
         except EvenstepError:
             raise
         except Exception as error:
             raise PolicyError(f"{self.spec} raised {type(error).__name__}: {error}") from error
+        if broken:
+            raise PolicyError(f"{self.spec}: {broken}")
         rank = int(decision.worker[0])
-        if not 0 <= rank < self.ranks:
+        if rank == HOLD:
             raise PolicyError(f"{self.spec}: keeps request {self.ids[row]} back; ranks take it at its arrival")
         self.decisions += 1
         if decision.memory is not None:
@@ -125,11 +123,10 @@ class Balancer:
     def _view(self, row: int, now_s: float) -> RoutingView:
         known, need = self.known, float(self.prompts[row])
         free = np.maximum(self.capacity - known.held - known.waiting_tokens, need)
-        return RoutingView(
+        return view_of_one(
             decision=self.decisions,
             seed=self.seed,
             now_s=now_s,
-            mean_wait_s=0.0,
             group=np.zeros(self.ranks, np.int64),
             queued=known.waiting.copy(),
             queued_load=known.waiting_tokens.copy(),
@@ -140,12 +137,20 @@ class Balancer:
             seconds_per_token=np.ones(self.ranks),
             waiting_id=self.ids[row : row + 1],
             waiting_load=np.array([need]),
-            waited_s=np.zeros(1),
             waiting_class=self.classes[row : row + 1],
             waiting_key=self.keys[row : row + 1],
-            waiting_steps=np.full(1, np.nan),
-            projections=known.held[:, None].copy(),
-            growth=np.zeros(1),
-            cached_tokens=_UNKNOWN,
             memory=self.memory,
         )
+
+
+def view_of_one(**known: Any) -> RoutingView:
+    """A view with one request, which has just come; no more is known of outputs, caches and loads to come than `known`."""
+    return RoutingView(
+        mean_wait_s=0.0,
+        waited_s=np.zeros(1),
+        waiting_steps=np.full(1, np.nan),
+        projections=known["load"][:, None].copy(),
+        growth=np.zeros(1),
+        cached_tokens=np.zeros((0, 0)),
+        **known,
+    )

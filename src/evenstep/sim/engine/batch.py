@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import part
-from evenstep.cost.batch import (
-    CHUNK_SQUARES,
-    CROSSED,
-    DECODE_CONTEXT,
-    DECODES,
-    KV,
-    LONGEST,
-    PREFILL_TOKENS,
-    REQUESTS,
-    TOKENS,
-)
+from evenstep.cost import batch as content
 from evenstep.measure.quantiles import BINS, FIRST_BIN, SHIFT
 from evenstep.scheduling.view import EVICTED, PICKED
 from evenstep.sim.engine import model
@@ -56,10 +46,9 @@ def held_after(run: Run, row: int, tokens: int) -> int:
 
 @part
 def over(run: Run, tokens: int, residents: int) -> int:
-    """Check a batch against the engine's limits. Returns the code of the first limit it exceeds, else `RUNNING`.
+    """The code of the first limit of the engine that a batch of so many `tokens` exceeds, else `RUNNING`.
 
-    Args:
-        tokens, residents: tokens of the batch, and requests that would hold memory. Memory is read from `Now.kv_free`.
+    `residents` are the requests that would hold memory, which is read from `Now.kv_free`.
     """
     fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
     if tokens > fixed.token_budget:
@@ -81,8 +70,7 @@ def over(run: Run, tokens: int, residents: int) -> int:
 def take(run: Run) -> int:
     """Check the picked requests, allocate their memory, and sum up the batch in `Run.batch` for the batch-time law.
 
-    Returns:
-        `RUNNING`, or the code of the policy's mistake, a wrong pick or a limit exceeded; the state is then half changed.
+    Returns `RUNNING`, or the code of the policy's mistake, a wrong pick or a limit exceeded; the state is then half changed.
     """
     fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
@@ -122,9 +110,10 @@ def take(run: Run) -> int:
         return code
     if fixed.keeps_evicted == 1:
         overwrite(run, (free - now.kv_free) // fixed.block_tokens - back)
-    batch[TOKENS], batch[REQUESTS], batch[DECODES], batch[PREFILL_TOKENS] = used, count, decodes, prefill
-    batch[KV], batch[CHUNK_SQUARES], batch[CROSSED] = kv, squares, crossed
-    batch[DECODE_CONTEXT], batch[LONGEST] = decoded, longest
+    batch[content.TOKENS], batch[content.REQUESTS] = used, count
+    batch[content.DECODES], batch[content.PREFILL_TOKENS] = decodes, prefill
+    batch[content.KV], batch[content.CHUNK_SQUARES], batch[content.CROSSED] = kv, squares, crossed
+    batch[content.DECODE_CONTEXT], batch[content.LONGEST] = decoded, longest
     now.moved_tokens += moved
     now.beside_s += fixed.swap_per_token_s * moved + fixed.swap_s * returned
     return model.RUNNING
@@ -158,8 +147,7 @@ def finish(run: Run, row: int) -> None:
 def produce(run: Run, row: int, started_s: float) -> bool:
     """Let a request produce an output token now, at the end of the batch that started at `started_s`; count its gap.
 
-    Returns:
-        Whether its previous token came when this batch started; only then the caller has to count the gap.
+    Returns whether its previous token came when this batch started; only then the caller has to count the gap.
     """
     now, hidden = run.now, run.requests.hidden[row]
     last_s = hidden.last_token_s
@@ -235,15 +223,15 @@ def run_batch(run: Run, seconds: float) -> None:
     now.now_s = started_s + seconds
     now.busy_s += seconds
     produced = run_tokens(run, started_s)
-    now.prefill_tokens += int(batch[PREFILL_TOKENS])
-    now.decode_tokens += int(batch[DECODES])
+    now.prefill_tokens += int(batch[content.PREFILL_TOKENS])
+    now.decode_tokens += int(batch[content.DECODES])
     now.iteration += 1
     table, at, counts = run.table, now.rows, run.policy.counts
     if table.start_s.size > 0:
         table.start_s[at], table.seconds[at] = started_s, seconds
-        table.tokens[at], table.prefill_tokens[at] = int(batch[TOKENS]), int(batch[PREFILL_TOKENS])
-        table.requests[at], table.decodes[at] = counts[PICKED], int(batch[DECODES])
-        table.kv_batch[at], table.kv_held[at] = int(batch[KV]), held
+        table.tokens[at], table.prefill_tokens[at] = int(batch[content.TOKENS]), int(batch[content.PREFILL_TOKENS])
+        table.requests[at], table.decodes[at] = counts[PICKED], int(batch[content.DECODES])
+        table.kv_batch[at], table.kv_held[at] = int(batch[content.KV]), held
         table.running[at], table.waiting[at] = ran, waits
         table.evicted[at], table.produced[at] = counts[EVICTED], produced
         now.rows = at + 1

@@ -21,7 +21,7 @@ from evenstep.sim.engine import ask, model
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.plain_door import PlainDoor
-from evenstep.sim.engine.state import Task, cut, iterations, prepared
+from evenstep.sim.engine.state import Task, iterations, prepared
 
 #: Rows of the first table of iterations: for each request, at least and at most. What no iteration fills is never touched,
 #: and a run that fits one table copies nothing. Each further table is as long as all before it.
@@ -47,7 +47,7 @@ def run(task: Task) -> EngineRun:
         code = course.advance()
     if tables:
         used = int(course.run.now.rows)
-        tables[-1] = cut(tables[-1], used)
+        tables[-1] = Iterations._make(column[:used] for column in tables[-1])
     return made(conditions_of(task), course.run, tables, counted([course.run], task.policy), task.trace)
 
 
@@ -81,8 +81,7 @@ class Course:
     def advance(self) -> int:
         """Run the loop until the host is needed; returns the reason, a code of `engine.model` (see `engine.loop.advance`).
 
-        Raises:
-            PolicyError: the policy raised an error, or its answer broke the contract of `scheduling.view`.
+        A PolicyError says what the policy raised, or how its own `form_batch` broke the contract of `scheduling.view`.
         """
         try:
             if self.plain is None:
@@ -103,14 +102,8 @@ class Course:
 def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
     """Teach the predictor the requests that finished since the last call, then set the bounds of those that arrived.
 
-    Args:
-        asked: the predictor and its quantiles.
-        trace: the requests.
-        run: gets the bounds, and how many requests have them (`Now.asked`).
-        learned: how many finished requests the predictor has learned from.
-
-    Returns:
-        How many it has learned from now.
+    Before it has learned from `learned` finished requests; returns how many it has learned from now. `Now.asked` becomes the
+    number of requests with bounds.
     """
     now, lists, arrival_s = run.now, run.lists, run.requests.arrival_s
     done = lists.finished[learned : int(now.finished)]
@@ -169,7 +162,14 @@ def said(code: int, run: Run) -> str:
 
 def conditions_of(task: Task) -> EngineConditions:
     """The settings that a run was asked for, as its records keep them: names, laws and beliefs in words."""
-    return EngineConditions(task.label, repr(task.batch_time), _said_of(task), asdict(task.engine), task.seed)
+    bounds, said = task.bounds, "given"
+    if isinstance(bounds, Quantiles):
+        said = f"{type(bounds.predictor).__name__} at {bounds.low:g} and {bounds.high:g}"
+    elif bounds is None:
+        said = "of the trace"
+    elif bounds[0] is bounds[1] is task.trace.output_tokens:
+        said = "the truth"
+    return EngineConditions(task.label, repr(task.batch_time), said, asdict(task.engine), task.seed)
 
 
 def made(
@@ -194,26 +194,16 @@ def made(
 
 def _request_table(run: Run) -> EngineRequestTable:
     """The completed requests, in order of request id."""
-    shown, noted = run.requests.shown, run.requests.noted
     done = np.sort(run.lists.finished[: int(run.now.finished)])
-
-    def of(table: Any, name: str) -> Any:
-        return column(table, name)[done]
-
+    places: dict[str, Any] = dict.fromkeys(("prompt_tokens", "request_class", "evictions"), run.requests.shown)
+    places["output_tokens"] = run.requests.hidden
+    times = ("scheduled_s", "first_token_s", "finished_s", "first_iteration", "last_iteration", "wasted_tokens")
+    places |= dict.fromkeys(times, run.requests.noted)
     return EngineRequestTable(
         request_id=done,
-        prompt_tokens=of(shown, "prompt_tokens"),
-        output_tokens=of(run.requests.hidden, "output_tokens"),
-        request_class=of(shown, "request_class"),
         arrival_s=run.requests.arrival_s[done],
-        scheduled_s=of(noted, "scheduled_s"),
-        first_token_s=of(noted, "first_token_s"),
-        finished_s=of(noted, "finished_s"),
-        first_iteration=of(noted, "first_iteration"),
-        last_iteration=of(noted, "last_iteration"),
-        evictions=of(shown, "evictions"),
-        wasted_tokens=of(noted, "wasted_tokens"),
         rank=np.zeros(done.size, np.int64),
+        **{name: column(table, name)[done] for name, table in places.items()},
     )
 
 
@@ -230,32 +220,18 @@ def _not_holding(run: Run) -> dict[str, int]:
 
 def _totals(run: Run, requests: EngineRequestTable, counts: Mapping[str, int]) -> EngineTotals:
     now, gaps, done = run.now, int(run.now.gaps), requests.request_id.size
+    same = ("evictions", "wasted_tokens", "moved_tokens", "prefill_tokens", "decode_tokens", "gaps")
     return EngineTotals(
         requests=done,
         output_tokens=int(requests.output_tokens.sum()),
         prompt_tokens=int(requests.prompt_tokens.sum()),
         unfinished=run.lists.coming.size - done,
         iterations=int(now.iteration),
-        evictions=int(now.evictions),
-        wasted_tokens=int(now.wasted_tokens),
-        moved_tokens=int(now.moved_tokens),
-        prefill_tokens=int(now.prefill_tokens),
-        decode_tokens=int(now.decode_tokens),
+        **{name: int(getattr(now, name)) for name in same},
         makespan_s=float(now.now_s),
         busy_s=float(now.busy_s),
-        gaps=gaps,
         gap_mean_s=float(now.gap_sum_s) / gaps if gaps else math.nan,
         gap_max_s=float(now.gap_max_s),
         gap_counts=run.gaps,
         counted=dict(counts),
     )
-
-
-def _said_of(task: Task) -> str:
-    """Where the beliefs came from, in words."""
-    bounds, trace = task.bounds, task.trace
-    if isinstance(bounds, Quantiles):
-        return f"{type(bounds.predictor).__name__} at {bounds.low:g} and {bounds.high:g}"
-    if bounds is None:
-        return "of the trace"
-    return "the truth" if bounds[0] is bounds[1] is trace.output_tokens else "given"

@@ -26,21 +26,19 @@ def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -
     return bounds
 
 
-def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
-    """Believed bounds of the output lengths, int64[N] lowest and highest: as given, else the trace's; 0 and 0 = unknown.
+def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I8, I8]:
+    """Believed bounds of the output lengths, int64[N] lowest and highest; 0 and 0 = unknown.
 
     Args:
         trace: the requests.
-        bounds: given bounds, int64[N] each; None = take the trace's columns.
-        none: return 0 and 0 for all, whatever else is given.
+        bounds: given bounds, int64[N] each; None = take the trace's columns; all are unknown before quantiles are asked for.
 
     Raises:
         InputError: not two columns of whole numbers, or a lower bound that is negative or above the upper.
     """
-    nothing = np.zeros(len(trace), np.int64)
     pair: Any = bounds
-    if none:
-        pair = nothing, nothing
+    if isinstance(bounds, Quantiles):
+        pair = (np.zeros(len(trace), np.int64),) * 2
     elif bounds is None:
         pair = trace.column("output_low"), trace.column("output_high")
     elif not (isinstance(pair, tuple | list) and len(cast("Sized", pair)) == 2):
@@ -51,23 +49,17 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I
             raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
     wrong = np.flatnonzero((low > high) | (low < 0))
     if wrong.size:
-        row = int(wrong[0])
-        raise InputError(
-            "bounds", f"request {row}", f"[{low[row]}, {high[row]}]", "0 <= low <= high tokens", "0 and 0 is unknown."
-        )
+        row, hint = int(wrong[0]), "0 and 0 is unknown."
+        raise InputError("bounds", f"request {row}", f"[{low[row]}, {high[row]}]", "0 <= low <= high tokens", hint)
     return low, high
 
 
 def _whole(where: str, field: str, column: Any) -> I8:
-    """A column of whole numbers, int64[*].
-
-    Raises:
-        InputError: a value that is not whole; it is named.
-    """
+    """A column of whole numbers, int64[*]; an InputError names the first value that is not whole, or beyond int64."""
     numbers = np.asarray(column)
     if numbers.dtype.kind not in "iuf":
         raise InputError(where, field, column, "a column of integers")
-    if numbers.dtype.kind == "f" and not (is_whole := numbers == np.floor(numbers)).all():
+    if numbers.dtype.kind == "f" and not (is_whole := (numbers == np.floor(numbers)) & (abs(numbers) < 2.0**63)).all():
         row = int(np.argmin(is_whole))
         raise InputError(where, f"{field} of request {row}", float(numbers.flat[row]), "an integer")
     return np.ascontiguousarray(numbers, np.int64)
@@ -76,10 +68,7 @@ def _whole(where: str, field: str, column: Any) -> I8:
 def check_columns(trace: Trace) -> None:
     """Refuse lengths and classes that are not whole, or below `workload.checks.LOWEST`, and classes above `MOST_CLASS`.
 
-    Compiled loops use them as counts and places of arrays, unchecked.
-
-    Raises:
-        InputError: naming the request and the value.
+    Compiled loops use them as counts and places of arrays, unchecked. An InputError names the request and the value.
     """
     where = trace.name or "trace"
     for name in ("prompt_tokens", "output_tokens", "request_class"):
@@ -93,29 +82,30 @@ def check_columns(trace: Trace) -> None:
 
 
 def check_trace(trace: Trace, engine: Engine) -> None:
-    """Refuse a trace as `check_columns` does, arrivals that are not finite times >= 0, and requests the memory cannot hold.
-
-    Raises:
-        InputError: naming the request and the value.
-    """
+    """Refuse a trace as `check_columns` does, arrivals that are not finite times >= 0, and requests beyond the memory."""
     check_columns(trace)
     where, arrival_s = trace.name or "trace", trace.column("arrival_s")
     is_time = (arrival_s >= 0) & (arrival_s < math.inf)
     if not is_time.all():
         row = int(np.argmin(is_time))
         raise InputError(where, f"arrival_s of request {row}", float(arrival_s[row]), "finite seconds >= 0")
-    if not engine.kv_tokens or not len(trace):
-        return
-    last = 0 if engine.hold_produced or engine.first_token == "decode" else 1
-    needed = trace.prompt_tokens + trace.output_tokens - last
-    row = int(np.argmax(needed))
-    capacity = engine.kv_tokens // engine.block_tokens * engine.block_tokens
-    if whole_blocks(int(needed[row]), engine.block_tokens) > capacity:
-        text = f"{trace.prompt_tokens[row]} + {trace.output_tokens[row]} tokens"
-        raise InputError(
-            where,
+    row, needed, capacity = largest(engine, trace.prompt_tokens, trace.output_tokens)
+    if needed > capacity:
+        field, text = (
             f"prompt and output of request {row}",
-            text,
-            f"at most the {capacity} KV tokens of the engine",
-            "Leave it out, or give the engine more memory.",
+            f"{trace.prompt_tokens[row]} + {trace.output_tokens[row]} tokens",
         )
+        hint = "Leave it out, or give the engine more memory."
+        raise InputError(where, field, text, f"at most the {capacity} KV tokens of the engine", hint)
+
+
+def largest(engine: Engine, prompt: I8, output: I8) -> tuple[int, int, int]:
+    """The place of the request that needs most KV memory, what it needs and what the engine has, tokens in whole blocks.
+
+    0 for all without requests, or if the engine's memory has no limit.
+    """
+    if not engine.kv_tokens or not prompt.size:
+        return 0, 0, 0
+    last = 0 if engine.hold_produced or engine.first_token == "decode" else 1
+    row, block = int(np.argmax(prompt + output)), engine.block_tokens
+    return row, whole_blocks(int(prompt[row] + output[row]) - last, block), engine.kv_tokens // block * block

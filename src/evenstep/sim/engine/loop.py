@@ -34,8 +34,7 @@ def next_arrival_s(run: Run) -> float:
 def wait_for_arrival(run: Run) -> int:
     """Move the clock to the next arrival or `until_s`, as the engine has no requests. The host moves a rank's clock.
 
-    Returns:
-        `RUNNING`; `DONE` if no request is left; `STOPPED` if the arrival is at `until_s` or later; `HAS_NONE` for a rank.
+    Returns `RUNNING`; `DONE` if no request is left; `STOPPED` if it arrives at `until_s` or later; `HAS_NONE` for a rank.
     """
     now = run.now
     if run.fixed.is_rank == 1:
@@ -80,35 +79,10 @@ def ask(form_batch: Any, run: Run) -> float:
 
 
 @part
-def make_room(run: Run) -> int:
-    """Check the positions in the policy's answer, replace them by rows (`resolve`), and evict the requests it evicts.
-
-    An answer that evicts must also pick.
-
-    Returns:
-        `RUNNING`, or the code of the policy's mistake.
-    """
-    now, gone = run.now, run.policy.counts[view.EVICTED]
-    if gone > 0 and run.fixed.overflow == model.NEVER:
-        return model.MAY_NOT_EVICT
-    code = resolve(run)
-    if code != model.RUNNING:
-        return code
-    now.beside_s = 0.0
-    if gone > 0:
-        code = evict(run)
-        if code == model.RUNNING and run.policy.counts[view.PICKED] == 0:
-            now.detail = run.policy.evicted[0]
-            code = model.BAD_EVICTION
-    return code
-
-
-@part
 def hold(run: Run, wake_s: float) -> int:
     """Move the clock, as the policy runs nothing: to the next arrival, to `wake_s` or to `until_s`, whichever is first.
 
-    Returns:
-        `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
+    Returns `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
     """
     now = run.now
     if run.fixed.is_rank == 1:
@@ -117,11 +91,11 @@ def hold(run: Run, wake_s: float) -> int:
     if run.fixed.schedules_ahead == 1 and now.seen_s < now.now_s:
         now.seen_s = now.now_s
         return model.RUNNING
-    then_s = min(wake_s, next_arrival_s(run))
+    then_s = min(wake_s, next_arrival_s(run), run.fixed.until_s)
     if not (then_s > now.now_s) or then_s == np.inf:
         return model.HOLDS_FOR_EVER
-    now.now_s = min(then_s, run.fixed.until_s)
-    now.seen_s = now.now_s
+    now.now_s = then_s
+    now.seen_s = then_s
     return model.RUNNING
 
 
@@ -129,10 +103,8 @@ def hold(run: Run, wake_s: float) -> int:
 def form(run: Run) -> int:
     """Check the picked requests, allocate their memory and admit them; a lone engine also runs the batch, a rank does not.
 
-    Call it only with at least one pick, after `make_room`, which turns positions into rows.
-
-    Returns:
-        `RUNNING`, `HAS_FORMED` for a rank, or the code of the policy's mistake.
+    Call it only with at least one pick, after `resolve`, which turns positions into rows. Returns `RUNNING`, `HAS_FORMED`
+    for a rank, or the code of the policy's mistake.
     """
     code = take(run)
     if code != model.RUNNING:
@@ -160,10 +132,19 @@ def iterate(form_batch: Any, run: Run) -> int:
     wake_s = ask(form_batch, run)
     if now.raised == 1:
         return model.RAISED
-    code = make_room(run)
+    gone, picked = run.policy.counts[view.EVICTED], run.policy.counts[view.PICKED]
+    if gone > 0 and run.fixed.overflow == model.NEVER:
+        return model.MAY_NOT_EVICT
+    code = resolve(run)
+    now.beside_s = 0.0
+    if code == model.RUNNING and gone > 0:
+        code = evict(run)
+        if code == model.RUNNING and picked == 0:  # an answer that evicts must also pick
+            now.detail = run.policy.evicted[0]
+            code = model.BAD_EVICTION
     if code != model.RUNNING:
         return code
-    return form(run) if run.policy.counts[view.PICKED] > 0 else hold(run, wake_s)
+    return form(run) if picked > 0 else hold(run, wake_s)
 
 
 @declared(signature(int, BATCH_TYPE, Run))

@@ -49,10 +49,7 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """The progress of a run: clock, counts and the detail of a noted mistake. Counts are requests unless named otherwise.
-
-    `kv_free` is KV tokens of memory; `first`, `coming` and `kept_*` are places in lists; `*_tokens` sum over the run.
-    """
+    """The progress of a run: clock, counts and the detail of a noted mistake. Counts are requests unless said otherwise."""
 
     iteration: int
     coming: int  # place in `Lists.coming` of the next request to arrive
@@ -62,7 +59,7 @@ class Now(Record):
     first: int  # place in `Lists.waiting` of the head of the queue
     waiting: int
     finished: int
-    kv_free: int
+    kv_free: int  # KV tokens of memory
     unused_blocks: int  # free memory that holds no KV to come back to
     kept_first: int  # the oldest entry of `Run.kept`
     kept_last: int  # one after the newest
@@ -149,10 +146,7 @@ class Requests(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Lists of request rows, int64[N] each; `coming`, `running`, `first`, `waiting`, `finished` of `Now` bound what is used.
-
-    `coming` is in order of arrival, `running` of admission, `waiting` (the queue) of key, `finished` of completion.
-    """
+    """Lists of request rows, int64[N] each; `Now` says which part of each is used."""
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission

@@ -8,7 +8,10 @@ import numpy as np
 
 from evenstep.errors import PolicyError
 from evenstep.scheduling.view import EVICTED, PICKED, BatchDecision, EngineView, broken_rule
-from evenstep.sim.engine.model import NEVER, Run, Shown
+from evenstep.sim.engine.model import NEVER, Fixed, Run, Shown
+
+#: Fields of a view that are settings of the run.
+_SETTINGS = [name for name in Fixed.__annotations__ if name in EngineView.__slots__]
 
 
 class PlainDoor:
@@ -19,11 +22,7 @@ class PlainDoor:
         self.error: BaseException | None = None
 
     def answer(self, iteration: int, now_s: float) -> float:
-        """Answer one iteration of the loop. An error of the policy is kept for the host, and the loop stops.
-
-        Returns:
-            Seconds at which the policy wants to be asked again if it runs nothing (`wake_s`); 0 after an error.
-        """
+        """Answer one iteration of the loop; returns `wake_s`. The loop stops after an error, kept for the host."""
         try:
             return self.decide(self.view(iteration, now_s))
         except BaseException as error:
@@ -40,32 +39,21 @@ class PlainDoor:
         seen = dict(zip(Shown.__annotations__, np.ascontiguousarray(requests.table[order].T), strict=True))
         return EngineView(
             iteration=iteration,
-            seed=int(fixed.seed),
             now_s=now_s,
-            token_budget=int(fixed.token_budget),
-            batch_limit=int(fixed.batch_limit),
-            kv_capacity=int(fixed.kv_capacity),
             kv_free=int(now.kv_free),
-            block_tokens=int(fixed.block_tokens),
-            hold_produced=int(fixed.hold_produced),
+            **{name: int(getattr(fixed, name)) for name in _SETTINGS},
             arrived=policy.arrived.copy(),
             memory=policy.memory.copy(),
             arrival_s=requests.arrival_s[order],
             running=np.arange(order.size) < runs,
             decoding=seen.pop("decoding") > 0,
-            first_decoded=int(fixed.first_decoded),
-            resident_limit=int(fixed.resident_limit),
             **seen,
         )
 
     def decide(self, view: EngineView) -> float:
-        """Ask the policy, check its answer, and write it into `run.policy`.
+        """Ask the policy, check its answer by the contract of `scheduling.view`, and write it into `run.policy`.
 
-        Returns:
-            The answer's `wake_s`, seconds; inf = at the next arrival.
-
-        Raises:
-            PolicyError: the answer breaks the contract of `scheduling.view`.
+        Returns its `wake_s`, seconds: when to ask again if no request runs; inf = at the next arrival.
         """
         policy = self.run.policy
         decision: BatchDecision = self.form_batch(view)

@@ -77,9 +77,7 @@ def give_up(run: Run, row: int) -> int:
     """Free the memory of an evicted request, and set back its progress as `overflow` says. The caller queues it again.
 
     The prefilled tokens fall to those still readable; `restart` also sets the produced tokens to 0. `swap` leaves both.
-
-    Returns:
-        KV tokens that are no longer in this memory. With `swap` they are moved back later, otherwise computed again.
+    Returns KV tokens that are no longer in this memory: `swap` moves them back later, otherwise they are computed again.
     """
     fixed, request = run.fixed, run.requests.shown[row]
     kept = 0
@@ -105,11 +103,8 @@ def give_up(run: Run, row: int) -> int:
 def evict(run: Run) -> int:
     """Evict the running requests at the positions that the policy chose, and queue them again (`give_up`).
 
-    The seconds that this takes are set in `Now.beside_s`.
-
-    Returns:
-        `RUNNING`, or `BAD_EVICTION` for a position that is not a running request's, or not in ascending order. `Now.detail`
-        is that position then, and earlier evictions stay made.
+    The seconds that this takes are set in `Now.beside_s`. Returns `RUNNING`, or `BAD_EVICTION` for a position that is not a
+    running request's, or not in ascending order: `Now.detail` is that position then, and earlier evictions stay made.
     """
     fixed, now, running = run.fixed, run.now, run.lists.running
     count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
@@ -145,20 +140,11 @@ def evict(run: Run) -> int:
 
 
 @part
-def row_at(run: Run, position: int) -> int:
-    """The row of the request at a position of the policy's view, running ones first, then the queue; -1 - row there."""
-    now = run.now
-    if position < now.running:
-        return run.lists.running[position]
-    return -1 - run.lists.waiting[now.first + position - now.running]
-
-
-@part
 def resolve(run: Run) -> int:
-    """Replace positions in the policy's answer by rows, as `row_at` gives them, before evictions move any.
+    """Replace positions in the policy's answer by rows, before evictions move any: in the queue, a row r stands as -1 - r.
 
-    Returns:
-        `RUNNING`; `BAD_POSITION`, `BAD_ORDER` (of the queue) or `BAD_EVICTION` (also picked); `Now.detail` is the position.
+    Returns `RUNNING`; `BAD_POSITION`, `BAD_ORDER` (of the queue) or `BAD_EVICTION` (also picked); `Now.detail` is the
+    position.
     """
     now, answer, last = run.now, run.policy, -1
     for p in range(answer.counts[PICKED]):
@@ -170,11 +156,12 @@ def resolve(run: Run) -> int:
             if position <= last:
                 return model.BAD_ORDER
             last = position
+            answer.picked[0, p] = -1 - run.lists.waiting[now.first + position - now.running]
         else:
             for e in range(answer.counts[EVICTED]):
                 if answer.evicted[e] == position:
                     return model.BAD_EVICTION
-        answer.picked[0, p] = row_at(run, position)
+            answer.picked[0, p] = run.lists.running[position]
     return model.RUNNING
 
 

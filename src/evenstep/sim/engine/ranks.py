@@ -35,15 +35,7 @@ from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, named, prepared, rank_of
 
 #: Words of `Now` that a run's totals sum over ranks.
-_SUMS = (
-    "gaps",
-    "evictions",
-    "wasted_tokens",
-    "moved_tokens",
-    "prefill_tokens",
-    "decode_tokens",
-    "gap_sum_s",
-)
+_SUMS = ("gaps", "evictions", "wasted_tokens", "moved_tokens", "prefill_tokens", "decode_tokens", "gap_sum_s")
 #: Columns of the table of iterations that are sums over ranks.
 _COLUMNS = Iterations._fields[2:]
 
@@ -82,10 +74,10 @@ class Rank:
         return self.course.run
 
     @property
-    def queue(self) -> I8:
-        """Rows of the requests that wait on this rank, head of the queue first; a view."""
-        now = self.run.now
-        return self.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
+    def idle_row(self) -> I8:
+        """What the rank adds to the step table with a dummy batch, as `row`: what it holds, runs and has waiting."""
+        own = {"kv_held": self.held, "running": self.run.now.running, "waiting": self.run.now.waiting}
+        return np.array([own.get(name, 0) for name in _COLUMNS], np.int64)
 
     @property
     def held(self) -> int:
@@ -132,12 +124,12 @@ class Ranks:
             if is_ahead and now.seen_s < now.now_s:
                 now.seen_s = now.now_s
                 continue
-            then_s = min(self.next_arrival_s, *(float(one.run.now.wake_s) for one in self.ranks))
+            then_s = min(self.next_arrival_s, float(fixed.until_s), *(float(one.run.now.wake_s) for one in self.ranks))
             if not now.now_s < then_s < math.inf:
                 now.running = sum(one.run.now.running for one in self.ranks)
                 now.waiting = sum(one.run.now.waiting for one in self.ranks)
                 raise PolicyError(f"{self.task.label}: {said(model.HOLDS_FOR_EVER, self.front)}")
-            now.now_s = now.seen_s = min(then_s, float(fixed.until_s))
+            now.now_s = now.seen_s = then_s
 
     @property
     def next_arrival_s(self) -> float:
@@ -160,11 +152,7 @@ class Ranks:
             now.coming += 1
 
     def form(self, rank: Rank) -> bool:
-        """Let a rank form its batch at the common time; returns whether it has one. The batch does not run yet.
-
-        Raises:
-            PolicyError: the policy broke its contract.
-        """
+        """Let a rank form its batch at the common time; returns whether it has one. The batch does not run yet."""
         front, now = self.front.now, rank.run.now
         now.iteration, now.now_s, now.seen_s, now.rows = front.iteration, front.now_s, front.seen_s, 0
         code = rank.course.advance()
@@ -176,14 +164,17 @@ class Ranks:
         """Report the ranks' counts to the balancer, unless no request is still to come."""
         if self.next_arrival_s == math.inf:
             return
-        table = self.front.requests.table
-        tokens = [table[one.queue, PROMPT] + table[one.queue, PRODUCED] for one in self.ranks]
+        table, tokens = self.front.requests.table, list[float]()
+        for one in self.ranks:
+            now = one.run.now
+            queue = one.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
+            tokens.append(float(table[queue][:, [PROMPT, PRODUCED]].sum()))
         self.balancer.hear(
             float(self.front.now.now_s),
             Counts(
                 np.array([one.run.now.waiting for one in self.ranks]),
                 np.array([one.run.now.running for one in self.ranks]),
-                np.array([float(waiting.sum()) for waiting in tokens]),
+                np.array(tokens),
                 np.array([float(one.held) for one in self.ranks]),
             ),
         )
@@ -200,7 +191,7 @@ class Ranks:
         self.dummies += formed.count(False)
         sums = np.zeros(len(_COLUMNS), np.int64)
         for one, has in zip(self.ranks, formed, strict=True):
-            sums += self.batch_of(one, float(seconds)) if has else idle_row(one)
+            sums += self.batch_of(one, float(seconds)) if has else one.idle_row
         started_s = float(now.now_s)
         now.seen_s = started_s
         now.now_s = started_s + seconds
@@ -211,11 +202,7 @@ class Ranks:
             self.times.append((started_s, seconds))
 
     def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """Run a rank's formed batch for so many seconds, and add its finished requests to `front`.
-
-        Returns:
-            The rank's row of the step table: int64[10], `_COLUMNS`.
-        """
+        """Run a rank's formed batch for so many seconds, and add its finished requests to `front`; returns `Rank.row`."""
         front, run = self.front, rank.run
         done, first = int(run.now.finished), int(front.now.finished)
         run.now.step_s = seconds
@@ -241,16 +228,3 @@ class Ranks:
         ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T
         floats = np.array(self.times, np.float64).reshape(-1, 2).T
         return [named(floats.copy(), ints.copy())]
-
-
-def idle_row(rank: Rank) -> I8:
-    """What a rank with a dummy batch adds to the step table.
-
-    Returns:
-        int64[10], the columns of `Iterations` from `tokens` on: what the rank holds, runs and has waiting; the others are 0.
-    """
-    row = np.zeros(len(_COLUMNS), np.int64)
-    now = rank.run.now
-    for name, value in (("kv_held", rank.held), ("running", now.running), ("waiting", now.waiting)):
-        row[_COLUMNS.index(name)] = value
-    return row

@@ -12,8 +12,8 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
 5. every request of the batch has run its tokens. A request that completed its prefill, or decoded, has produced a token.
    A request that produced its last token is finished and frees its memory.
 
-An empty batch is not an iteration: the clock goes to the next arrival, or to the policy's `wake_s` if that is earlier.
-If neither exists and requests are left, the policy holds forever: an error.
+An empty batch is not an iteration: the clock goes to the next arrival, to the policy's `wake_s` or to `until_s`, whichever
+is first. If there is none of them and requests are left, the policy holds forever: an error.
 
 **Tokens.** A request of prompt s and output o runs s prefill tokens, in one chunk or several. With ``first_token="prefill"``
 (real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+from evenstep.config import check_integers
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
 from evenstep.request import I8, Trace
@@ -89,12 +90,12 @@ def simulate_engine(
     law = batch_time or TokenBudget()
     if not callable(getattr(law, "table", None)):
         raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
+    check_integers("simulate_engine", 0, seed=seed)
     if door not in ("auto", "plain", "compiled"):
         raise InputError("simulate_engine", "door", door, "one of auto, plain, compiled")
     if not until_s > 0:
         raise InputError("simulate_engine", "until_s", until_s, "a number of seconds > 0")
-    beliefs = shown(trace, policy, bounds)
-    task = Task(trace, policy, engine or Engine(), law, beliefs, seed, records, door, until_s, label)
+    task = Task(trace, policy, engine or Engine(), law, shown(trace, policy, bounds), seed, records, door, until_s, label)
     if task.engine.data_parallel > 1:
         from evenstep.sim.engine.ranks import run
     else:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import Record, Rows, column, fill, one, rows
+from evenstep.compiled import Record, Rows, fill, one, rows
 from evenstep.cost.batch import FEATURES, BatchTime
 from evenstep.measure.quantiles import BINS
 from evenstep.predict.intervals import Quantiles
@@ -20,12 +20,7 @@ from evenstep.sim.engine.input import bounds_of
 from evenstep.sim.engine.model import Fixed, Iterations, Now, Run
 from evenstep.sim.engine.settings import Engine
 
-_OVERFLOW = {
-    "recompute": model.RECOMPUTE,
-    "restart": model.RESTART,
-    "swap": model.SWAP,
-    "never": model.NEVER,
-}
+_OVERFLOW = {"recompute": model.RECOMPUTE, "restart": model.RESTART, "swap": model.SWAP, "never": model.NEVER}
 R = TypeVar("R", bound=Record)
 
 
@@ -59,18 +54,35 @@ class Task:
         """The policy's compiled door (`compiled.kernel_of`); None if it has no rule or the run uses the plain door."""
         return compiled.kernel_of(self.policy) if self.door != "plain" else None
 
+    def needs(self, count: int) -> tuple[F8, int, int]:
+        """What the kernel is handed: the policy's parameters, and sizes of its working space for `count` requests."""
+        if self.kernel is None:
+            return np.zeros(0), 0, 0
+        parameters, most = compiled.parameters(self.policy), min(count, 1 << 30)
+        ints, floats = self.kernel.scratch(most, most, parameters)
+        return parameters, int(ints), int(floats)
+
 
 def prepared(task: Task) -> Run:
     """The state before the first iteration, all requests still to come; its table of iterations has no rows."""
-    fixed, count = fixed_of(task), len(task.trace)
-    now = one(Now)
+    fixed, trace, count = fixed_of(task), task.trace, len(task.trace)
+    now = _empty(fixed)
     now.known = count
-    now.kv_free = fixed.kv_capacity
-    now.unused_blocks = fixed.kv_capacity // fixed.block_tokens
-    requests = requests_of(task)
+    requests = unsent(count)
+    low, high = bounds_of(trace, task.bounds)
+    fill(
+        requests.shown,
+        request_id=trace.request_id,
+        request_class=trace.column("request_class"),
+        prompt_tokens=trace.prompt_tokens,
+        output_low=low,
+        output_high=high,
+    )
+    fill(requests.hidden, output_tokens=trace.output_tokens)
+    requests.arrival_s[:] = trace.column("arrival_s")
     lists = _lists(count)
     lists.coming[:] = _coming(task, requests)
-    classes = int(task.trace.column("request_class").max(initial=0)) + 1
+    classes = int(trace.column("request_class").max(initial=0)) + 1
     return Run(
         fixed=fixed,
         now=now,
@@ -90,11 +102,11 @@ def rank_of(front: Run, task: Task) -> Run:
 
     The caller adds each request of the rank to `Lists.coming`, and counts it in `Now.known`.
     """
-    fixed, now, count = _copied(front.fixed, Fixed), _copied(front.now, Now), front.lists.coming.size
-    fixed.is_rank, fixed.asks, fixed.until_s, now.known = 1, 0, np.inf, 0
+    fixed, count = fixed_of(task), front.lists.coming.size
+    fixed.is_rank, fixed.asks, fixed.until_s = 1, 0, np.inf
     return front._replace(
         fixed=fixed,
-        now=now,
+        now=_empty(fixed),
         lists=_lists(count),
         kept=rows(model.Kept, count),
         policy=_handed(task, count, front.policy.arrived.size),
@@ -112,29 +124,17 @@ def iterations(size: int) -> Iterations:
 
 def named(floats: F8, ints: I8) -> Iterations:
     """The rows of float64[2, *] and int64[10, *] as the columns of a table of iterations, in order; views, not copies."""
-    columns: Any = (*floats, *ints)
-    return Iterations(*columns)
-
-
-def cut(table: Iterations, size: int) -> Iterations:
-    """The first `size` rows of a table; views, not copies."""
-    columns: Any = (values[:size] for values in table)
-    return Iterations(*columns)
-
-
-def _limited(value: int) -> int:
-    """A limit as the loop takes it: 0 is no limit."""
-    return value or UNLIMITED
+    return Iterations._make((*floats, *ints))
 
 
 def fixed_of(task: Task) -> Fixed:
     """The settings of a run as the loop reads them; a limit of 0 becomes `UNLIMITED`."""
     engine, fixed = task.engine, one(Fixed)
     block, is_decode = engine.block_tokens, engine.first_token == "decode"
-    fixed.token_budget = _limited(engine.token_budget)
-    fixed.batch_limit = _limited(engine.batch_limit)
-    fixed.resident_limit = _limited(engine.residents)
-    fixed.kv_capacity = _limited(engine.kv_tokens) // block * block
+    fixed.token_budget = engine.token_budget or UNLIMITED
+    fixed.batch_limit = engine.batch_limit or UNLIMITED
+    fixed.resident_limit = engine.residents or UNLIMITED
+    fixed.kv_capacity = (engine.kv_tokens or UNLIMITED) // block * block
     fixed.block_tokens = block
     fixed.overflow = _OVERFLOW[engine.overflow]
     fixed.first_decoded = int(is_decode)
@@ -147,28 +147,6 @@ def fixed_of(task: Task) -> Fixed:
     fixed.drop_per_square_s, fixed.drop_s = engine.recompute_s
     fixed.overhead_s, fixed.until_s = engine.overhead_s, task.until_s
     return fixed
-
-
-def requests_of(task: Task) -> model.Requests:
-    """The table of the trace's requests before the run, with the believed bounds of their lengths; 0 and 0 = not known.
-
-    Raises:
-        InputError: bounds that do not fit (`input.bounds_of`).
-    """
-    trace, count = task.trace, len(task.trace)
-    low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
-    found = unsent(count)
-    fill(
-        found.shown,
-        request_id=trace.request_id,
-        request_class=trace.column("request_class"),
-        prompt_tokens=trace.prompt_tokens,
-        output_low=low,
-        output_high=high,
-    )
-    fill(found.hidden, output_tokens=trace.output_tokens)
-    found.arrival_s[:] = trace.column("arrival_s")
-    return found
 
 
 def unsent(count: int) -> model.Requests:
@@ -186,19 +164,18 @@ def records_over(table: I8, shape: type[R]) -> Rows[R]:
 
 def _coming(task: Task, requests: model.Requests) -> I8:
     """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
-    arrival_s, shown = requests.arrival_s, requests.shown
+    arrival_s = requests.arrival_s
     if np.all(arrival_s[1:] > arrival_s[:-1]):
         return np.arange(arrival_s.size, dtype=np.int64)
-    keys = order_of(task.policy).keys(
-        seed=task.seed,
-        request=column(shown, "request_id"),
-        arrival_s=arrival_s,
-        prompt=column(shown, "prompt_tokens"),
-        low=column(shown, "output_low"),
-        high=column(shown, "output_high"),
-        request_class=column(shown, "request_class"),
-    )
+    keys = order_of(task.policy).keys(task.seed, requests.table.T, arrival_s)
     return np.lexsort((keys, arrival_s)).astype(np.int64)
+
+
+def _empty(fixed: Fixed) -> Now:
+    now = one(Now)
+    now.kv_free = fixed.kv_capacity
+    now.unused_blocks = fixed.kv_capacity // fixed.block_tokens
+    return now
 
 
 def _lists(count: int) -> model.Lists:
@@ -206,13 +183,8 @@ def _lists(count: int) -> model.Lists:
 
 
 def _handed(task: Task, count: int, classes: int) -> model.Policy:
-    """What the policy is handed, with working space for its kernel if that is asked."""
-    policy, kernel, parameters, most = task.policy, task.kernel, np.zeros(0), min(count, 1 << 30)
-    ints, floats = 0, 0
-    if kernel is not None:
-        parameters = compiled.parameters(policy)
-        if hasattr(kernel, "scratch"):
-            ints, floats = kernel.scratch(most, most, parameters)
+    """What the policy is handed."""
+    policy, (parameters, ints, floats) = task.policy, task.needs(count)
     return model.Policy(
         order=order_of(policy).weights,
         limits=np.zeros(LIMITS, np.int64),
@@ -220,15 +192,8 @@ def _handed(task: Task, count: int, classes: int) -> model.Policy:
         arrived=np.zeros(classes, np.int64),
         memory=np.zeros(int(getattr(policy, "memory_size", 0)), np.int64),
         parameters=parameters,
-        scratch_i=np.zeros(int(ints), np.int64),
-        scratch_f=np.zeros(int(floats)),
+        scratch_i=np.zeros(ints, np.int64),
+        scratch_f=np.zeros(floats),
         picked=np.zeros((2, count), np.int64),
         evicted=np.zeros(count, np.int64),
     )
-
-
-def _copied(record: R, shape: type[R]) -> R:
-    copy = one(shape)
-    for name in shape.__annotations__:
-        setattr(copy, name, getattr(record, name))
-    return copy

@@ -15,12 +15,11 @@ tasks:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
@@ -29,8 +28,7 @@ from evenstep.request import Trace
 from evenstep.routing.view import check_simulated
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
-from evenstep.sim.network.joins import uneven
-from evenstep.sim.network.loops import endless
+from evenstep.sim.network.graph import endless, uneven
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 
@@ -65,8 +63,11 @@ class EngineSection:
     def __post_init__(self) -> None:
         check_range("engine", "an integer >= 1", low=1, count=self.count)
         for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
-            with _part_of(part):
+            try:
                 getattr(self, made)
+            except InputError as error:  # about what the text of the field stands for
+                own = part if error.field == "name" else f"{part}.{error.field}"
+                raise InputError("engine", own, error.value, error.expected, error.hint) from None
         for k, call in enumerate(self.priority):
             if call in self.priority[:k]:
                 raise InputError("engine", f"priority[{k}]", call, "each call once")
@@ -89,26 +90,12 @@ class EngineSection:
 
     @property
     def balancer(self) -> Any:
-        """A new routing policy, as `routing` names it.
-
-        Raises:
-            InputError: the policy looks ahead, or goes by expected outputs.
-        """
+        """A new routing policy, as `routing` names it; an InputError if it looks ahead, or goes by expected outputs."""
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
         check_simulated(policy, "engine")
         return policy
-
-
-@contextmanager
-def _part_of(field: str) -> Generator[None]:
-    """Errors about what a field's text stands for name the field: ``routing``, or ``engine.kv_tokens`` for an option."""
-    try:
-        yield
-    except InputError as error:
-        own = field if error.field == "name" else f"{field}.{error.field}"
-        raise InputError("engine", own, error.value, error.expected, error.hint) from None
 
 
 @lru_cache(maxsize=256)
@@ -301,18 +288,14 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
         if call.then and abs(sum(call.then.values()) - 1) > 1e-9:
             total = round(sum(call.then.values()), 9)
             raise InputError("network", f"{at}.then", total, "probabilities that sum to 1", f"Add {END}: to stop there.")
-    _check_cycles(place, task)
     if task.calls:
+        _check_cycles(place, task)
         _check_joins(place, task)
         _check_loops(place, task)
 
 
 def _check_joins(place: str, task: TaskSection) -> None:
-    """A call can wait for several calls only if they run together.
-
-    Raises:
-        InputError: naming the call that waits.
-    """
+    """A call can wait for several calls only if they run together; an InputError names the call that waits."""
     for name, call in task.calls.items():
         if len(set(call.after)) < len(call.after):
             raise InputError("network", f"{place}.calls.{name}.after", ", ".join(call.after), "each call once")
@@ -326,60 +309,38 @@ def _check_joins(place: str, task: TaskSection) -> None:
 
 
 def _check_loops(place: str, task: TaskSection) -> None:
-    """Every task has to end, also where calls that wait for others are part of a loop.
-
-    Raises:
-        InputError: naming a call of the loop.
-    """
-    after = {name: call.after for name, call in task.calls.items()}
-    then = {name: call.then for name, call in task.calls.items()}
-    name = endless(after, then)
+    """Every task has to end, also where calls that wait for others are part of a loop; an InputError names a call of it."""
+    name = endless({name: call.after for name, call in task.calls.items()}, {n: call.then for n, call in task.calls.items()})
     if name is not None:
-        what = max(then[name], key=lambda one: (one != END, then[name][one]))
+        then = task.calls[name].then
+        what = max(then, key=lambda one: (one != END, then[one]))
         hint = f"Each run of the loop leads to at least one more on average: give {END} or a call outside it a larger share."
         raise InputError("network", f"{place}.calls.{name}.then", what, "no cycle without exit", hint)
 
 
 def _check_cycles(place: str, task: TaskSection) -> None:
-    """Every call has to begin some day, and every task has to end.
+    """Every call has to begin some day, and every task has to end; an InputError names a call of the cycle."""
+    calls, begun = task.calls, first_calls(task)
+    if calls[begun[0]].after:
+        waits, hint = calls[begun[0]].after[0], "The call that a task begins with comes first among its calls."
+        raise InputError("network", f"{place}.calls.{begun[0]}.after", waits, "a cycle with a beginning", hint)
 
-    Raises:
-        InputError: naming a call of the cycle.
-    """
-    calls = task.calls
-    led_to = {follows for call in calls.values() for follows, chance in call.then.items() if chance > 0}
-    begun = {name for name, call in calls.items() if not call.after and (name not in led_to)}
-    if calls and not begun:
-        first = next(iter(calls))
-        if calls[first].after:
-            waits, hint = calls[first].after[0], "The call that a task begins with comes first among its calls."
-            raise InputError("network", f"{place}.calls.{first}.after", waits, "a cycle with a beginning", hint)
-        begun = {first}
-    reached = set(begun)
-    while True:
-        more = {
-            name
-            for name, call in calls.items()
-            if name not in reached
-            and (
-                (call.after and all(before in reached for before in call.after))
-                or any(calls[one].then.get(name, 0) > 0 for one in reached)
-            )
-        }
-        if not more:
-            break
-        reached |= more
+    def is_reached(name: str, reached: set[str]) -> bool:
+        after = calls[name].after
+        waits = bool(after) and all(before in reached for before in after)
+        return waits or any(calls[one].then.get(name, 0) > 0 for one in reached)
+
+    reached = _spread(calls, begun, is_reached)
     lost = [name for name in calls if name not in reached]
-    if lost:
-        _refuse_lost(place, calls, lost[0])
-    exits = {name for name, call in calls.items() if not call.then or call.then.get(END, 0) > 0}
-    while True:
-        more = {
-            name for name, call in calls.items() if name not in exits and any(call.then.get(one, 0) > 0 for one in exits)
-        }
-        if not more:
-            break
-        exits |= more
+    if lost:  # it waits in a cycle, or is in a loop that nothing leads to
+        at, after = f"{place}.calls.{lost[0]}", calls[lost[0]].after
+        if after:
+            raise InputError("network", f"{at}.after", after[0], "no cycle without exit", "The calls wait for each other.")
+        leads = ", ".join(one for one, call in calls.items() if call.then.get(lost[0], 0) > 0)
+        expected = "a call that a task begins with or is led to"
+        raise InputError("network", at, "never reached", expected, f"Only {leads} leads to it: a loop that nothing begins.")
+    last = [name for name, call in calls.items() if not call.then or call.then.get(END, 0) > 0]
+    exits = _spread(calls, last, lambda name, found: any(calls[name].then.get(one, 0) > 0 for one in found))
     stuck = [name for name in calls if name not in exits]
     if stuck:
         what = next(iter(calls[stuck[0]].then))
@@ -387,14 +348,12 @@ def _check_cycles(place: str, task: TaskSection) -> None:
         raise InputError("network", f"{place}.calls.{stuck[0]}.then", what, "no cycle without exit", hint)
 
 
-def _refuse_lost(place: str, calls: Mapping[str, CallSection], name: str) -> NoReturn:
-    """Raise the error for a call that no task comes to: it waits in a cycle, or is in a loop that nothing leads to."""
-    at, after = f"{place}.calls.{name}", calls[name].after
-    if after:
-        raise InputError("network", f"{at}.after", after[0], "no cycle without exit", "The calls wait for each other.")
-    leads = ", ".join(one for one, call in calls.items() if call.then.get(name, 0) > 0)
-    expected = "a call that a task begins with or is led to"
-    raise InputError("network", at, "never reached", expected, f"Only {leads} leads to it: a loop that nothing begins.")
+def _spread(calls: Iterable[str], start: Iterable[str], joins: Callable[[str, set[str]], bool]) -> set[str]:
+    """The calls of `start`, and all that join them or those that have joined."""
+    found = set(start)
+    while more := {name for name in calls if name not in found and joins(name, found)}:
+        found |= more
+    return found
 
 
 def first_calls(task: TaskSection) -> list[str]:

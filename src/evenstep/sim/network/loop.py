@@ -77,42 +77,30 @@ def look(net: Net, before_s: float) -> None:
 
 
 @part
-def end_batches(net: Net, now_s: float) -> None:
-    """End the batches of the island's engines that are due at `now_s`; calls that are done release others."""
-    for e in range(net.clock.low, net.clock.high + 1):
-        if due_s(net, e) <= now_s and net.sites[e].formed == 1:
-            end_batch(net, e, now_s)
-
-
-@part
 def end_batch(net: Net, e: int, now_s: float) -> None:
-    """End an engine's batch: its tokens become known to the network, and calls that are done release others."""
-    site, now = net.sites[e], net.now[e]
-    if net.nodes.child.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
+    """End an engine's batch: its tokens become known to the network, and calls that are done release others.
+
+    A call that waited only for it is released after its `delay_s`.
+    """
+    site, now, nodes = net.sites[e], net.now[e], net.nodes
+    if nodes.child.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
         for i in range(site.finished, now.finished):
-            end_call(net, int(net.call_of[net.lists.finished[e, i]]), now_s)
+            row = int(net.call_of[net.lists.finished[e, i]])
+            net.attained[nodes.task[row]] += net.calls[row].work
+            for k in range(nodes.first_child[row], nodes.first_child[row + 1]):
+                child = nodes.child[k]
+                nodes.pending[child] -= 1
+                if nodes.pending[child] == 0:
+                    push(net, now_s + float(nodes.delay_s[child]), child)
     site.formed, site.finished, site.ran = 0, now.finished, now.prefill_tokens + now.decode_tokens
     show(net, e)
-
-
-@part
-def end_call(net: Net, row: int, now_s: float) -> None:
-    """Note that the call in `row` is done; calls that waited only for it are released after their `delay_s`."""
-    nodes = net.nodes
-    net.attained[nodes.task[row]] += net.calls[row].work
-    for i in range(nodes.first_child[row], nodes.first_child[row + 1]):
-        child = nodes.child[i]
-        nodes.pending[child] -= 1
-        if nodes.pending[child] == 0:
-            push(net, now_s + float(nodes.delay_s[child]), child)
 
 
 @part
 def release(routes: Any, net: Net, now_s: float) -> int:
     """Send the calls that are due at `now_s`, of new tasks or released, to their engines, in order of time and row.
 
-    Returns:
-        `GOES_ON`; `LISTS_FULL` if an engine could not take a further call; or the code of a routing policy's mistake.
+    Returns `GOES_ON`; `LISTS_FULL` if an engine could not take a further call; or the code of a routing policy's mistake.
     """
     clock = net.clock
     while clock.most < net.lists.coming.shape[1]:
@@ -136,11 +124,7 @@ def release(routes: Any, net: Net, now_s: float) -> int:
 
 @part
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
-    """Form batches on the engines that are due at `now_s` and have none under way.
-
-    Returns:
-        `GOES_ON`, or the code of a scheduling policy's mistake.
-    """
+    """Form batches on the engines due at `now_s` without one; returns `GOES_ON` or the code of a policy's mistake."""
     for e in range(net.clock.low, net.clock.high + 1):
         if due_s(net, e) <= now_s and net.sites[e].formed == 0:
             run = run_of(net, e)
@@ -158,10 +142,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
     """Form the next batch of engine e, or note when its policy wants to be asked again.
 
     The batch's tokens run at once, while its requests are in the processor's caches: nothing can change them any more.
-    The network does not see them before `end_batch`.
-
-    Returns:
-        `GOES_ON`, or the code of the policy's mistake.
+    The network does not see them before `end_batch`. Returns `GOES_ON`, or the code of the policy's mistake.
     """
     now, site = run.now, net.sites[e]
     while True:
@@ -217,11 +198,7 @@ def begin(net: Net) -> None:
 
 @part
 def run_island(policies: Any, routes: Any, net: Net) -> int:
-    """Run an island until nothing is left to happen there, or the time is up.
-
-    Returns:
-        `GOES_ON`, `LISTS_FULL`, or the code of a policy's mistake.
-    """
+    """Run an island until nothing is left to happen there, or the time is up; returns `GOES_ON`, or why it had to stop."""
     clock, code = net.clock, GOES_ON
     while code == GOES_ON:
         now_s = next_s(net)
@@ -229,7 +206,9 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
         if now_s >= clock.until_s:
             clock.then_s = min(clock.then_s, now_s)
             return code
-        end_batches(net, now_s)
+        for e in range(clock.low, clock.high + 1):
+            if due_s(net, e) <= now_s and net.sites[e].formed == 1:
+                end_batch(net, e, now_s)
         code = release(routes, net, now_s)
         if code == GOES_ON:
             code = form_batches(policies, net, now_s)
@@ -240,9 +219,8 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
 def advance(policies: Any, routes: Any, net: Net) -> int:
     """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the reason.
 
-    `DONE` and `STOPPED` end the run; other codes are a policy's mistake.
-
-    It also returns when an engine's lists are full (`LISTS_FULL`), and goes on where it stood once they are wider.
+    `DONE` and `STOPPED` end the run; other codes are a policy's mistake. It also returns when an engine's lists are full
+    (`LISTS_FULL`), and goes on where it stood once they are wider.
 
     Args:
         policies: kernels of the scheduling policies; `sim.engine.ask` asks one that has none.

@@ -20,11 +20,7 @@ FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
 
 class Clock(Record):
-    """The progress of a run: time, the island that runs, the heap's size, the noted mistake. Times are seconds.
-
-    `order` is `FCFS` .. `STATIC`. `low` .. `high` are the engines that the next event may be about, none if `low` > `high`.
-    `detail` is the call or number that broke a rule; `raised` is 1 after an error of a routing policy.
-    """
+    """The progress of a run: time, the island that runs, the heap's size, the noted mistake. Times are seconds."""
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
@@ -42,10 +38,10 @@ class Clock(Record):
     seed: int
     engine: int  # the engine or the group whose policy is asked
     group: int
-    low: int  # the first and the last engine that the next event may be about
+    low: int  # the first and the last engine that the next event may be about; none if low > high
     high: int
     detail: int  # the call or number that broke a rule
-    raised: int
+    raised: int  # whether a routing policy raised an error
     sample_s: float  # the next sampling time, and the time between two
     every_s: float
     samples: int  # taken so far
@@ -65,11 +61,7 @@ class Island(Record):
 
 
 class Site(Record):
-    """One engine of the network: its counts, and where its part of the flat arrays begins: it ends where the next begins.
-
-    `finished` and `ran` are the calls done and the tokens run when its last batch ended. `formed` is 1 while one is under
-    way. `work` sums the tokens of the calls that were sent here, whether run or not.
-    """
+    """One engine of the network: its counts, and where its part of the flat arrays begins: it ends where the next begins."""
 
     group: int
     policy: int  # place of its scheduling policy's kernel
@@ -77,7 +69,7 @@ class Site(Record):
     finished: int  # calls that were done when the last batch ended
     ran: int  # tokens that had run by then
     next_place: int  # place in the table of requests for its next call; at a multiple of `BLOCK` it takes a new block
-    work: int  # tokens of the calls that were sent here
+    work: int  # tokens of the calls that were sent here, whether run or not
     prompt_tokens: int  # of the calls that were sent here
     kept: int  # `Net.kept` entries before this engine's
     memory: int
@@ -88,18 +80,14 @@ class Site(Record):
 
 
 class Group(Record):
-    """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy.
-
-    `capacity` is KV tokens of an engine, inf = no limit. `workers` and the names after it say where its part of `Routing`'s
-    and the flat arrays begins; `decisions` counts the policy's.
-    """
+    """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy."""
 
     first: int  # its first engine
     count: int  # engines
     policy: int  # place of its routing policy's kernel
     capacity: float  # KV tokens of an engine; inf = no limit
-    decisions: int
-    workers: int
+    decisions: int  # of the policy
+    workers: int  # where its part of `Routing`'s tables begins, and of the flat arrays
     memory: int
     parameters: int
     scratch_i: int
@@ -107,7 +95,7 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task, as engines and policies see it. `work` is the tokens it runs, `affinity` its key for routing."""
+    """One call of a task, as engines and policies see it."""
 
     request_id: int
     request_class: int
@@ -121,18 +109,14 @@ class Call(Record):
 
 
 class Nodes(NamedTuple):
-    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said.
-
-    `rank` is the priority at its engines, 0 first. `delay_s` is seconds from the end of its parents to its release.
-    `pending` counts parents not done. The children of call c are ``child[first_child[c] : first_child[c + 1]]``.
-    """
+    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said."""
 
     task: ReadInts
     rank: ReadInts  # its priority at its engines, 0 first
     key: ReadFloats  # of a static order
-    delay_s: ReadFloats  # between its parents' end and its release
+    delay_s: ReadFloats  # seconds between its parents' end and its release
     pending: Ints  # parents that are not done
-    first_child: ReadInts  # [C + 1], where its children begin in `child`
+    first_child: ReadInts  # [C + 1], where its children begin in `child`; they end where the next one's begin
     child: ReadInts  # one for each dependency: the call that waits, in order of the call that it waits for
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.sim.network.description import END, Network, TaskSection, first_calls
+from evenstep.sim.network.graph import means
 from evenstep.sim.network.tasks import MOST_VISITS, Calls
 from evenstep.workload.synthetic.laws import mean
 
@@ -29,7 +30,8 @@ def remaining(task: TaskSection) -> dict[str, float]:
     The path goes on by chance, or to a call that waits for this one. Each call starts with its first way. The lengths of all
     paths are solved for the ways taken, then each call takes its longest way; this repeats until no call changes its way.
     """
-    place, tokens = _place(task), np.array([sum(both) for both in mean_tokens(task).values()])
+    place = {name: k for k, name in enumerate(task.calls)}
+    tokens = np.array([sum(both) for both in mean_tokens(task).values()])
     ways = [_ways(task, name, place) for name in task.calls]
     taken = [0] * len(ways)
     while True:
@@ -58,34 +60,20 @@ def _longest(left: F8, taken: int) -> int:
 
 def visits(task: TaskSection) -> dict[str, float]:
     """Call -> mean number of times a task runs it. A call that waits for several runs as often as each of them."""
-    place, begin = _place(task), first_calls(task)
-    led, begun = np.eye(len(place)), np.zeros(len(place))
-    for name, call in task.calls.items():
-        begun[place[name]] = not call.after and name in begin
-        if call.after:
-            led[place[name], place[call.after[0]]] -= 1
-        for follows, chance in call.then.items():
-            if follows != END:
-                led[place[follows], place[name]] -= chance
-    return dict(zip(task.calls, np.linalg.solve(led, begun).tolist(), strict=True))
+    led = means({name: call.after for name, call in task.calls.items()}, {n: call.then for n, call in task.calls.items()})
+    begin = first_calls(task)
+    begun = np.array([float(name in begin) for name in task.calls])
+    return dict(zip(task.calls, np.linalg.solve(np.eye(len(led)) - led.T, begun).tolist(), strict=True))
 
 
 def check_visits(network: Network) -> None:
-    """Refuse a loop that would run some call over 10,000,000 times a task on average, before its tasks are drawn.
-
-    Raises:
-        InputError: naming the call that a task would run too often.
-    """
+    """Refuse a loop that would run some call over 10,000,000 times a task on average, before its tasks are drawn."""
     for name, task in network.tasks.items():
         for call, often in (visits(task) if task.calls else {}).items():
             if often > _TOO_MANY * MOST_VISITS and task.calls[call].then:
                 found, expected = f"about {often:.0e} visits of one task", f"a loop that ends within {MOST_VISITS} visits"
                 hint = "Give the way out a larger share."
                 raise InputError("network", f"tasks.{name}.calls.{call}.then", found, expected, hint)
-
-
-def _place(task: TaskSection) -> dict[str, int]:
-    return {name: k for k, name in enumerate(task.calls)}
 
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:

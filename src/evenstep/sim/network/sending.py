@@ -22,8 +22,7 @@ _CLASS = float(1 << 44)
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     """Send the call in `row`, released at `now_s`, to an engine of its group, which `choose` gives; it waits there.
 
-    Returns:
-        `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine of the group, `ROUTE_RAISED` if it raised.
+    Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine of the group, `ROUTE_RAISED` if it raised.
     """
     call = net.calls[row]
     group = net.groups[call.group]
@@ -35,7 +34,12 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
             net.clock.group = call.group
             return ROUTE_RAISED if net.clock.raised == 1 else BAD_ROUTE
     e += group.first
-    site, now, at = net.sites[e], net.now[e], place_for(net, e)
+    site, now = net.sites[e], net.now[e]
+    if site.next_place % BLOCK == 0:
+        site.next_place = net.clock.next_block
+        net.clock.next_block += BLOCK
+    at = site.next_place
+    site.next_place += 1
     net.call_of[at] = row
     request = net.requests.shown[at]
     request.request_id, request.request_class = call.request_id, call.request_class
@@ -57,17 +61,6 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
 
 
 @part
-def place_for(net: Net, e: int) -> int:
-    """Take the place in the table of requests for the next call of engine e; each engine gets `BLOCK` places at a time."""
-    site = net.sites[e]
-    if site.next_place % BLOCK == 0:
-        site.next_place = net.clock.next_block
-        net.clock.next_block += BLOCK
-    site.next_place += 1
-    return site.next_place - 1
-
-
-@part
 def key_of(net: Net, row: int) -> float:
     """The key by which the call in `row` waits: its priority, then the network's order. The smallest key goes first."""
     nodes, order = net.nodes, net.clock.order
@@ -83,8 +76,7 @@ def key_of(net: Net, row: int) -> float:
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     """Ask the routing policy of group g for an engine for the call in `row`.
 
-    Returns:
-        The engine, counted from 0 within the group, not checked; -1 if the policy raised an error or answered none.
+    Returns the engine, counted from 0 within the group, not checked; -1 if the policy raised an error or answered none.
     """
     group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
     n = group.count
@@ -126,12 +118,6 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 
 @part
-def waiting(now: Any) -> int:
-    """Number of calls that wait at an engine, whose `Now` is given: in its queue, or sent and not in it yet."""
-    return now.waiting + now.known - now.coming
-
-
-@part
 def show(net: Net, e: int) -> None:
     """Write what routing policies see of engine e, running calls, KV tokens held and waiting calls, into `Net.routing`."""
     group, now = net.groups[net.sites[e].group], net.now[e]
@@ -144,10 +130,13 @@ def show(net: Net, e: int) -> None:
 
 @part
 def show_waiting(net: Net, e: int) -> None:
-    """Write what routing policies see of the calls that wait at engine e, their number and tokens, into `Net.routing`."""
+    """Write what routing policies see of the calls that wait at engine e, their number and tokens, into `Net.routing`.
+
+    They are in its queue, or sent and not in it yet.
+    """
     site, now = net.sites[e], net.now[e]
     group = net.groups[site.group]
     place = group.workers + e - group.first
     if group.count > 1:
-        net.routing.workers_i[place + QUEUED * group.count] = waiting(now)
+        net.routing.workers_i[place + QUEUED * group.count] = now.waiting + now.known - now.coming
         net.routing.workers_f[place + QUEUED_LOAD * group.count] = float(site.prompt_tokens - now.taken_tokens)

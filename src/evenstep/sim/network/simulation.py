@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,14 +16,16 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import column
+from evenstep.config import check_integers
 from evenstep.errors import EvenstepError, PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
 from evenstep.request import Trace
-from evenstep.routing.view import RoutingView, broken_rule
+from evenstep.routing.view import broken_rule
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine import model as engine_model
+from evenstep.sim.engine.balancing import view_of_one
 from evenstep.sim.engine.host import conditions_of, counted, made, said
 from evenstep.sim.engine.model import Run
 from evenstep.sim.engine.plain_door import PlainDoor
@@ -55,47 +56,40 @@ def simulate_network(
         The run: its engines' runs, tables of tasks and calls, and the samples.
 
     Raises:
-        InputError: tasks that cannot be drawn, or a call that its engine cannot hold.
+        InputError: tasks that cannot be drawn, a call that its engine cannot hold, or a negative seed or number.
         PolicyError: a policy broke its contract, raised, or holds for ever.
     """
+    check_integers("simulate_network", 0, seed=seed, samples=samples)
     check_visits(network)
     calls = draw(network, traces, seed)
     ready = prepared(network, calls, seed + network.seed, samples)
     while (code := _run(ready)) == model.LISTS_FULL:
         ready = replace(ready, net=ready.net._replace(lists=widened(ready.net.lists)))
-    _check(ready, code)
+    net = ready.net
+    if code == model.BAD_ROUTE:
+        place = ready.places[int(net.clock.group)]
+        what = f"gave no engine of {place.name} for call {ready.number[net.clock.detail]}; engines take calls as they come"
+        raise PolicyError(f"{place.section.routing}: {what}")
+    if code not in (engine_model.DONE, engine_model.STOPPED):
+        e = int(net.clock.engine)
+        raise PolicyError(f"{_engine_name(_place_of(ready, e), e)}: {said(code, run_of(net, e))}")
     return _recorded(network, ready, calls, seed)
 
 
 def _run(ready: Prepared) -> int:
     """Run until the host is needed; returns the code of the reason."""
-    doors = _BatchDoors(ready)
-    routes = _RouteDoors(ready)
+    doors = _Doors(ready)
     go_on: Any = compiled.entry(loop.advance)
-    with ExitStack() as stack:
-        stack.enter_context(ask_batch.answering(doors.answer))
-        stack.enter_context(ask_route.answering(routes.answer))
+    with ask_batch.answering(doors.form_batch), ask_route.answering(doors.route):
         code = int(go_on(ready.kernels, ready.routes, ready.net))
-    for error in (doors.error, routes.error):
-        if isinstance(error, EvenstepError):
-            raise error
-        if error is not None:
-            raise PolicyError(f"a policy raised {type(error).__name__}: {error}") from error
+    error = doors.error
+    if isinstance(error, PolicyError):
+        raise PolicyError(f"{doors.asked}: {error}") from None
+    if isinstance(error, Exception) and not isinstance(error, EvenstepError):
+        raise PolicyError(f"{doors.asked}: the policy raised {type(error).__name__}: {error}") from error
+    if error is not None:
+        raise error
     return code
-
-
-def _check(ready: Prepared, code: int) -> None:
-    """Raise the error that a run ended with, if any."""
-    net = ready.net
-    if code in (engine_model.DONE, engine_model.STOPPED):
-        return
-    if code == model.BAD_ROUTE:
-        place = ready.places[int(net.clock.group)]
-        what = f"gave no engine of {place.name} for call {ready.number[net.clock.detail]}; engines take calls as they come"
-        raise PolicyError(f"{place.section.routing}: {what}")
-    e = int(net.clock.engine)
-    place = next(one for one in ready.places if one.first <= e < one.first + one.section.count)
-    raise PolicyError(f"{_engine_name(place, e)}: {said(code, run_of(net, e))}")
 
 
 def run_of(net: Net, e: int) -> Run:
@@ -104,84 +98,76 @@ def run_of(net: Net, e: int) -> Run:
     return getattr(text, "py_func", text)(net, e)
 
 
+def _place_of(ready: Prepared, e: int) -> Place:
+    return next(one for one in ready.places if e in one.engines)
+
+
 def _engine_name(place: Place, e: int) -> str:
     return place.name if place.section.count == 1 else f"{place.name}-{e - place.first}"
 
 
-class _BatchDoors:
-    """Asks scheduling policies without a kernel, each with its own engine's view."""
+class _Doors:
+    """Asks policies without a kernel. `error` is the last error, which stops the loop, and `asked` names its policy."""
 
     def __init__(self, ready: Prepared) -> None:
-        self.net, self.error = ready.net, None
-        self.policies = [place.policy for place in ready.places for _ in range(place.section.count)]
+        self.ready, self.net = ready, ready.net
         self.doors: dict[int, PlainDoor] = {}
+        self.error: BaseException | None = None
+        self.asked = ""
 
-    def answer(self, iteration: int, now_s: float) -> float:
-        """Answer the loop; an error is kept, and the loop is told to stop."""
+    def form_batch(self, iteration: int, now_s: float) -> float:
+        """Answer for a scheduling policy, with its own engine's view."""
         e = int(self.net.clock.engine)
         if e not in self.doors:
-            self.doors[e] = PlainDoor(self.policies[e], run_of(self.net, e))
+            self.doors[e] = PlainDoor(_place_of(self.ready, e).task.policy, run_of(self.net, e))
         woken_s = self.doors[e].answer(iteration, now_s)
-        self.error = self.doors[e].error
+        if self.doors[e].error is not None:
+            self.error, self.asked = self.doors[e].error, _engine_name(_place_of(self.ready, e), e)
         return woken_s
 
-
-class _RouteDoors:
-    """Asks routing policies without a kernel."""
-
-    def __init__(self, ready: Prepared) -> None:
-        self.net, self.places = ready.net, ready.places
-        self.error: BaseException | None = None
-
-    def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Answer the loop; an error is kept, and the loop is told to stop."""
+    def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
+        """Answer for a routing policy."""
         try:
-            return self.decide(decision, now_s)
+            self.decide(decision, now_s)
         except BaseException as error:
-            self.error = error
+            self.error, self.asked = error, self.ready.places[int(self.net.clock.group)].section.routing
             self.net.clock.raised = 1
-            return 0.0
+        return 0.0
 
-    def decide(self, decision: int, now_s: float) -> float:
+    def decide(self, decision: int, now_s: float) -> None:
+        """Ask the routing policy of `Clock.group`, check its answer, and write it for the loop."""
         net, g = self.net, int(self.net.clock.group)
         group, ends, routing = net.groups[g], net.groups[g + 1], net.routing
         n = int(group.count)
         window = slice(int(group.workers), int(group.workers) + 4 * n)
         ints, floats = routing.workers_i[window].reshape(4, n).copy(), routing.workers_f[window].reshape(4, n).copy()
         memory = net.route_flat.memory[int(group.memory) : int(ends.memory)]
-        view = RoutingView(
+        view = view_of_one(
             decision=decision,
             seed=int(net.clock.seed),
             now_s=now_s,
-            mean_wait_s=0.0,
-            waited_s=np.zeros(1),
-            waiting_steps=np.full(1, np.nan),
-            projections=floats[0][:, None].copy(),
-            growth=np.zeros(1),
-            cached_tokens=np.zeros((0, 0)),
             memory=memory.copy(),
             **dict(zip(("group", "queued", "free_slots", "running"), ints, strict=True)),
             **dict(zip(("load", "queued_load", "kv_free", "seconds_per_token"), floats, strict=True)),
             **dict(zip(("waiting_id", "waiting_class", "waiting_key"), routing.waiting_i.copy(), strict=True)),
             waiting_load=routing.waiting_f[0].copy(),
         )
-        found = self.places[g].routing.route(view)
+        found = self.ready.places[g].routing.route(view)
         wrong = broken_rule(view, found)
         if wrong:
-            raise PolicyError(f"{self.places[g].section.routing}: {wrong}")
+            raise PolicyError(wrong)
         routing.worker[0] = found.worker[0]
         if found.memory is not None:
             memory[:] = found.memory
-        return 0.0
 
 
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
     net, places = ready.net, ready.places
     engines, groups = dict[str, EngineRun](), dict[str, tuple[str, ...]]()
     for place in places:
-        conditions, own = conditions_of(place.task), range(place.first, place.first + place.section.count)
-        groups[place.name] = tuple(_engine_name(place, e) for e in own)
-        engines |= {_engine_name(place, e): _engine_run(ready, place, e, conditions) for e in own}
+        conditions = conditions_of(place.task)
+        groups[place.name] = tuple(_engine_name(place, e) for e in place.engines)
+        engines |= {_engine_name(place, e): _engine_run(ready, place, e, conditions) for e in place.engines}
     count, tasks = calls.task.size, calls.arrival_s.size
     arrival, finished, owner = np.full(count, np.inf), np.full(count, np.nan), np.full(count, -1)
     tokens, work = np.zeros(tasks, np.int64), column(net.calls, "work")
@@ -207,13 +193,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         kinds=calls.kinds,
         engines=engines,
         groups=groups,
-        tasks=TaskTable(
-            calls.task_type,
-            calls.arrival_s,
-            end_s,
-            np.bincount(calls.task, minlength=tasks),
-            tokens,
-        ),
+        tasks=TaskTable(calls.task_type, calls.arrival_s, end_s, np.bincount(calls.task, minlength=tasks), tokens),
         calls=CallTable(calls.task, calls.kind, owner, arrival, finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
         requests=net.samples.requests[:seen],
@@ -236,7 +216,7 @@ def _arriving_s(network: Network, calls: Calls) -> float:
 def _engine_run(ready: Prepared, place: Place, e: int, conditions: EngineConditions) -> EngineRun:
     """One engine's run, as the engine simulator records it."""
     run = run_of(ready.net, e)
-    found = made(conditions, run, [], counted([run], place.policy))
+    found = made(conditions, run, [], counted([run], place.task.policy))
     left = int(run.now.known) - found.totals.requests
     ids = ready.number[ready.net.call_of[found.requests.request_id]]
     requests = replace(found.requests, request_id=ids)

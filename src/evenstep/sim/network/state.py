@@ -18,10 +18,10 @@ from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of
 from evenstep.scheduling.order import BY_CLASS, order_of
-from evenstep.scheduling.view import LIMITS, whole_blocks
+from evenstep.scheduling.view import LIMITS
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
-from evenstep.sim.engine.input import shown
+from evenstep.sim.engine.input import largest, shown
 from evenstep.sim.engine.model import Fixed, Kept, Now
 from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, unsent
 from evenstep.sim.network import model
@@ -64,9 +64,19 @@ class Place:
     task: Task
 
     @property
-    def policy(self) -> Any:
-        """The scheduling policy of the group's engines."""
-        return self.task.policy
+    def engines(self) -> range:
+        """Numbers of its engines."""
+        return range(self.first, self.first + self.section.count)
+
+    @property
+    def form_batch(self) -> Any:
+        """The kernel by which the loop asks the scheduling policy of its engines."""
+        return (self.task.kernel or ask_batch).form_batch_into
+
+    @property
+    def route(self) -> Any:
+        """The kernel by which the loop asks the routing policy; one that is never called for a single engine."""
+        return (compiled.kernel_of(self.routing) or ask_route).route_into
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,108 +114,61 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     calls = taken(calls, order)
     trace = Trace(calls.prompt, calls.output, request_class=calls.request_class)
     for name, section in network.engines.items():
-        places.append(
-            Place(name, first, section, section.balancer if section.count > 1 else None, _task(name, section, trace, seed))
-        )
+        routing, policy = section.balancer if section.count > 1 else None, section.scheduling
+        bounds = shown(trace, policy, None)
+        task = Task(trace, policy, section.server, section.law, bounds, seed, False, "auto", math.inf, name)
+        places.append(Place(name, first, section, routing, task))
         first += section.count
-    kernels = [compiled.kernel_of(one.policy) for one in places]
-    routes = [compiled.kernel_of(one.routing) if one.section.count > 1 else None for one in places]
-    forms = [(one or ask_batch).form_batch_into for one in kernels]
-    ways = [(one or ask_route).route_into for one in routes]
-    net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
+    kernels = list(dict.fromkeys(place.form_batch for place in places))
+    routes = list(dict.fromkeys(place.route for place in places))
+    net = _net(network, places, calls, trace, seed, samples, kernels, routes)
     fill(net.calls, request_id=order)
-    return Prepared(net, places, _several("policy", forms), _several("routing", ways), order)
+    return Prepared(net, places, _several("policy", kernels), _several("routing", routes), order)
 
 
-def _different(kernels: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for kernel in kernels:
-        if not any(kernel is known for known in found):
-            found.append(kernel)
-    return found
-
-
-def _several(field: str, kernels: Sequence[Any]) -> tuple[Any, ...]:
-    found = _different(kernels)
+def _several(field: str, found: list[Any]) -> tuple[Any, ...]:
     if len(found) > MOST_POLICIES:
         raise InputError("network", field, f"{len(found)} policies", f"at most {MOST_POLICIES} different ones")
     return tuple(found + [found[0]] * (MOST_POLICIES - len(found)))
 
 
 def check_memory(network: Network, calls: Calls) -> None:
-    """Check that each call fits the memory of its engine.
-
-    Raises:
-        InputError: naming the call, its engine and the tokens.
-    """
+    """Check that each call fits the memory of its engine; an InputError names the call, its engine and the tokens."""
     for kind, (which, name) in enumerate(zip(calls.kinds, calls.engine_of(network), strict=True)):
-        server = network.engines[name].server
         rows = np.flatnonzero(calls.kind == kind)
-        if not server.kv_tokens or not rows.size:
-            continue
-        last = 0 if server.hold_produced or server.first_token == "decode" else 1
-        needed = calls.prompt[rows] + calls.output[rows] - last
-        row = rows[int(np.argmax(needed))]
-        capacity = server.kv_tokens // server.block_tokens * server.block_tokens
-        least = whole_blocks(int(needed.max()), server.block_tokens)
+        k, least, capacity = largest(network.engines[name].server, calls.prompt[rows], calls.output[rows])
         if least > capacity:
-            is_drawn = bool(network.tasks[which[0]].calls)
-            shorter = "cut its lengths off with high=N" if is_drawn else "leave the request out of the trace"
-            raise InputError(
-                "network",
-                f"tasks.{which[0]}.calls.{which[1]}" if is_drawn else f"tasks.{which[0]}.trace",
-                f"{calls.prompt[row]} + {calls.output[row]} tokens",
-                f"at most the {capacity} KV tokens of engine {name}",
-                f"Give engines.{name}.engine kv-tokens={least}, or {shorter}.",
-            )
-
-
-class _Flat:
-    """Pieces of different length, one after the other, and where each begins."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind, self.parts, self.begins = kind, dict[int, Any](), [0]
-
-    def add(self, part: Any) -> None:
-        """Append a piece with these numbers."""
-        self.parts[self.begins[-1]] = part
-        self.skip(part.size)
-
-    def skip(self, size: int) -> None:
-        """Append a piece of `size` zeros."""
-        self.begins.append(self.begins[-1] + size)
-
-    def joined(self) -> Any:
-        """All pieces in one array."""
-        whole = np.zeros(self.begins[-1], self.kind)
-        for begin, part in self.parts.items():
-            whole[begin : begin + part.size] = part
-        return whole
+            field, shorter = f"tasks.{which[0]}.trace", "leave the request out of the trace"
+            if network.tasks[which[0]].calls:
+                field, shorter = f"tasks.{which[0]}.calls.{which[1]}", "cut its lengths off with high=N"
+            found, expected = calls.prompt[rows[k]], f"at most the {capacity} KV tokens of engine {name}"
+            hint = f"Give engines.{name}.engine kv-tokens={least}, or {shorter}."
+            raise InputError("network", field, f"{found} + {calls.output[rows[k]]} tokens", expected, hint)
 
 
 class _Spaces:
     """What the policies keep and work with: memory, parameters and scratch, each in one array, policy after policy."""
 
     def __init__(self) -> None:
-        self.memory, self.parameters = _Flat(np.int64), _Flat(np.float64)
-        self.scratch_i, self.scratch_f = _Flat(np.int64), _Flat(np.float64)
+        self.ends, self.parameters = dict.fromkeys(model.Flat._fields, 0), [np.zeros(0)]
 
     def begin(self, record: Any) -> None:
         """Write down in a record where the next policy's part of each array begins."""
-        for name in ("memory", "parameters", "scratch_i", "scratch_f"):
-            setattr(record, name, getattr(self, name).begins[-1])
+        for name, end in self.ends.items():
+            setattr(record, name, end)
 
-    def add(self, record: Any, memory: int, parameters: F8, scratch: tuple[int, int]) -> None:
+    def add(self, record: Any, memory: int, parameters: F8, scratch: Sequence[int]) -> None:
         """Append a policy's part to each array, and write down in `record` where it begins."""
         self.begin(record)
-        self.memory.skip(memory)
-        self.parameters.add(parameters)
-        self.scratch_i.skip(int(scratch[0]))
-        self.scratch_f.skip(int(scratch[1]))
+        self.parameters.append(parameters)
+        for name, size in zip(self.ends, (memory, parameters.size, *scratch), strict=True):
+            self.ends[name] += size
 
     def joined(self) -> model.Flat:
-        """The arrays."""
-        return model.Flat(*(one.joined() for one in (self.memory, self.parameters, self.scratch_i, self.scratch_f)))
+        """The arrays: all 0, but for the parameters."""
+        memory, _, ints, floats = self.ends.values()
+        kept, scratch = np.zeros(memory, np.int64), np.zeros(ints, np.int64)
+        return model.Flat(kept, np.concatenate(self.parameters), scratch, np.zeros(floats))
 
 
 def _net(
@@ -215,10 +178,10 @@ def _net(
     trace: Trace,
     seed: int,
     samples: int,
-    batch: tuple[list[Any], list[Any]],
-    route: tuple[list[Any], list[Any]],
+    kernels: list[Any],
+    routes: list[Any],
 ) -> Net:
-    engines, count = sum(one.section.count for one in places), calls.task.size
+    engines, count = places[-1].engines.stop, calls.task.size
     horizon_s = network.until_s or float(calls.arrival_s.max(initial=1.0))
     clock = one(model.Clock)
     clock.until_s, clock.then_s = network.until_s or math.inf, math.inf
@@ -226,13 +189,12 @@ def _net(
     clock.every_s = max(horizon_s, 1e-9) / max(samples, 1)
     islands, roots, root_s = _roots(network, places, calls)
     try:
-        sites, fixed, now, small, laws, flat = _sites(places, network, trace, *batch)
+        sites, fixed, now, small, laws, flat = _sites(places, network, trace, kernels)
     except MemoryError:
         most = max(places, key=lambda place: place.section.count)
         field, hint = f"engines.{most.name}.count", f"Each takes {8 * BINS / 1e6:.2f} MB or more."
         raise InputError("network", field, most.section.count, "engines that fit the memory", hint) from None
-    groups, routing, route_flat = _groups(places, network, *route)
-    kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
+    groups, routing, route_flat = _groups(places, routes)
     requests = unsent(count + BLOCK * engines)
     return Net(
         clock=clock,
@@ -252,7 +214,7 @@ def _net(
         requests=requests,
         call_of=np.zeros(len(requests.table), np.int64),
         lists=_lists(places, network, calls, engines),
-        kept=kept,
+        kept=records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept),
         small=small,
         laws=laws,
         flat=flat,
@@ -283,7 +245,7 @@ def _order(place: Place, trace: Trace) -> F8:
     With priorities a call's class is its priority. It weighs more than twice the largest key that the other terms can
     reach in 2^31 seconds, so calls of two priorities never change places.
     """
-    weights = order_of(place.policy).weights
+    weights = order_of(place.task.policy).weights
     if place.section.priority:
         prompt, output = (float(one.max(initial=0)) for one in (trace.prompt_tokens, trace.output_tokens))
         levels = 2048.0  # more than any quantum has
@@ -320,18 +282,12 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
     used = np.unique(island)
     first = [0, *(places[int(group[island == k].min())].first for k in used[1:])]
     islands = rows(model.Island, used.size + 1)
-    engines = places[-1].first + places[-1].section.count
+    engines = places[-1].engines.stop
     ends = np.searchsorted(own[order], used).tolist()
     leaves = [1 << (after - before - 1).bit_length() for before, after in pairwise([*first, engines])]
     trees = np.cumsum([0, *(2 * one for one in leaves)])
     fill(islands, first_engine=[*first, engines], first_root=[*ends, found.size], tree=trees, leaves=[*leaves, 0])
     return islands, found[order], at_s[order]
-
-
-def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
-    """An engine's settings as the engine simulator takes them."""
-    policy = section.scheduling
-    return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
 def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Call]:
@@ -361,77 +317,67 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Ca
 
 
 def _sites(
-    places: list[Place], network: Network, trace: Trace, kernels: list[Any], forms: list[Any]
+    places: list[Place], network: Network, trace: Trace, kernels: list[Any]
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
-    engines, count = sum(one.section.count for one in places), len(trace)
+    engines, count = places[-1].engines.stop, len(trace)
     sites, fixed, now = rows(model.Site, engines + 1), rows(Fixed, engines), rows(Now, engines)
-    spaces, laws = _Spaces(), _Flat(np.float64)
-    orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
-    different = _different(forms)
+    spaces, laws = _Spaces(), list[F8]()
+    orders, kept, law = np.zeros((engines, order_of(object()).weights.size)), 0, 0
     for g, place in enumerate(places):
-        task, kernel = place.task, kernels[g]
-        given = compiled.parameters(place.policy) if kernel is not None else np.zeros(0)
-        words = (0, 0)
-        if kernel is not None and hasattr(kernel, "scratch"):
-            words = kernel.scratch(min(count, 1 << 30), min(count, 1 << 30), given)
+        task, (given, *words) = place.task, place.task.needs(count)
         settings: Any = fixed_of(task)
         settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(network.order != "fcfs")
-        table, end = task.batch_time.table(), place.first + place.section.count
-        fill(cut(fixed, place.first, end), **{name: getattr(settings, name) for name in Fixed.__annotations__})
-        orders[place.first : end] = _order(place, trace)
-        for e in range(place.first, end):
+        table, start, end = task.batch_time.table(), place.first, place.engines.stop
+        fill(cut(fixed, start, end), **{name: getattr(settings, name) for name in Fixed.__annotations__})
+        orders[start:end], policy = _order(place, trace), kernels.index(place.form_batch)
+        for e in place.engines:
             site = sites[e]
-            site.group = g
-            site.policy = next(k for k, known in enumerate(different) if known is forms[g])
+            site.group, site.policy = g, policy
             now[e].kv_free = settings.kv_capacity
             now[e].unused_blocks = settings.kv_capacity // settings.block_tokens
             now[e].wake_s = math.inf
             site.kept, kept = kept, kept + (count if task.engine.keeps_evicted else 0)
-            spaces.add(site, int(getattr(place.policy, "memory_size", 0)), given, words)
-            site.law = laws.begins[-1]
-            laws.add(table)
+            spaces.add(site, int(getattr(task.policy, "memory_size", 0)), given, words)
+            site.law, law = law, law + table.size
+            laws.append(table)
     last = sites[engines]
-    last.kept, last.law = kept, laws.begins[-1]
+    last.kept, last.law = kept, law
     spaces.begin(last)
+    # classes of calls, or a group's priorities and what has none, if these are more
+    classes = 1 + max(int(trace.column("request_class").max(initial=0)), *(len(one.section.priority) for one in places))
     small = model.Small(
         orders,
         np.zeros((engines, LIMITS), np.int64),
         np.zeros((engines, 4), np.int64),
-        np.zeros((engines, classes_of(places, trace)), np.int64),
+        np.zeros((engines, classes), np.int64),
         np.zeros((engines, FEATURES)),
         np.zeros((engines, BINS), np.int64),
     )
-    return sites, fixed, now, small, laws.joined(), spaces.joined()
+    return sites, fixed, now, small, np.concatenate(laws), spaces.joined()
 
 
-def classes_of(places: list[Place], trace: Trace) -> int:
-    """The number of request classes that engines may see: of the calls' classes, or of a group's priorities + 1 if more."""
-    most = int(trace.column("request_class").max(initial=0)) + 1
-    return max(most, *(len(one.section.priority) + 1 for one in places))
-
-
-def _groups(
-    places: list[Place], network: Network, kernels: list[Any], ways: list[Any]
-) -> tuple[Any, model.Routing, model.Flat]:
-    groups, workers, different = rows(model.Group, len(places) + 1), 0, _different(ways)
-    spaces = _Spaces()
+def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing, model.Flat]:
+    groups, workers, spaces = rows(model.Group, len(places) + 1), 0, _Spaces()
+    seen_i, seen_f = list[I8](), list[F8]()  # the tables of workers of `routing.view`, here of idle engines
     for g, place in enumerate(places):
-        group, section, kernel = groups[g], place.section, kernels[g]
+        group, section, kernel = groups[g], place.section, compiled.kernel_of(place.routing)
         group.first, group.count, group.workers = place.first, section.count, workers
-        group.policy = next(k for k, known in enumerate(different) if known is ways[g])
+        group.policy = routes.index(place.route)
         group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
         workers += 4 * section.count
+        ints, floats = np.zeros((4, section.count), np.int64), np.zeros((4, section.count))
+        ints[FREE_SLOTS], floats[KV_FREE], floats[SECONDS_PER_TOKEN] = _ANY, math.inf, 1.0
+        seen_i.append(ints.ravel())
+        seen_f.append(floats.ravel())
         given, words = np.zeros(0), (0, 1)
         if kernel is not None:
             given = compiled.parameters(place.routing)
-            if hasattr(kernel, "scratch"):
-                words = kernel.scratch(section.count, 1, 0, given)
+            words = kernel.scratch(section.count, 1, 0, given)
         spaces.add(group, memory_size_of(place.routing), given, words)
     spaces.begin(groups[len(places)])
-    seen_i, seen_f = _before_the_first_call(places)
     routing = model.Routing(
-        seen_i,
-        seen_f,
+        np.concatenate(seen_i),
+        np.concatenate(seen_f),
         np.zeros((3, 1), np.int64),
         np.zeros((3, 1)),
         np.zeros((max(place.section.count for place in places), 0)),
@@ -440,17 +386,6 @@ def _groups(
         np.zeros(1, np.int64),
     )
     return groups, routing, spaces.joined()
-
-
-def _before_the_first_call(places: list[Place]) -> tuple[I8, F8]:
-    """What routing policies see of idle engines: the rows of `routing.view`'s tables of workers, group after group."""
-    ints, floats = list[Any](), list[Any]()
-    for place in places:
-        own_i, own_f = np.zeros((4, place.section.count), np.int64), np.zeros((4, place.section.count))
-        own_i[FREE_SLOTS], own_f[KV_FREE], own_f[SECONDS_PER_TOKEN] = _ANY, math.inf, 1.0
-        ints.append(own_i.ravel())
-        floats.append(own_f.ravel())
-    return np.concatenate(ints), np.concatenate(floats)
 
 
 def _nodes(network: Network, calls: Calls) -> model.Nodes:

@@ -6,8 +6,10 @@ Every draw is keyed by (seed, stream of the call, task, visit), so a task is the
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,8 +59,7 @@ class Calls:
     def task_ends(self, ended_s: F8) -> F8:
         """float64[T], seconds, when the last call of each task ended: inf where one has not, -inf for a task without calls.
 
-        Args:
-            ended_s: float64[C], nan for a call that has not ended.
+        `ended_s` is float64[C], nan for a call that has not ended.
         """
         end_s = np.full(self.arrival_s.size, -math.inf)
         np.maximum.at(end_s, self.task, np.where(np.isnan(ended_s), math.inf, ended_s))
@@ -73,29 +74,6 @@ class Calls:
         return found
 
 
-@dataclass(slots=True)
-class _Drawn:
-    """Calls of one type as they are drawn, a list entry for each group of tasks at the same call."""
-
-    task: list[I8]
-    kind: list[I8]
-    prompt: list[I8]
-    output: list[I8]
-    delay_s: list[F8]
-    parent: list[I8]
-    child: list[I8]
-    rows: int = 0
-
-    @classmethod
-    def empty(cls) -> _Drawn:
-        return cls([], [], [], [], [], [], [])
-
-
-def kinds_of(network: Network) -> tuple[tuple[str, str], ...]:
-    """All pairs of task type and call name, in the network's order; a recorded type has one call, ``call``."""
-    return tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
-
-
 def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int = 0) -> Calls:
     """Draw the tasks of a network under a seed.
 
@@ -108,7 +86,8 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
         InputError: a process without times, too many tasks, a task that runs one call more than 100,000 times, or a
             recorded length or class that engines cannot run.
     """
-    kinds = kinds_of(network)
+    # all pairs of task type and call, in the network's order; a recorded type has one call, ``call``
+    kinds = tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
     parts: list[Calls] = []
     for place, (name, task) in enumerate(network.tasks.items()):
         if task.trace is not None:
@@ -143,26 +122,13 @@ def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
 def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
     task = network.tasks[name]
     arrival_s = _arrivals(network, name, task, seed)
-    made, walk = _Drawn.empty(), _Walk(name, task, seed, kinds.index((name, next(iter(task.calls)))), arrival_s.size)
-    walk.run(made)
-    empty = np.zeros(0, np.int64)
-
-    def all_of(parts: list[I8]) -> I8:
-        return np.concatenate([empty, *parts])
-
-    return Calls(
-        arrival_s,
-        np.full(arrival_s.size, place),
-        all_of(made.task),
-        all_of(made.kind),
-        all_of(made.prompt),
-        all_of(made.output),
-        np.full(made.rows, place),
-        np.concatenate([np.zeros(0), *made.delay_s]),
-        all_of(made.parent),
-        all_of(made.child),
-        kinds,
-    )
+    walk = _Walk(name, task, seed, kinds.index((name, next(iter(task.calls)))), arrival_s.size)
+    walk.run()
+    empty: dict[str, Any] = dict.fromkeys(("task", "kind", "prompt", "output", "parent", "child"), np.zeros(0, np.int64))
+    empty["delay_s"] = np.zeros(0)
+    drawn = {column: np.concatenate([none, *walk.drawn[column]]) for column, none in empty.items()}
+    types, classes = np.full(arrival_s.size, place), np.full(walk.rows, place)
+    return Calls(arrival_s=arrival_s, task_type=types, request_class=classes, kinds=kinds, **drawn)
 
 
 #: A call, the tasks that come to it, the row that each follows or -1, and the number of the visit; -1 = counted here.
@@ -170,7 +136,10 @@ _Step = tuple[str, I8, I8, int]
 
 
 class _Walk:
-    """Follows all tasks of a type through their graph, those at the same visit of the same call together."""
+    """Follows all tasks of a type through their graph, those at the same visit of the same call together.
+
+    `drawn` has the columns of `Calls` in pieces, one for each group of tasks at the same call; `rows` counts the calls.
+    """
 
     def __init__(self, name: str, task: TaskSection, seed: int, first_kind: int, count: int) -> None:
         self.name, self.calls, self.seed, self.count = name, task.calls, seed, count
@@ -178,9 +147,10 @@ class _Walk:
         self.begin = first_calls(task)
         self.visits = {call: np.zeros(count, np.int64) for call in task.calls}
         self.waits: dict[tuple[str, int], I8] = {}  # rows of a join's parents: [tasks, parents], -1 = not there yet
+        self.drawn, self.rows = defaultdict[str, list[Any]](list), 0
         self.children = {call: [c for c, one in task.calls.items() if call in one.after] for call in task.calls}
 
-    def run(self, made: _Drawn) -> None:
+    def run(self) -> None:
         """Draw until every task has come to its end."""
         ids = np.arange(self.count)
         front = [(call, ids, np.full(self.count, -1), -1) for call in self.begin if self.count]
@@ -188,29 +158,23 @@ class _Walk:
             following: list[_Step] = []
             for call, tasks, parent, join_visit in front:
                 if join_visit >= 0:  # the number of its parents' visit: they may be at a later one by now
-                    following += self.visit(made, call, join_visit, tasks, parent)
+                    following += self.visit(call, join_visit, tasks, parent)
                     continue
                 for visit in np.unique(self.visits[call][tasks]):
                     at = self.visits[call][tasks] == visit
-                    following += self.visit(made, call, int(visit), tasks[at], parent[at])
+                    following += self.visit(call, int(visit), tasks[at], parent[at])
                 self.visits[call][tasks] += 1
             front = following
 
-    def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
+    def visit(self, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
         """Let tasks reach a call for the `visit`-th time, from 0; returns what follows, with the row that each follows."""
         if visit >= MOST_VISITS:
-            where = f"tasks.{self.name}.calls.{call}.then"
-            raise InputError(
-                "network",
-                where,
-                f"over {MOST_VISITS} visits of one task",
-                "a loop that ends",
-                "Give the way out a larger share.",
-            )
-        rows = self.add(made, call, visit, tasks)
+            where, many = f"tasks.{self.name}.calls.{call}.then", f"over {MOST_VISITS} visits of one task"
+            raise InputError("network", where, many, "a loop that ends", "Give the way out a larger share.")
+        rows = self.add(call, visit, tasks)
         has_parent = parent >= 0
-        made.parent.append(parent[has_parent])
-        made.child.append(rows[has_parent])
+        self.drawn["parent"].append(parent[has_parent])
+        self.drawn["child"].append(rows[has_parent])
         section, found = self.calls[call], list[_Step]()
         if section.then:
             ends = np.cumsum(list(section.then.values()))
@@ -220,34 +184,32 @@ class _Walk:
                 if follows != END and (at := chosen == k).any():
                     found.append((follows, tasks[at], rows[at], -1))
         for join in self.children[call]:
-            found += self.arrive(made, join, call, visit, tasks, rows)
+            found += self.arrive(join, call, visit, tasks, rows)
         return found
 
-    def arrive(self, made: _Drawn, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[_Step]:
+    def arrive(self, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[_Step]:
         """Note that `call`, a parent of a join, has run; returns the join for tasks where it was the last parent."""
         after = self.calls[join].after
         waits = self.waits.setdefault((join, visit), np.full((self.count, len(after)), -1))
         waits[tasks, after.index(call)] = rows
         ready = tasks[(waits[tasks] >= 0).all(axis=1)]
-        if not ready.size:
-            return []
-        return [(join, ready, np.full(ready.size, -1), visit)]
+        return [(join, ready, np.full(ready.size, -1), visit)] if ready.size else []
 
-    def add(self, made: _Drawn, call: str, visit: int, tasks: I8) -> I8:
+    def add(self, call: str, visit: int, tasks: I8) -> I8:
         """Add a row of the call for each task, with its lengths, and link a join to its parents; returns the rows."""
         section: CallSection = self.calls[call]
-        rows = np.arange(made.rows, made.rows + tasks.size)
-        made.rows += tasks.size
+        rows = np.arange(self.rows, self.rows + tasks.size)
+        self.rows += tasks.size
         stream = f"network-{self.name}.{call}"
-        made.task.append(tasks)
-        made.kind.append(np.full(tasks.size, self.kind[call]))
-        made.prompt.append(section.prompt.quantile(streams.uniform(self.seed, f"{stream}-prompt", tasks, visit)))
-        made.output.append(section.output.quantile(streams.uniform(self.seed, f"{stream}-output", tasks, visit)))
-        made.delay_s.append(np.full(tasks.size, section.delay_s))
+        self.drawn["task"].append(tasks)
+        self.drawn["kind"].append(np.full(tasks.size, self.kind[call]))
+        self.drawn["prompt"].append(section.prompt.quantile(streams.uniform(self.seed, f"{stream}-prompt", tasks, visit)))
+        self.drawn["output"].append(section.output.quantile(streams.uniform(self.seed, f"{stream}-output", tasks, visit)))
+        self.drawn["delay_s"].append(np.full(tasks.size, section.delay_s))
         if section.after:
             parents = self.waits[call, visit][tasks]
-            made.parent.append(parents.ravel())
-            made.child.append(np.repeat(rows, parents.shape[1]))
+            self.drawn["parent"].append(parents.ravel())
+            self.drawn["child"].append(np.repeat(rows, parents.shape[1]))
         return rows
 
 
@@ -276,22 +238,24 @@ def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tupl
     kept = arrival_s < (network.until_s or math.inf)
     if task.count is not None:
         kept &= np.arange(roots.size) < task.count
-    return _kept(
-        Calls(
-            arrival_s,
-            np.full(roots.size, place),
-            number.reshape(-1),
-            np.full(count, kinds.index((name, "call"))),
-            trace.prompt_tokens,
-            trace.output_tokens,
-            trace.column("request_class"),
-            think_s,
-            after[linked],
-            linked,
-            kinds,
-        ),
-        kept,
+    calls = Calls(
+        arrival_s=arrival_s,
+        task_type=np.full(roots.size, place),
+        task=number.reshape(-1),
+        kind=np.full(count, kinds.index((name, "call"))),
+        prompt=trace.prompt_tokens,
+        output=trace.output_tokens,
+        request_class=trace.column("request_class"),
+        delay_s=think_s,
+        parent=after[linked],
+        child=linked,
+        kinds=kinds,
     )
+    if kept.all():
+        return calls
+    found = taken(calls, np.flatnonzero(kept[calls.task]))
+    left = np.cumsum(kept) - 1
+    return replace(found, arrival_s=arrival_s[kept], task_type=calls.task_type[kept], task=left[found.task])
 
 
 def taken(calls: Calls, rows: I8) -> Calls:
@@ -308,15 +272,6 @@ def taken(calls: Calls, rows: I8) -> Calls:
         child=place[calls.child[kept]],
         **{name: getattr(calls, name)[rows] for name in _COLUMNS},
     )
-
-
-def _kept(calls: Calls, kept: np.ndarray) -> Calls:
-    """The calls of some tasks."""
-    if kept.all():
-        return calls
-    found = taken(calls, np.flatnonzero(kept[calls.task]))
-    task = np.cumsum(kept) - 1
-    return replace(found, arrival_s=calls.arrival_s[kept], task_type=calls.task_type[kept], task=task[found.task])
 
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:

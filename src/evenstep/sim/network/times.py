@@ -50,17 +50,6 @@ def pop(net: Net) -> None:
 
 
 @part
-def next_release_s(net: Net) -> float:
-    """When the island's next call, of a new task or released, is sent to an engine, in seconds; inf if no call is due."""
-    at_s = np.inf
-    if net.clock.coming < net.clock.end_root:
-        at_s = net.root_s[net.clock.coming]
-    if net.clock.heap > 0:
-        at_s = min(at_s, net.heap_s[0])
-    return at_s
-
-
-@part
 def due_s(net: Net, e: int) -> float:
     """When the batch of engine e ends, or its policy is to be asked, in seconds; inf = not before a call comes."""
     clock = net.clock
@@ -81,7 +70,11 @@ def set_due(net: Net, e: int, at_s: float) -> None:
 def next_s(net: Net) -> float:
     """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high`: the engines due."""
     clock = net.clock
-    release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
+    at_s, release_s = net.due_s[clock.tree + 1], np.inf  # of the next call, of a new task or released
+    if clock.coming < clock.end_root:
+        release_s = net.root_s[clock.coming]
+    if clock.heap > 0:
+        release_s = min(release_s, net.heap_s[0])
     clock.low, clock.high = clock.end, -1
     if release_s < at_s:
         return release_s

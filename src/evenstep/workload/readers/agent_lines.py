@@ -16,7 +16,8 @@ its requests start at the marker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -70,107 +71,91 @@ def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8
     order: list[int] = []
     after: list[int] = []
     think: list[float] = []
-    rows = np.flatnonzero(good).tolist()
-    first = 0
-    while first < len(rows):
-        last = first
-        while last < len(rows) and calls[rows[last]].session == calls[rows[first]].session:
-            last += 1
-        _one_session(rows[first:last], calls, helpers, order, after, think)
-        first = last
-    session = np.array([calls[row].session for row in order], np.int64)
-    _, numbers = np.unique(session, return_inverse=True)
-    return (np.array(order, np.int64), numbers.reshape(-1).astype(np.int64), np.array(after, np.int64), np.array(think))
+    for _, rows in groupby(np.flatnonzero(good).tolist(), key=lambda row: calls[row].session):
+        session = _Session(calls, helpers)
+        for row in rows:
+            session.add(row)
+        session.start_helpers()
+        own = sorted(session.starts, key=session.starts.__getitem__)  # equal starts keep the order they were linked in
+        place = {row: len(order) + position for position, row in enumerate(own)} | {-1: -1}
+        order += own
+        after += [place[session.follows[row]] for row in own]
+        think += [session.delay[row] for row in own]
+    _, numbers = np.unique([calls[row].session for row in order], return_inverse=True)
+    return np.array(order, np.int64), numbers.reshape(-1).astype(np.int64), np.array(after, np.int64), np.array(think)
 
 
-def _one_session(
-    rows: list[int], calls: list[Call], helpers: list[Helper], order: list[int], after: list[int], think: list[float]
-) -> None:
-    """Append one session's calls in order of their start, each below its predecessor."""
-    starts: dict[int, float] = {}
-    follows: dict[int, int] = {}
-    delay: dict[int, float] = {}
-    mains: list[int] = []
-    lines: dict[int, list[int]] = {}
-    returned: list[int] = []  # last calls of sub-agents that ended since the main line's last request
-    for row in rows:
-        call = calls[row]
+@dataclass(slots=True)
+class _Session:
+    """One session while it is linked: the start of each call, the call it follows (-1 = none), and the think time."""
+
+    calls: list[Call]
+    helpers: list[Helper]
+    starts: dict[int, float] = field(default_factory=dict[int, float])
+    follows: dict[int, int] = field(default_factory=dict[int, int])
+    delay: dict[int, float] = field(default_factory=dict[int, float])
+    mains: list[int] = field(default_factory=list[int])
+    waiting: dict[int, list[int]] = field(default_factory=dict[int, list[int]])  # calls of sub-agents not yet started
+    returned: list[int] = field(default_factory=list[int])  # last calls of those that ended since the main line's last one
+
+    def add(self, row: int) -> None:
+        """Link a call of the main line, or note one of a sub-agent."""
+        call, starts = self.calls[row], self.starts
         if call.helper >= 0:
-            lines.setdefault(call.helper, []).append(row)
-            continue
-        _start_helpers(lines, mains, calls, helpers, starts, follows, delay, returned)
-        front = mains[-1] if mains else -1
+            self.waiting.setdefault(call.helper, []).append(row)
+            return
+        self.start_helpers()
+        front = self.mains[-1] if self.mains else -1
         starts[row] = max(call.start_s, starts[front]) if front >= 0 else call.start_s
-        waited = [front, *(r for r in returned if starts[r] <= starts[row])]  # a later one was not waited for
-        ends = {r: starts[r] + calls[r].model_s for r in waited if r >= 0}
-        follows[row] = max(ends, key=lambda r: (ends[r], r == front), default=-1)
-        gap = max(call.start_s - ends[follows[row]], 0.0) if ends else 0.0
-        delay[row] = call.think_s if call.think_s is not None and follows[row] == front else gap
-        mains.append(row)
-        returned.clear()
-    _start_helpers(lines, mains, calls, helpers, starts, follows, delay, returned)
-    base = len(order)
-    sequence = sorted(starts, key=lambda r: starts[r])  # stable: equal starts keep the order they were linked in
-    place = {row: base + position for position, row in enumerate(sequence)}
-    for row in sequence:
-        order.append(row)
-        after.append(place[follows[row]] if follows[row] >= 0 else -1)
-        think.append(delay[row])
+        waited = [front, *(r for r in self.returned if starts[r] <= starts[row])]  # a later one was not waited for
+        ends = {r: starts[r] + self.calls[r].model_s for r in waited if r >= 0}
+        self.follows[row] = max(ends, key=lambda r: (ends[r], r == front), default=-1)
+        gap = max(call.start_s - ends[self.follows[row]], 0.0) if ends else 0.0
+        self.delay[row] = call.think_s if call.think_s is not None and self.follows[row] == front else gap
+        self.mains.append(row)
+        self.returned.clear()
 
-
-def _start_helpers(
-    lines: dict[int, list[int]],
-    mains: list[int],
-    calls: list[Call],
-    helpers: list[Helper],
-    starts: dict[int, float],
-    follows: dict[int, int],
-    delay: dict[int, float],
-    returned: list[int],
-) -> None:
-    """Link the sub-agents whose markers were just passed, and empty `lines`."""
-    for number, own in lines.items():
-        helper = helpers[number]
-        span = calls[own[-1]].start_s + calls[own[-1]].model_s - calls[own[0]].start_s
-        start = helper.marker_s - (span if helper.duration_s is None else helper.duration_s)
-        launchers = [r for r in mains if starts[r] <= start + _ROUNDING_S]
-        if not launchers:
-            start = helper.marker_s
-            launchers = mains
-        front = launchers[-1] if launchers else -1
-        if front >= 0:
-            start = max(start, starts[front])
-        offset = start - calls[own[0]].start_s
-        for row in own:
-            starts[row] = max(calls[row].start_s + offset, starts[front] if front >= 0 else 0.0)
-            follows[row] = front
-            if front < 0:
-                delay[row] = 0.0
-            elif row == own[0]:
-                delay[row] = max(start - starts[front] - calls[front].model_s, 0.0)
-            else:
-                gap = max(starts[row] - starts[front] - calls[front].model_s, 0.0)
-                recorded = calls[row].think_s
-                delay[row] = gap if recorded is None else recorded
-            front = row
-        if helper.awaited:
-            returned.append(own[-1])
-    lines.clear()
+    def start_helpers(self) -> None:
+        """Link the sub-agents whose markers were just passed."""
+        calls, starts = self.calls, self.starts
+        for number, own in self.waiting.items():
+            helper = self.helpers[number]
+            span = calls[own[-1]].start_s + calls[own[-1]].model_s - calls[own[0]].start_s
+            start = helper.marker_s - (span if helper.duration_s is None else helper.duration_s)
+            launchers = [r for r in self.mains if starts[r] <= start + _ROUNDING_S]
+            if not launchers:
+                start, launchers = helper.marker_s, self.mains
+            front = launchers[-1] if launchers else -1
+            if front >= 0:
+                start = max(start, starts[front])
+            offset = start - calls[own[0]].start_s
+            for row in own:
+                starts[row] = max(calls[row].start_s + offset, starts[front] if front >= 0 else 0.0)
+                self.follows[row] = front
+                if front < 0:
+                    self.delay[row] = 0.0
+                elif row == own[0]:
+                    self.delay[row] = max(start - starts[front] - calls[front].model_s, 0.0)
+                else:
+                    gap = max(starts[row] - starts[front] - calls[front].model_s, 0.0)
+                    recorded = calls[row].think_s
+                    self.delay[row] = gap if recorded is None else recorded
+                front = row
+            if helper.awaited:
+                self.returned.append(own[-1])
+        self.waiting.clear()
 
 
 def trace(
     table: Table, format: str, lengths: tuple[I8, I8], calls: list[Call], helpers: list[Helper], rows: I8
 ) -> tuple[Trace, I8]:
-    """Build a trace from the good calls, without requests whose output is empty.
+    """The trace of the good calls whose output is not empty, and int64, the row of the table of each of its requests.
 
     Args:
         format: name of the trace's format.
         lengths: prompt and output tokens of each row of the table.
         calls, helpers: see `linked`.
         rows: int64[N], row of the table of each call.
-
-    Returns:
-        The trace, and int64, the row of the table of each of its requests.
 
     Raises:
         InputError: no request is left.

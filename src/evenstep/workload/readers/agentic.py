@@ -31,9 +31,6 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
         limit: stop after the session that brings the count to this many requests.
         prefix_blocks: keep the prompts' block ids (about 15 kB a request).
 
-    Raises:
-        InputError: a bad session or request unless skipped (file, line, field, value), or a file without requests.
-
     Source: callanjfox/kv-cache-tester.
     """
     found = _Sessions()
@@ -47,7 +44,8 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
     table.number("t", low=0.0)
     table.number("api_time", low=0.0, absent=0.0)
     table.number("think_time", low=0.0, absent=0.0)
-    found.check_blocks(table)
+    if prefix_blocks:
+        found.check_blocks(table)
     table.require_rows()
     rows = np.arange(table.rows, dtype=np.int64)
     trace, kept = agent_lines.trace(table, "agentic", (prompt, output), found.calls, found.helpers, rows)
@@ -80,14 +78,9 @@ class _Sessions:
             if not isinstance(inner, list):
                 self._request(line, request, "", number, -1, keep_blocks)
                 continue
-            seconds = request.get("duration_ms")
-            self.helpers.append(
-                Helper(
-                    marker_s=_seconds(request.get("t")),
-                    duration_s=_seconds(seconds) / 1e3 if seconds is not None else None,
-                    awaited=request.get("status") != "async_launched",
-                )
-            )
+            duration = request.get("duration_ms")
+            duration_s = _seconds(duration) / 1e3 if duration is not None else None
+            self.helpers.append(Helper(_seconds(request.get("t")), duration_s, request.get("status") != "async_launched"))
             for nested in inner:
                 self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
 
@@ -96,23 +89,16 @@ class _Sessions:
         self.lines.append(line)
         self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
         listed = row.pop("hash_ids", None) or []
-        self.ids.append(_block_ids(listed, keep_blocks))
+        if keep_blocks:
+            self.ids.append(blocks.flat([listed]) if isinstance(listed, list) else None)
         self.raw.append(row)
         think = row.get("think_time")
-        self.calls.append(
-            Call(
-                session,
-                helper,
-                _seconds(row.get("t")),
-                _seconds(row.get("api_time")),
-                None if think is None else _seconds(think),
-            )
-        )
+        think_s = None if think is None else _seconds(think)
+        self.calls.append(Call(session, helper, _seconds(row.get("t")), _seconds(row.get("api_time")), think_s))
 
     def table(self, path: Path, skip: bool) -> Table:
-        columns: dict[str, Any] = {
-            name: [row.get(name, MISSING) for row in self.raw] for name in ("in", "out", "t", "api_time", "think_time")
-        }
+        names = ("in", "out", "t", "api_time", "think_time")
+        columns: dict[str, Any] = {name: [row.get(name, MISSING) for row in self.raw] for name in names}
         table = Table(path.name, columns, np.array(self.lines, np.int64), len(self.lines), skip=skip)
         wrong = np.fromiter((bool(w) for w in self.wrong), np.bool_, len(self.wrong))
         table.reject("session", wrong, "one JSON object with a list `requests` of objects", shown=self.wrong)
@@ -125,7 +111,7 @@ class _Sessions:
 
     def blocks(self, rows: I8) -> PrefixBlocks:
         """Blocks of these requests, in this order; the lists are let go as they are copied."""
-        offsets = offsets_of([_length(self.ids[row]) for row in rows])
+        offsets = offsets_of([0 if (own := self.ids[row]) is None else own.size for row in rows])
         together = np.empty(offsets[-1], np.int64)
         for place, row in enumerate(rows):
             own, self.ids[row] = self.ids[row], None
@@ -133,17 +119,6 @@ class _Sessions:
         return PrefixBlocks(together, offsets, min(self.block_tokens, default=_BLOCK_TOKENS), "session")
 
 
-def _length(ids: I8 | None) -> int:
-    return 0 if ids is None else ids.size
-
-
 def _seconds(value: Any) -> float:
     """A number as given, 0 for anything else; the table reports the error."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-
-
-def _block_ids(listed: Any, keep: bool) -> I8 | None:
-    """The ids as an array, empty where they are not kept, None where they are no list of whole numbers."""
-    if not keep:
-        return np.zeros(0, np.int64)
-    return blocks.flat([listed]) if isinstance(listed, list) else None

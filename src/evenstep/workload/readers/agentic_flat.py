@@ -25,9 +25,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     All times are seconds. `t` is relative to the session's start; a sub-agent's first `t` is its marker (see `agent_lines`).
     Empty `api_time` and `think_time` mean not recorded. Requests with an empty output are dropped, counted, and their
     session linked anew.
-
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
     """
     types: dict[str, type] = dict(zip(_FIELDS, (str, str, float, int, int, str, str), strict=True))
     return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
@@ -56,16 +53,11 @@ def _trace(table: Table) -> Trace:
             helper = numbers[key]
         recorded = float(think[row]) if think[row] >= 0 else None
         calls.append(Call(int(sessions[row]), helper, float(times[row]), float(model[row]), recorded))
-    sequence = np.array(_by_session(calls, helpers), np.int64)
-    trace, _ = agent_lines.trace(table, "agentic-flat", (prompt, output), [calls[i] for i in sequence], helpers, sequence)
-    return trace
 
-
-def _by_session(calls: list[Call], helpers: list[Helper]) -> list[int]:
-    """Positions by session, in it by time; a sub-agent's requests stand at its marker."""
-
-    def key(position: int) -> tuple[int, float, int]:
-        call = calls[position]
+    def place(row: int) -> tuple[int, float, int]:  # a sub-agent's requests stand at its marker
+        call = calls[row]
         return call.session, call.start_s if call.helper < 0 else helpers[call.helper].marker_s, -call.helper
 
-    return sorted(range(len(calls)), key=key)
+    sequence = np.array(sorted(range(table.rows), key=place), np.int64)
+    trace, _ = agent_lines.trace(table, "agentic-flat", (prompt, output), [calls[i] for i in sequence], helpers, sequence)
+    return trace

@@ -12,7 +12,7 @@ import numpy as np
 from evenstep.request import I8, Trace
 from evenstep.workload import files
 from evenstep.workload.readers import csv_table, links
-from evenstep.workload.table import Bool, Table
+from evenstep.workload.table import Table
 
 _FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)(Z|[+-]\d\d:?\d\d)?")
@@ -29,14 +29,12 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     Times may lack their seconds, have a fraction of up to nine digits or none, and a zone or none (UTC). Rows have to be
     in order of time.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
-
     Source: Azure Public Dataset; Splitwise (2023), DynamoLLM (2024).
     """
     import pyarrow as pa
 
-    zone = "UTC" if _has_zone(files.head(path)) else None
+    first = _TIME.fullmatch(next(csv_table.cells(files.head(path), "TIMESTAMP"), "").strip())
+    zone = "UTC" if first is not None and first.group(4) is not None else None
     types = {"TIMESTAMP": pa.timestamp("ns", zone), "ContextTokens": int, "GeneratedTokens": int}
     return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
 
@@ -47,8 +45,8 @@ def _trace(table: Table) -> Trace:
     table.ascending("TIMESTAMP", nanoseconds)
     table.require_rows()
     rows = table.good
-    first, notes = nanoseconds[rows[0]], list[str]()
-    if _day(int(first)) == "2023-11-16":
+    first, notes = int(nanoseconds[rows[0]]), list[str]()
+    if datetime.fromtimestamp(first // 10**9, tz=UTC).date().isoformat() == "2023-11-16":
         notes = ["The rows say 16 November 2023; the published documentation of this trace says 11 November."]
     arrival_s = (nanoseconds - first) / 1e9
     return links.trace(table, "azure", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s)
@@ -59,14 +57,9 @@ def _nanoseconds(table: Table) -> I8:
     if isinstance(column, np.ndarray):
         table.reject("TIMESTAMP", column < 0, _EXPECTED)
         return column
-    values: I8 = np.zeros(table.rows, np.int64)
-    wrong: Bool = np.zeros(table.rows, np.bool_)
-    for row, text in enumerate(column):
-        parsed = nanoseconds(text)
-        wrong[row] = parsed is None
-        values[row] = parsed or 0
-    table.reject("TIMESTAMP", wrong, _EXPECTED)
-    return values
+    parsed = [nanoseconds(text) for text in column]
+    table.reject("TIMESTAMP", np.array([value is None for value in parsed]), _EXPECTED)
+    return np.array([value or 0 for value in parsed], np.int64)
 
 
 def nanoseconds(text: Any) -> int | None:
@@ -85,16 +78,3 @@ def nanoseconds(text: Any) -> int | None:
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     value = whole * 10**9 + int((fraction or "0").ljust(9, "0"))
     return value if 0 <= value < 2**63 else None
-
-
-def _day(value: int) -> str:
-    return datetime.fromtimestamp(value // 10**9, tz=UTC).strftime("%Y-%m-%d")
-
-
-def _has_zone(head: bytes) -> bool:
-    """Whether the first row's time carries a zone."""
-    lines = head.split(b"\n", 2)
-    place = csv_table.header(head).index("TIMESTAMP") if "TIMESTAMP" in csv_table.header(head) else 0
-    cells = lines[1].decode("utf-8", "replace").split(",") if len(lines) > 1 else []
-    match = _TIME.fullmatch(cells[place].strip()) if place < len(cells) else None
-    return match is not None and match.group(4) is not None

@@ -26,9 +26,6 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     Args:
         prefix_blocks: keep the prompts' block ids, of 16 tokens each.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value; also a time out of order), or a file without rows.
-
     Source: alibaba-edu/qwen-bailian-usagetraces-anon.
     """
     table = json_table.table(path, {field: (field,) for field in _FIELDS}, _FIELDS[:5], skip_bad_rows=skip_bad_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,44 +30,35 @@ def flat(lists: Sequence[Any]) -> I8 | None:
     return np.array(together, np.uint64).view(np.int64)
 
 
-def of_table(
-    table: Table,
-    field: str,
-    prompt_tokens: I8,
-    sizes: tuple[int, ...] = _SIZES,
-) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of a table's rows, scope ``global``. A row without the field has no blocks; some row has to have it.
+def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...] = _SIZES) -> tuple[PrefixBlocks, str]:
+    """The prefix blocks of all rows of a table, good and bad, scope ``global``; and a note when no size fits, else "".
 
     Args:
-        field: the column that lists the block ids of each row.
+        field: the column that lists the block ids of each row; a row without it has no blocks.
         prompt_tokens: int64[N].
         sizes: block sizes to try: the first with ``ceil(prompt / size)`` ids in every good row that has ids, else the first.
-
-    Returns:
-        The blocks of all rows, good and bad, and a note when no size fits, else "".
 
     Raises:
         InputError, Doubt: no row has the field (ask `Table.has` before), or a value is not a list of whole numbers.
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]
-    counts = np.fromiter(map(len, lists), np.int64, len(lists))
     wrong = np.fromiter((not isinstance(v, list) and v is not None and v is not MISSING for v in raw), np.bool_, len(lists))
     ids = flat(lists)
-    if ids is None:
-        wrong |= np.fromiter((flat([v]) is None for v in lists), np.bool_, len(lists))
-    table.reject(field, wrong, "a list of whole numbers")
-    if ids is None:  # bad rows are skipped: theirs are left out
-        lists = [[] if bad else v for v, bad in zip(lists, wrong, strict=True)]
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        ids = flat(lists)
-    if ids is None:  # each list is fine alone: some hold ids below 0, which bits of others would look like
-        large = np.fromiter((max(v, default=0) >= 2**63 for v in lists), np.bool_, len(lists))
-        table.reject(field, large, "block ids below 2^63, since other rows have ids below 0")
-        lists = [[] if bad else v for v, bad in zip(lists, large, strict=True)]
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        ids = flat(lists)
-        assert ids is not None
+    rules: tuple[tuple[Callable[[list[Any]], bool], str], ...] = (
+        (lambda v: flat([v]) is None, "a list of whole numbers"),
+        # each list is fine alone: some hold ids below 0, which bits of others would look like
+        (lambda v: max(v, default=0) >= 2**63, "block ids below 2^63, since other rows have ids below 0"),
+    )
+    for is_wrong, expected in rules:
+        if ids is None:
+            wrong |= np.fromiter(map(is_wrong, lists), np.bool_, len(lists))
+        table.reject(field, wrong, expected)
+        if ids is None:  # bad rows are skipped: theirs are left out
+            lists = [[] if bad else v for v, bad in zip(lists, wrong, strict=True)]
+            ids = flat(lists)
+    assert ids is not None
+    counts = np.fromiter(map(len, lists), np.int64, len(lists))
     offsets = offsets_of(counts)
     listed = (counts > 0) & ~table.bad
     for size in sizes:
@@ -95,7 +86,7 @@ def seen_share(blocks: PrefixBlocks, session: I8) -> float:
     caches: dict[int, Any] = {}
     hits = 0
     width = int(ids.max()) + 1
-    last = _last_rows(session) if blocks.scope == "session" else None
+    last = {int(key): row for row, key in enumerate(session)}
     for row in range(blocks.offsets.size - 1):
         mine = ids[blocks.offsets[row] : blocks.offsets[row + 1]]
         if mine.size == 0:
@@ -109,10 +100,6 @@ def seen_share(blocks: PrefixBlocks, session: I8) -> float:
         known = cache[mine]
         hits += mine.size if bool(known.all()) else int(known.argmin())
         cache[mine] = True
-        if last is not None and last[key] == row:
+        if blocks.scope == "session" and last[key] == row:
             del caches[key]
     return hits / blocks.ids.size
-
-
-def _last_rows(session: I8) -> dict[int, int]:
-    return {int(key): row for row, key in enumerate(session)}

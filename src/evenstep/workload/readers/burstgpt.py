@@ -27,9 +27,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     In a session a request follows the one above it; its think time is the gap between them less that one's elapsed time,
     at least 0.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
-
     Source: BurstGPT (KDD 2025).
     """
     first = csv_table.header(files.head(path))
@@ -51,21 +48,17 @@ def _trace(table: Table) -> Trace:
     rows = table.good
     names = table.texts("Model")
     kinds, models = codes([names[row] for row in rows])
-    notes = [links.classes(models), *_ties(times[rows] - times[rows[0]])]
+    notes = [links.classes(models)]
+    arrival_s = times[rows] - times[rows[0]]
+    if ties := int((np.diff(arrival_s) == 0).sum()):
+        notes.append(f"Times are whole seconds; {ties:,} rows share theirs with the row above.")
     trace = links.trace(table, "burstgpt", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=times)
     trace = replace(trace, request_class=kinds)
     if table.has(_SESSION):
-        trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
+        session = session_numbers(table, _SESSION)[rows]
+        after = links.previous_in_session(session)
+        busy = np.where(after >= 0, elapsed[rows][np.maximum(after, 0)], 0.0)
+        think = np.maximum(links.gaps_after(after, arrival_s) - busy, 0.0)
+        trace = replace(trace, session=session, after=after, think_s=think)
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
     return links.without(trace, failed, "{:,} of {:,} rows have 0 tokens (failed requests) and were dropped.", table)
-
-
-def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:
-    after = links.previous_in_session(session)
-    think = links.gaps_after(after, trace.column("arrival_s")) - np.where(after >= 0, elapsed[np.maximum(after, 0)], 0.0)
-    return replace(trace, session=session, after=after, think_s=np.maximum(think, 0.0))
-
-
-def _ties(arrival: links.F8) -> tuple[str, ...]:
-    ties = int((np.diff(arrival) == 0).sum())
-    return (f"Times are whole seconds; {ties:,} rows share theirs with the row above.",) if ties else ()

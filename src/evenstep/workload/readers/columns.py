@@ -80,23 +80,20 @@ def read(
     places = _places(path.name, first, asked)
     if unit != "s" and "arrival_s" not in places:
         raise InputError(path.name, "unit", unit, "no unit without a column of times", "Name the column with time=COLUMN.")
-    clock = _kind_in_file(head, first.index(places["arrival_s"])) if "arrival_s" in places else float
+    clock = _kind_of(csv_table.cells(head, places["arrival_s"])) if "arrival_s" in places else float
     dated = clock is str
     if unit != "s" and dated:
         raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")
-    kinds: dict[str, type] = {name: float if name.endswith("_s") else int for name in places}
-    kinds |= {name: clock if name == "arrival_s" else str for name in places if name in (*_NAMED, "arrival_s")}
-    types = {places[name]: kind for name, kind in kinds.items()}
-    note = ""
+    kinds: dict[str, type] = {**dict.fromkeys(_NAMED, str), "think_s": float, "arrival_s": clock}
+    types = {column: kinds.get(name, int) for name, column in places.items()}
+
+    def build(table: Table) -> Trace:
+        return _trace(table, places, _PER_SECOND[unit], path.name)
+
+    trace = csv_table.parse(path, types, build, skip_bad_rows=skip_bad_rows)
     if time and unit == "s" and not dated:
-        note = f"Times in column {time!r} are read as seconds; unit=ms, us or ns reads others."
-
-    def trace(table: Table) -> Trace:
-        found = _trace(table, places, _PER_SECOND[unit])
-        notes = (*found.notes, note) if note else found.notes
-        return replace(found, name=path.name, format="columns", notes=notes)
-
-    return csv_table.parse(path, types, trace, skip_bad_rows=skip_bad_rows)
+        return trace.with_notes(f"Times in column {time!r} are read as seconds; unit=ms, us or ns reads others.")
+    return trace
 
 
 def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str = "columns") -> Trace:
@@ -119,11 +116,10 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
     for field, values in given.items():
         if len(values) != rows:
             raise InputError(where, field, f"{len(values)} values", f"{rows}, as many as prompt_tokens")
-    table = Table(where, given, np.arange(rows, dtype=np.int64), rows, skip=False)
     if rows == 0:
         raise InputError(where, "prompt_tokens", "empty", "at least one request")
-    found = _trace(table, {field: field for field in given}, _PER_SECOND[unit])
-    return check_trace(replace(found, name=name, format="columns"), where)
+    table = Table(where, given, np.arange(rows, dtype=np.int64), rows, skip=False)
+    return check_trace(_trace(table, {field: field for field in given}, _PER_SECOND[unit], name), where)
 
 
 def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str, str]:
@@ -151,13 +147,6 @@ def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str,
     return places
 
 
-def _kind_in_file(head: bytes, place: int) -> type:
-    """As `_kind_of`, of the column at this place in the first bytes of a file."""
-    rows = csv_table.rows(head)
-    next(rows, None)
-    return _kind_of(row[place] for row in rows if place < len(row))
-
-
 def _kind_of(times: Iterable[Any]) -> type:
     """What a column of times holds, by its first cell that is a time: `str` dates, `float` numbers.
 
@@ -171,20 +160,14 @@ def _kind_of(times: Iterable[Any]) -> type:
     return float
 
 
-def _trace(table: Table, places: Mapping[str, str], per_second: float) -> Trace:
-    """The trace of a table, its rows in order of time.
-
-    Args:
-        table: its columns.
-        places: column of each field there is.
-        per_second: units of time in a second.
-    """
-    found: dict[str, Any] = {name: table.whole(places[name]) for name in ("prompt_tokens", "output_tokens")}
+def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str) -> Trace:
+    """The trace of a table, its rows in order of time. `places` has the column of each field there is."""
+    found: dict[str, Any] = {field: table.whole(places[field]) for field in ("prompt_tokens", "output_tokens")}
     if "arrival_s" in places:
         found["arrival_s"] = _seconds(table, places["arrival_s"], per_second)
-    for name in _OPTIONAL:
-        if name in places:
-            found[name] = _optional(table, name, places[name])
+    for field in _OPTIONAL:
+        if field in places:
+            found[field] = _optional(table, field, places[field])
     notes: list[str] = []
     if "request_class" in places:
         found["request_class"], said = _classes(table, places["request_class"])
@@ -197,12 +180,15 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float) -> Trace:
     table.require_rows()
     trace, said = _in_order(links.keep_rows(Trace(**found), ~table.bad))
     notes += said
-    if "session" in places and "after" not in places:
-        trace, said = _chained(trace)
-        notes += said
+    if "session" in places and "after" not in places:  # each request of a session follows the one above it
+        after = links.previous_in_session(trace.column("session"))
+        if trace.think_s is None and trace.arrival_s is not None:
+            trace = replace(trace, think_s=links.gaps_after(after, trace.arrival_s))
+            notes.append("Think times are the gaps between requests of a session, the model's time included.")
+        trace = replace(trace, after=after)
     if "arrival_s" not in places:
         notes.append("Lengths only: there are no arrival times in the columns.")
-    return replace(trace, notes=(*table.notes(), *notes))
+    return replace(trace, name=name, format="columns", notes=(*table.notes(), *notes))
 
 
 def _seconds(table: Table, column: str, per_second: float) -> F8:
@@ -277,15 +263,6 @@ def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
         return trace, []
     said = [f"{late:,} rows were not in order of time and were sorted."] if late else []
     return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0]), said
-
-
-def _chained(trace: Trace) -> tuple[Trace, list[str]]:
-    """Each request of a session after the one above it."""
-    after = links.previous_in_session(trace.column("session"))
-    if trace.think_s is not None or trace.arrival_s is None:
-        return replace(trace, after=after), []
-    said = "Think times are the gaps between requests of a session, the model's time included."
-    return replace(trace, after=after, think_s=links.gaps_after(after, trace.arrival_s)), [said]
 
 
 def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:

@@ -19,8 +19,16 @@ from evenstep.workload.table import Doubt, Table
 csv.field_size_limit(2**31 - 1)  # of this process; its default, 128 KiB, is less than the text of a long prompt
 
 
-def rows(head: bytes) -> Iterator[list[str]]:
-    """The rows in a file's first bytes, up to any that is not UTF-8; the first has the column names, the last may be cut."""
+def cells(head: bytes, column: str) -> Iterator[str]:
+    """The cells of a column in a file's first bytes, up to any row that is not UTF-8; none if there is no such column."""
+    rows = _rows(head)
+    names = _names(next(rows, []))
+    if column in names:
+        place = names.index(column)
+        yield from (row[place] for row in rows if place < len(row))
+
+
+def _rows(head: bytes) -> Iterator[list[str]]:
     lines = (line.decode("utf-8" if number else "utf-8-sig") for number, line in enumerate(io.BytesIO(head)))
     with suppress(UnicodeDecodeError, csv.Error):
         yield from csv.reader(lines)
@@ -28,7 +36,7 @@ def rows(head: bytes) -> Iterator[list[str]]:
 
 def header(head: bytes) -> list[str]:
     """The column names in a file's first row, without spaces and quotes around them; empty if it is not UTF-8."""
-    return _names(next(rows(head), []))
+    return _names(next(_rows(head), []))
 
 
 def _names(row: list[str]) -> list[str]:
@@ -36,11 +44,9 @@ def _names(row: list[str]) -> list[str]:
 
 
 def hint(field: str, first: list[str]) -> str:
-    """A sentence on a missing column: another separator, or the column nearest to `field`; maybe empty.
+    """A sentence on a missing column: another separator, or the name in the header nearest to `field`; maybe empty.
 
-    Args:
-        field: the column asked for; empty = no column in particular.
-        first: the names in the header.
+    An empty `field` is no column in particular.
     """
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(first) == 1 and mark in first[0]:

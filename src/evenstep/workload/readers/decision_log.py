@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from evenstep.workload import files
 from evenstep.workload.log_parts import FRAME, KIND, has_part, is_json, part_of, place_in_log
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import MISSING, Table
+
+#: A record's number in its file, from 1, and its fields; or what stands there instead.
+Record: TypeAlias = "tuple[int, dict[str, Any] | str]"
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -41,21 +45,12 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     done: dict[Any, dict[str, Any]] = {}
     parts, cut, skipped = list(_parts(path)), 0, 0
     for part in parts:
-        as_lines = is_json(files.head(part))
-        records = json_table.objects(part) if as_lines else _framed(files.content(part))
-        if part == parts[-1] and (cut := _cut_off(part, as_lines)):
-            records = _but_the_last(records)
+        records, cut = _records(part, is_last=part == parts[-1])
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
-    fields: dict[str, Any] = {
-        "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
-        "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
-        "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
-        **{
-            name: [row.get(name, MISSING) for row, _, _ in served]
-            for name in ("request_class", "key", "max_tokens", "task", "copies")
-        },
-    }
+    at_start, at_end = ("now_s", "request_class", "key", "max_tokens", "task", "copies"), ("prompt_tokens", "output_tokens")
+    fields: dict[str, Any] = {name: [row.get(name, MISSING) for row, _, _ in served] for name in at_start}
+    fields |= {name: [end.get(name, MISSING) for _, _, end in served] for name in at_end}
     table = Table(path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows)
     prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
     times = table.number("now_s")
@@ -83,14 +78,11 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def shares(tokens: I8, copies: I8) -> I8:
-    """Tokens of each answer: those of each request in equal parts, the remainder to the first ones; 1 at least.
+    """int64[sum of copies], tokens of each answer: each request's in equal parts, the remainder to the first; 1 at least.
 
     Args:
         tokens: int64[N], of each request.
         copies: int64[N], the number of its answers, 1 or more.
-
-    Returns:
-        int64[sum of copies], request by request.
     """
     place = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
     least, more = np.divmod(tokens, copies)
@@ -133,15 +125,14 @@ def _parts(path: Path) -> Iterator[Path]:
 
 def _collect(
     path: Path,
-    records: Iterator[tuple[int, dict[str, Any] | str]],
+    records: Iterator[Record],
     skip: bool,
     arrived: list[tuple[int, dict[str, Any]]],
     done: dict[Any, dict[str, Any]],
 ) -> int:
     """Add arrivals with the number of their record, and the record of each request's end with its time, by request.
 
-    Returns:
-        The number of lines that are no records, which `skip` leaves out.
+    Returns the number of lines that are no records, which `skip` leaves out.
     """
     now_s, skipped = -math.inf, 0
     for number, record in records:
@@ -162,41 +153,31 @@ def _collect(
     return skipped
 
 
-def _cut_off(path: Path, as_lines: bool) -> int:
-    """Bytes at the end of a part that are no whole record."""
-    data, place = files.content(path), 0
-    if as_lines:
-        return len(data) - data.rfind(b"\n") - 1
-    while place + FRAME <= len(data):
-        end = place + FRAME + int.from_bytes(data[place : place + FRAME], "little")
+def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
+    """The records of a part, and the bytes at its end that are no whole record.
+
+    These are left out of the last part; in another part they are a record that cannot be read.
+    """
+    data, ends = files.content(path), [0]
+    if is_json(data):
+        whole = data.count(b"\n") if is_last else None
+        return islice(json_table.objects(path), whole), len(data) - data.rfind(b"\n") - 1
+    while (begin := ends[-1] + FRAME) <= len(data):
+        end = begin + int.from_bytes(data[begin - FRAME : begin], "little")
         if end > len(data):
             break
-        place = end
-    return len(data) - place
+        ends.append(end)
+    cut = len(data) - ends[-1]
+    return chain(_decoded(data, ends), [(len(ends), "cut off")] if cut and not is_last else []), cut
 
 
-def _but_the_last(records: Iterator[tuple[int, dict[str, Any] | str]]) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    before = None
-    for record in records:
-        if before is not None:
-            yield before
-        before = record
-
-
-def _framed(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each record of a msgpack log with its number, or the error in it."""
+def _decoded(data: bytes, ends: list[int]) -> Iterator[Record]:
+    """The records of a msgpack log, which end at these places after the first, 0."""
     import msgspec
 
-    place, number = 0, 0
-    while place < len(data):
-        number += 1
-        end = place + FRAME + int.from_bytes(data[place : place + FRAME], "little")
-        if place + FRAME > len(data) or end > len(data):
-            yield number, "cut off"
-            return
+    for number, (begin, end) in enumerate(pairwise(ends), 1):
         try:
-            record = msgspec.msgpack.decode(data[place + FRAME : end])
+            record = msgspec.msgpack.decode(data[begin + FRAME : end])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             record = str(error)
         yield number, record if isinstance(record, dict) else str(record)[:60]
-        place = end

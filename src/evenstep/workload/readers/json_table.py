@@ -47,31 +47,22 @@ def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dic
     """
     import orjson
 
-    loads = orjson.loads
     for number, line in enumerate(files.lines(path), 1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         try:
-            row = loads(line)
+            row = orjson.loads(line)
         except orjson.JSONDecodeError:
             if not line.strip():
                 if not blank_lines:
                     yield number, "a blank line"
                 continue
-            row = _with_nan(line)
-        yield number, row if isinstance(row, dict) else _shown(row)
-
-
-def _with_nan(line: bytes) -> Any:
-    """A line that strict JSON refuses: read once more with NaN allowed, so that the field can be named."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return line[:60]
-
-
-def _shown(row: Any) -> str:
-    return row.decode("utf-8", "replace") if isinstance(row, bytes) else json.dumps(row)[:60]
+            try:
+                row = json.loads(line)  # which allows NaN, so that the field can be named
+            except (ValueError, RecursionError):
+                yield number, line[:60].decode("utf-8", "replace")
+                continue
+        yield number, row if isinstance(row, dict) else json.dumps(row)[:60]
 
 
 def table(
@@ -105,8 +96,12 @@ def table(
     columns: dict[str, Any] = {}
     for field, aliases in fields.items():
         names = [alias for alias in aliases if alias in present]
-        if names:
-            columns[field] = _column(raw, names)
+        if not names:
+            continue
+        column = [row.get(names[0], MISSING) for row in raw]
+        for name in names[1:]:
+            column = [row.get(name, MISSING) if v is MISSING else v for v, row in zip(column, raw, strict=True)]
+        columns[field] = column
     built = Table(path.name, columns, np.array(lines, np.int64), len(lines), skip=skip_bad_rows)
     bad = np.fromiter((bool(w) for w in wrong), np.bool_, len(wrong))
     built.reject("line", bad, "one JSON object", shown=wrong)
@@ -115,11 +110,3 @@ def table(
         if not built.has(field):
             raise InputError(path.name, field, "missing", f"one of {', '.join(fields[field])} in every row")
     return built
-
-
-def _column(rows: list[dict[str, Any]], names: list[str]) -> list[Any]:
-    """For each row the value of the first of these names it has."""
-    column = [row.get(names[0], MISSING) for row in rows]
-    for name in names[1:]:
-        column = [row.get(name, MISSING) if v is MISSING else v for v, row in zip(column, rows, strict=True)]
-    return column

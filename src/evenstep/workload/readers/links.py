@@ -31,10 +31,7 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
     """int64[N], the good rows in order of time, and notes; rows of equal time keep their order.
 
-    Args:
-        times: float64[rows of the table].
-        moved: the only note, with a ``{}`` for the number of good rows that stand below a later one; left out if there are
-            none.
+    `moved` is the only note, with a ``{}`` for the number of good rows that stand below a later one, if there are any.
     """
     rows = table.good
     count = late(times[rows])
@@ -69,17 +66,14 @@ def gaps_after(after: I8, times: F8) -> F8:
 
 
 def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
-    """Links that no longer pass through dropped rows.
+    """Copies of `after` and `think_s` whose links no longer pass through dropped rows, in the numbering of all N rows.
 
     A kept row whose predecessor is dropped follows the dropped row's predecessor; the think times on the way add up.
 
     Args:
         after: int64[N], predecessor of each row, a row above it, or -1.
         think_s: float64[N], seconds.
-        keep: bool[N], rows that stay.
-
-    Returns:
-        Copies of `after` and `think_s`, still in the old numbering of all N rows; meaningful in kept rows.
+        keep: bool[N], rows that stay; only theirs have a meaning in the copies.
     """
     after, think_s = after.copy(), think_s.copy()
     while True:
@@ -91,30 +85,23 @@ def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
         after[broken] = after[dropped]
 
 
-def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
-    """The trace without the rows that are not kept, renumbered, its sessions relinked (`relinked`).
+def keep_rows(trace: Trace, keep: Bool) -> Trace:
+    """The trace without the rows that are not kept, bool[N], renumbered, its sessions relinked (`relinked`).
 
-    `note` is added when any was dropped. If all rows are kept, it is the same trace.
-
-    Args:
-        keep: bool[N].
+    If all rows are kept, it is the same trace.
     """
     if bool(keep.all()):
         return trace
     if trace.after is not None:
         after, think_s = relinked(trace.after, trace.column("think_s"), keep)
         trace = replace(trace, after=after, think_s=think_s)
-    kept = trace.take(np.flatnonzero(keep).astype(np.int64))
-    return kept.with_notes(note) if note else kept
+    return trace.take(np.flatnonzero(keep).astype(np.int64))
 
 
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
-    """The trace without the rows that are dropped, renumbered, its sessions relinked (`relinked`).
-
-    Arrival times count from the first row that is left.
+    """As `keep_rows`, of the rows that are not dropped, bool[N]; arrival times count from the first row that is left.
 
     Args:
-        dropped: bool[N].
         note: added when any is dropped; it has a ``{}`` for their number, and a second one for that of all rows.
         table: where the trace is from, for the error.
 
@@ -124,5 +111,7 @@ def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
     if bool(dropped.all()):
         table.bad[:] = True
         table.require_rows()
-    kept = keep_rows(trace, ~dropped, note.format(int(dropped.sum()), len(trace)))
+    if not dropped.any():
+        return trace
+    kept = keep_rows(trace, ~dropped).with_notes(note.format(int(dropped.sum()), len(trace)))
     return kept if kept.arrival_s is None else replace(kept, arrival_s=kept.arrival_s - kept.arrival_s[0])

@@ -29,9 +29,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     that of the first row that is kept. A request follows the one before it in its session; think times are the gaps between
     the two times, the model's time included.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
-
     Source: LMCache/lmcache-agent-trace.
     """
     fields = {field: (field,) for field in _FIELDS}

@@ -58,9 +58,6 @@ def read(
         prefix_blocks: keep the prompts' block ids.
         ticks: ``spread``, or ``keep`` for the times as they are: a batch arrives at each tick.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value; also a time out of order), or a file without rows.
-
     Source: Mooncake (FAST 2025); the other names of the fields are those of AIPerf and Dynamo.
     """
     if ticks not in {"spread", "keep"}:
@@ -79,11 +76,10 @@ def read(
         prefix_blocks=prefix,
         name=path.name,
         format="mooncake",
-        session=session if table.has("session_id") else None,
-        after=after if table.has("session_id") else None,
-        think_s=think if table.has("session_id") else None,
         notes=(*table.notes(), *notes, *filter(None, [note])),
     )
+    if table.has("session_id"):
+        trace = replace(trace, session=session, after=after, think_s=think)
     return _in_seconds(links.keep_rows(trace, ~table.bad), ticks, seed)
 
 
@@ -92,9 +88,14 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
+    bad = table.bad.copy()
     times = table.number("timestamp", low=0.0, absent=-1.0)
+    times = np.where(table.bad & ~bad, -1.0, times)
     given = times >= 0
-    lost = ~given & (after < 0)
+    for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
+        if times[after[row]] >= 0:
+            times[row] = times[after[row]] + max(delay[row], 0.0)
+    lost = times < 0
     table.reject("timestamp", lost, "a time in milliseconds", "Only a later row of a session may lack it.")
     kept = np.flatnonzero(given & ~table.bad)
     wrong = np.zeros(table.rows, np.bool_)
@@ -102,8 +103,6 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     table.reject("timestamp", wrong, "a time not before the rows above", "Sort the rows by time.")
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
-        for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
-            times[row] = times[after[row]] + max(delay[row], 0.0)
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
     think = np.where(delay >= 0, delay / 1e3, links.gaps_after(after, times) / 1e3)
     if bool(((after >= 0) & (delay < 0)).any()):

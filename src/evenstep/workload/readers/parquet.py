@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.in_use import writes
-from evenstep.request import ABSENT, COLUMNS, PrefixBlocks, Trace, offsets_of
+from evenstep.request import COLUMNS, PrefixBlocks, Trace, offsets_of
 from evenstep.workload import files
-from evenstep.workload.checks import check_trace
+from evenstep.workload.checks import LOWEST, check_trace
+from evenstep.workload.readers import links
 from evenstep.workload.table import Table
 
 _KEY = b"evenstep"
@@ -52,65 +52,43 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     columns = {name: _values(path, table, name) for name in COLUMNS if name in there}
     rows = Table(path.name, columns, np.arange(1, table.num_rows + 1, dtype=np.int64), table.num_rows, skip=skip_bad_rows)
     checked: dict[str, Any] = {
-        name: rows.number(name, low=0.0) if name.endswith("_s") else rows.whole(name, low=_low(name)) for name in columns
+        name: rows.number(name, LOWEST[name]) if name.endswith("_s") else rows.whole(name, int(LOWEST[name]))
+        for name in columns
     }
     if "arrival_s" in checked:
         rows.ascending("arrival_s", checked["arrival_s"])
     rows.require_rows()
     if prefix_blocks and _BLOCKS in there:
         checked[_BLOCKS] = _blocks(path, table.column(_BLOCKS), about)
-    notes = (*about.get("notes", ()), *rows.notes())
     trace = Trace(
         **checked,
         name=about.get("name", path.name),
         format=about.get("format", "parquet"),
         synthetic=bool(about.get("synthetic", False)),
-        notes=tuple(str(note) for note in notes),
+        notes=(*map(str, about.get("notes", ())), *rows.notes()),
     )
-    if rows.bad.any():
-        from evenstep.workload.readers.links import keep_rows
-
-        trace = keep_rows(trace, ~rows.bad)
+    trace = links.keep_rows(trace, ~rows.bad)
     if trace.arrival_s is not None:
         trace = replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0])
     return check_trace(trace, path.name)
 
 
-def write(trace: Trace, path: Path) -> None:
-    """Write every column of a trace, its blocks, and its metadata; an existing file is replaced as a whole.
-
-    Raises:
-        InputError: the file cannot be written, or the command has read it; an existing file is left as it was.
-    """
+def packed(trace: Trace) -> bytes:
+    """The Parquet file of a trace: every column, its blocks, and its metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns: dict[str, Any] = {n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None}
-    about: dict[str, Any] = {
-        "version": _VERSION,
-        "name": trace.name,
-        "format": trace.format,
-        "synthetic": trace.synthetic,
-        "notes": trace.notes,
-    }
+    own = {name: getattr(trace, name) for name in ("name", "format", "synthetic", "notes")}
+    about: dict[str, Any] = {"version": _VERSION, **own}
     if trace.prefix_blocks is not None:
         blocks = trace.prefix_blocks
         columns[_BLOCKS] = pa.LargeListArray.from_arrays(pa.array(blocks.offsets), pa.array(blocks.ids))
         about |= {"block_tokens": blocks.block_tokens, "scope": blocks.scope}
     table = pa.table(columns).replace_schema_metadata({_KEY: json.dumps(about).encode()})
-    packed = io.BytesIO()
-    pq.write_table(table, packed, compression="zstd")
-    writes(path)
-    in_place = path.exists() and not path.is_file()  # a device or a pipe
-    part = path if in_place else path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(packed.getbuffer())
-        if not in_place:
-            part.replace(path)
-    except OSError as error:
-        if not in_place:
-            part.unlink(missing_ok=True)
-        raise InputError(str(path), "file", "unwritable", "a place to write to", f"{error.strerror}.") from None
+    file = io.BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
@@ -141,7 +119,3 @@ def _blocks(path: Path, column: Any, about: dict[str, Any]) -> PrefixBlocks:
     offsets = offsets_of(np.diff(lists.offsets.to_numpy(zero_copy_only=False)))
     size, scope = about.get("block_tokens", 16), about.get("scope", "global")
     return PrefixBlocks(np.ascontiguousarray(ids, np.int64), offsets, int(size), scope)
-
-
-def _low(name: str) -> int:
-    return 1 if name in _NEEDED else int(min(ABSENT[name], 0))

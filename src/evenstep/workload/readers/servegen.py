@@ -69,16 +69,14 @@ def source(
             "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
         )
     notes: list[str] = []
-    left_out = sum(float(c.rate.sum()) for c in clients) - sum(float(c.rate.sum()) for c in complete)
     if len(complete) < len(clients):
-        share = left_out / max(sum(float(c.rate.sum()) for c in clients), 1e-300)
+        share = 1 - sum(float(c.rate.sum()) for c in complete) / sum(float(c.rate.sum()) for c in clients)
         notes.append(f"{len(clients) - len(complete)} clients without length files ({share:.1%} of requests) were left out.")
     begin = _busiest(complete) if start_s is None else start_s
     if begin < 0 or (duration_s is not None and duration_s <= 0):
-        raise InputError(
-            path.name, "window", f"start {begin:g} s, duration {duration_s} s", "a start >= 0 and a duration > 0"
-        )
-    rate = sum(_rate_at(c, begin) for c in complete)
+        found = f"start {begin:g} s, duration {duration_s} s"
+        raise InputError(path.name, "window", found, "a start >= 0 and a duration > 0")
+    rate = sum(float(c.rate[(c.start_s <= begin) & (begin < c.start_s + WINDOW_S)].sum()) for c in complete)
     length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
     notes.append(f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently.")
     return ServeGen(path.name, tuple(complete), begin, length, limit, tuple(notes))
@@ -128,18 +126,12 @@ class ServeGen:
     def _of_client(self, client: Client, seed: int, replicate: int) -> tuple[F8, I8, I8, I8]:
         """Times, prompt, output and class of one client's requests."""
         end = self.start_s + self.duration_s
-        times: list[F8] = []
-        ids: list[I8] = []
-        for window in np.flatnonzero(
-            (client.rate > 0) & (client.start_s < end) & (client.start_s + WINDOW_S > self.start_s)
-        ):
-            own, numbers = _arrivals(client, int(window), seed, replicate)
-            inside = (own >= self.start_s) & (own < end)
-            times.append(own[inside])
-            ids.append(numbers[inside])
-        if not times:
-            return np.zeros(0), *([np.zeros(0, np.int64)] * 3)  # pyright: ignore[reportReturnType]
-        when, numbers = np.concatenate(times), np.concatenate(ids)
+        overlaps = (client.rate > 0) & (client.start_s < end) & (client.start_s + WINDOW_S > self.start_s)
+        drawn = [_arrivals(client, int(window), seed, replicate) for window in np.flatnonzero(overlaps)]
+        when = np.concatenate([np.zeros(0), *(times for times, _ in drawn)])
+        numbers = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids in drawn)])
+        inside = (when >= self.start_s) & (when < end)
+        when, numbers = when[inside], numbers[inside]
         prompt, output = _lengths(client, when, numbers, seed, replicate)
         return when, prompt, output, np.full(when.size, client.number, np.int64)
 
@@ -191,15 +183,10 @@ def _drawn(laws: dict[str, Law], name: str, keys: I8, seed: int, replicate: int)
     return laws[name].quantile(streams.uniform(seed, f"servegen-{name}", keys, draw=replicate))
 
 
-def _rate_at(client: Client, time_s: float) -> float:
-    inside = (client.start_s <= time_s) & (time_s < client.start_s + WINDOW_S)
-    return float(client.rate[inside].sum())
-
-
 def _busiest(clients: list[Client]) -> float:
     """Start of the 600 s with the highest total rate."""
     totals: dict[float, float] = {}
     for client in clients:
         for start, rate in zip(client.start_s.tolist(), client.rate.tolist(), strict=True):
             totals[start] = totals.get(start, 0.0) + rate
-    return max(sorted(totals), key=lambda start: totals[start])
+    return max(sorted(totals), key=lambda start: totals[start], default=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,7 @@ class Client:
     def laws_at(self, time_s: float) -> dict[str, Law]:
         """The laws, by field, of the last window at or before this time that has any, else of the first that has.
 
-        Args:
-            time_s: seconds, in the file's time.
-
-        Returns:
-            {} if the client has no laws.
+        {} if the client has no laws. `time_s` is in the file's time.
         """
         known = [start for start, laws in sorted(self.laws.items()) if laws]
         before = [start for start in known if start <= time_s]
@@ -74,7 +70,7 @@ def load(path: Path) -> list[Client]:
     A client without a ``-dataset.json`` has no laws.
 
     Raises:
-        InputError: no tar, no client in it, or a damaged window (file, line, field, value).
+        InputError: no tar, no client in it that sends requests, or a damaged window (file, line, field, value).
     """
     data = files.content(path)
     traces: dict[int, Client] = {}
@@ -95,28 +91,25 @@ def load(path: Path) -> list[Client]:
         raise InputError(path.name, "file", "damaged", "a tar of chunk-i-trace.csv files", f"{error}.") from None
     if not traces:
         raise InputError(path.name, "clients", 0, "chunk-i-trace.csv files in the tar")
-    return [
-        Client(c.number, c.start_s, c.rate, c.cv, c.kind, c.shape, laws.get(number, {}))
-        for number, c in sorted(traces.items())
-    ]
+    if not any(client.rate.any() for client in traces.values()):
+        raise InputError(path.name, "rates", 0, "a client that sends requests")
+    return [replace(client, laws=laws.get(number, {})) for number, client in sorted(traces.items())]
 
 
 def _client(number: int, data: bytes, where: str) -> Client:
     rows: list[tuple[float, float, float, str, float]] = []
     for line, text in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        row = text.split(",")
+        row, place = text.split(","), f"{where}:{line}"
         if len(row) != 6:
-            raise InputError(f"{where}:{line}", "row", f"{len(row)} columns", "6 columns")
-        numbers = [
-            _number(text, f"{where}:{line}", name) for text, name in ((row[0], "start"), (row[1], "rate"), (row[2], "cv"))
-        ]
+            raise InputError(place, "row", f"{len(row)} columns", "6 columns")
+        start, rate, cv = (_number(cell, place, name) for cell, name in zip(row, ("start", "rate", "cv"), strict=False))
         kind = row[3].strip()
         if kind not in _SHAPES:
-            raise InputError(f"{where}:{line}", "distribution", kind, "Gamma, Weibull or nothing")
-        shape = _number(row[4], f"{where}:{line}", "parameter 1") if kind else 1.0
-        if kind and numbers[1] > 0 and shape <= 0:
-            raise InputError(f"{where}:{line}", "parameter 1", shape, "a shape > 0")
-        rows.append((numbers[0], numbers[1], numbers[2], kind, shape))
+            raise InputError(place, "distribution", kind, "Gamma, Weibull or nothing")
+        shape = _number(row[4], place, "parameter 1") if kind else 1.0
+        if kind and rate > 0 and shape <= 0:
+            raise InputError(place, "parameter 1", shape, "a shape > 0")
+        rows.append((start, rate, cv, kind, shape))
     start, rate, cv, kinds, shape = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     return Client(number, np.array(start), np.array(rate), np.array(cv), tuple(kinds), np.array(shape))
 

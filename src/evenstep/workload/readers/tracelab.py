@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.request import F8, Trace
 from evenstep.workload.readers import json_table, links
-from evenstep.workload.table import Bool, Table, session_numbers
+from evenstep.workload.table import Table, session_numbers
 
 _FIELDS = ("session_id", "input_tokens_total", "output_tokens", "timing_events", "round_index")
 _INPUTS = {"user_message", "tool_result"}
@@ -27,9 +27,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     A round arrives with the last of its inputs (user message, tool result; else its first listed event) and ends with its
     last event. It follows the round before it in its session. Its think time is the seconds from that one's end to its
     arrival, at least 0. A time without a zone is UTC.
-
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: uw-syfi/TraceLab.
     """
@@ -50,27 +47,21 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 def _times(table: Table) -> tuple[F8, F8]:
     """Seconds at which each round has its last input, and has its last event."""
-    arrived, ended = np.zeros(table.rows), np.zeros(table.rows)
-    wrong: Bool = np.zeros(table.rows, np.bool_)
-    for row, events in enumerate(table.column("timing_events")):
-        stamps = _stamps(events)
-        if stamps is None:
-            wrong[row] = True
-        else:
-            arrived[row], ended[row] = stamps
+    stamps = [_stamps(events) for events in table.column("timing_events")]
+    wrong = np.array([stamp is None for stamp in stamps])
     table.reject("timing_events", wrong, "events with `event_type` and an ISO `timestamp`")
+    arrived, ended = np.array([stamp or (0.0, 0.0) for stamp in stamps]).T
     return arrived, ended
 
 
 def _stamps(events: Any) -> tuple[float, float] | None:
+    """Seconds of a round's last input, or else of its first event, and of its last event; None where they cannot be read."""
     try:
-        times = [(e["event_type"] in _INPUTS, _seconds(e["timestamp"])) for e in events]
+        times = [_seconds(e["timestamp"]) for e in events]
+        inputs = [time for time, e in zip(times, events, strict=True) if e["event_type"] in _INPUTS]
+        return max(inputs or times[:1]), max(times)
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
-    if not times:
-        return None
-    inputs = [t for is_input, t in times if is_input]
-    return (max(inputs) if inputs else times[0][1]), max(t for _, t in times)
 
 
 def _seconds(text: str) -> float:

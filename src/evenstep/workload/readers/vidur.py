@@ -18,9 +18,6 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a Vidur CSV file with arrival times in seconds; rows have to be in order of time.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
-
     Source: microsoft/vidur, data/processed_traces.
     """
     return csv_table.parse(path, _FIELDS, _trace, skip_bad_rows=skip_bad_rows)

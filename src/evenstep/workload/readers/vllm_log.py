@@ -19,9 +19,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     A log is written as requests end: rows out of order of arrival are sorted, and counted in the notes.
 
-    Raises:
-        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
-
     Source: the format of LLMServingSim's measured runs.
     """
     table = json_table.table(path, {field: (field,) for field in _FIELDS}, _FIELDS, skip_bad_rows=skip_bad_rows)

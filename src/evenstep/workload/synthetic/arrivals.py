@@ -128,7 +128,7 @@ class OnOff:
         check_range("onoff", "a finite number >= 0", low=0, finite=True, off_requests_per_s=self.off_requests_per_s)
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
-        events = np.cumsum(np.concatenate([[0.0], _exponential("onoff", requests, seed, replicate)[1:]]))
+        events = _from_gaps(_exponential("onoff", requests, seed, replicate))
         phases = 16
         while True:  # twice as many phases until they hold all requests; a phase's length does not depend on how many
             lengths = _exponential("onoff-phase", phases, seed, replicate)
@@ -166,7 +166,7 @@ class Diurnal:
         check_range("diurnal", "a finite number", finite=True, peak_s=self.peak_s)
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
-        events = np.cumsum(np.concatenate([[0.0], _exponential("diurnal", requests, seed, replicate)[1:]]))
+        events = _from_gaps(_exponential("diurnal", requests, seed, replicate))
         periods = math.ceil(events[-1] / (self.requests_per_s * self.period_s)) + 1
         grid = np.linspace(0.0, periods * self.period_s, periods * 2048 + 1)
         turn = 2 * np.pi / self.period_s

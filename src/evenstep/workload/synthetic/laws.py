@@ -66,17 +66,16 @@ class _Checked:
 
     def __post_init__(self) -> None:
         order = ["low", "high", *(f.name for f in fields(self))]  # type: ignore[arg-type]
-        own = {name: getattr(self, name) for name in order if hasattr(self, name)}
-        promises = [
-            (name, kept(own[name]), expected) for name, (kept, expected) in _FIELDS.items() if own.get(name) is not None
-        ]
+        own = {name: value for name in order if (value := getattr(self, name, None)) is not None}
+        promises = [(name, kept(own[name]), expected) for name, (kept, expected) in _FIELDS.items() if name in own]
         if "low" in own:
             expected = f"a whole number in {own['low']}..{HIGHEST}"
             promises.append(("high", own["low"] <= own["high"] <= HIGHEST, expected))
-        most = [(name, not own[name] > HIGHEST, f"a number up to {HIGHEST}") for name in _SIZES if own.get(name) is not None]
-        for name, kept, expected in sorted((*promises, *self._promises(), *most), key=lambda one: order.index(one[0])):
+        promises += self._promises()
+        promises += [(name, not own[name] > HIGHEST, f"a number up to {HIGHEST}") for name in _SIZES if name in own]
+        for name, kept, expected in sorted(promises, key=lambda one: order.index(one[0])):
             if not kept:
-                raise InputError(type(self).__name__.lower(), name, own[name], expected)
+                raise InputError(type(self).__name__.lower(), name, own.get(name), expected)
 
     def _promises(self) -> tuple[Promise, ...]:
         """What only this law's fields promise."""
@@ -301,7 +300,7 @@ class Empirical:
     """The lengths of a trace, drawn anew: every recorded value is equally likely.
 
     Args:
-        values: int64[M], ascending, M >= 1; `empirical` sorts and checks them.
+        values: int64[M], ascending, M >= 1.
     """
 
     values: I8
@@ -310,17 +309,8 @@ class Empirical:
         return self.values[np.minimum((u * self.values.size).astype(np.int64), self.values.size - 1)]
 
 
-def empirical(values: I8) -> Empirical:
-    """The law that draws these lengths, int64[M] in any order, anew; InputError if there is no length."""
-    if values.size == 0:
-        raise InputError("fitted", "values", 0, "at least one length")
-    return Empirical(np.sort(values))
-
-
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of maximum likelihood for these lengths, clipped to their range; InputError without lengths."""
-    if values.size == 0:
-        raise InputError("fitted", "values", 0, "at least one length")
+    """The lognormal law of maximum likelihood for these lengths, at least one, clipped to their range."""
     logs = np.log(values)
     return Lognormal(sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max()))
 
@@ -362,12 +352,9 @@ def check_mean(where: str, law: Law, place: str = "") -> None:
     """Refuse a law of lengths whose mean is infinite: its own or a part's `alpha` is at most 1, and `high` cuts nothing off.
 
     Args:
-        where: what errors call the file or flag.
+        where: what the `InputError` calls the file or flag.
         law: any law; of a `Bimodal`, each part with a share above 0 is checked. A `Capped` law always passes.
         place: the place of the law in the file, for instance ``synthetic.output``.
-
-    Raises:
-        InputError: such a law; names the field `alpha` with its place.
     """
     dot = f"{place}." if place else ""
     if isinstance(law, Bimodal):

@@ -118,22 +118,21 @@ class Synthetic:
         return np.minimum(np.searchsorted(ends, u * ends[-1], side="right"), ends.size - 1).astype(np.int64)
 
     def _laws(self, name: str) -> list[Law]:
-        """The law of each class."""
-        return [getattr(c, name) or getattr(self, name) for c in self.classes]
+        """The law of each class; without classes, the workload's."""
+        return [getattr(c, name) or getattr(self, name) for c in self.classes] or [getattr(self, name)]
 
     def _lengths(self, name: str, u: F8, classes: I8 | None) -> I8:
+        laws = self._laws(name)
         if classes is None:
-            law: Law = getattr(self, name)
-            return law.quantile(u)
+            return laws[0].quantile(u)
         lengths = np.empty(u.size, np.int64)
-        for number, law in enumerate(self._laws(name)):
+        for number, law in enumerate(laws):
             lengths[classes == number] = law.quantile(u[classes == number])
         return lengths
 
     def _caps(self, classes: I8 | None) -> I8 | None:
         """int64[N], `max_tokens` where an output law is capped; None where none is."""
-        laws = [self.output] if classes is None else self._laws("output")
-        caps = np.array([law.cap if isinstance(law, Capped) else 0 for law in laws], np.int64)
+        caps = np.array([law.cap if isinstance(law, Capped) else 0 for law in self._laws("output")], np.int64)
         if not caps.any():
             return None
         return np.full(self.requests, caps[0]) if classes is None else caps[classes]

@@ -25,7 +25,7 @@ from evenstep import config
 from evenstep.errors import InputError, check_range_if_given, nearest
 from evenstep.request import Trace
 from evenstep.workload import reading
-from evenstep.workload.replicate import Source, rescaled
+from evenstep.workload.replicate import Source
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, RequestClass, Synthetic
 
@@ -126,22 +126,6 @@ class Workload:
     description: str = ""
     path: Path | None = None
 
-    def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
-        """The source at the file's rate, or at its load on this cluster; the source itself if the file asks for neither.
-
-        The arguments and errors are those of `replicate.rescaled`.
-        """
-        return rescaled(
-            self.source,
-            requests_per_s=self.requests_per_s,
-            load=self.load,
-            workers=workers,
-            slots=slots,
-            overhead_s=overhead_s,
-            per_token_s=per_token_s,
-            seed=seed,
-        )
-
 
 #: YAML name -> class, of everything that is chosen by name.
 LAWS: dict[str, type] = {
@@ -196,8 +180,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
 def check_means(workload: Workload) -> None:
     """Refuse a drawn workload with a law of infinite mean (`laws.check_mean`); recorded traces and ServeGen pass.
 
-    Raises:
-        InputError: naming the law, with its place in the file if there is one.
+    The `InputError` names the law, with its place in the file if there is one.
     """
     source = workload.source
     if not isinstance(source, Synthetic):
@@ -213,16 +196,10 @@ def check_means(workload: Workload) -> None:
 
 
 def check_arriving(workload: Workload, at_rate: bool) -> None:
-    """Refuse a law of infinite mean if requests arrive over time: no rate above 0 is then stable.
+    """Refuse a law of infinite mean (`check_means`) if requests arrive over time: no rate above 0 is then stable.
 
     Requests that all wait from the start (`Saturated`, `AtOnce`) are a closed batch. Its work is finite, so it may run
-    under any law.
-
-    Args:
-        at_rate: whether arrivals are scaled to a rate or load; if so, a closed batch is checked as well.
-
-    Raises:
-        InputError: see `check_means`.
+    under any law, unless arrivals are scaled to a rate or load (`at_rate`).
     """
     own = getattr(workload.source, "arrivals", None)
     if at_rate or not isinstance(own, arrivals.Saturated | arrivals.AtOnce):
@@ -244,9 +221,8 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     file = reading.file_of(beside(path, section.file))
     if file.suffix in {".yaml", ".yml"} and section.format is None:
         raise InputError(str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another.")
-    return reading.source_of(
-        file, section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit, seed=section.seed, **options
-    )
+    common: dict[str, Any] = {"skip_bad_rows": section.skip_bad_rows, "limit": section.limit, "seed": section.seed}
+    return reading.source_of(file, section.format, options, **common)
 
 
 class Reading:
@@ -277,11 +253,9 @@ class Reading:
         if not isinstance(content, Mapping):
             raise InputError(self.file.where(place), place or "content", content, "a mapping of keys to values")
         fields = {f.name: f for f in dataclasses.fields(kind)}
-        unknown = [str(key) for key in content if key not in fields]
-        if unknown:
-            field = _join(place, unknown[0])
+        if unknown := [str(key) for key in content if key not in fields]:
             hint = nearest(unknown[0], fields)
-            raise InputError(self.file.where(field), field, content.get(unknown[0], ""), "a known key", hint)
+            raise self._error(_join(place, unknown[0]), content.get(unknown[0], ""), "a known key", hint)
         for name, one in fields.items():
             required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
             if required and name not in content:
@@ -292,16 +266,16 @@ class Reading:
         try:
             return kind(**values)
         except InputError as error:
-            field = _join(place, error.field)
-            raise InputError(self.file.where(field), field, error.value, error.expected, error.hint) from None
+            raise self._error(_join(place, error.field), error.value, error.expected, error.hint) from None
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
         import msgspec
 
-        options = typing.get_args(kind)
-        if value is None and type(None) in options:
-            return None
-        inner = next((o for o in options if o is not type(None)), kind) if type(None) in options else kind
+        inner = kind
+        if type(None) in typing.get_args(kind):
+            if value is None:
+                return None
+            inner = next(option for option in typing.get_args(kind) if option is not type(None))
         inside = typing.get_args(inner)
         if inner is laws.Law:
             return self._named(LAWS, "law", value, place)
@@ -311,43 +285,44 @@ class Reading:
             return self.made(inner, value, place)
         if typing.get_origin(inner) is list:
             if not isinstance(value, list):
-                raise InputError(self.file.where(place), place, value, "a list")
+                raise self._error(place, value, "a list")
             items = cast("list[Any]", value)
             return [self._value(inside[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
         if typing.get_origin(inner) is dict:
             if not isinstance(value, Mapping):
-                raise InputError(self.file.where(place), place, value, "a mapping of names to values")
+                raise self._error(place, value, "a mapping of names to values")
             named = cast("Mapping[Any, Any]", value)
             return {str(name): self._value(inside[1], one, _join(place, str(name))) for name, one in named.items()}
         try:
             return msgspec.convert(value, inner)
         except msgspec.ValidationError as error:
-            known = typing.get_args(inner) if typing.get_origin(inner) is Literal else ()
+            known = inside if typing.get_origin(inner) is Literal else ()
             near = nearest(str(value), known)
             hint = near if near.startswith("Did") else ""
-            raise InputError(self.file.where(place), place, value, config.expectation(str(error), inner), hint) from None
+            raise self._error(place, value, config.expectation(str(error), inner), hint) from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
         """A law or process, chosen by the key `tag`; text alone names one without parameters."""
         options = {tag: content} if isinstance(content, str) else content
         if not isinstance(options, Mapping) or tag not in options:
             hint = f"Known: {', '.join(known)}."
-            raise InputError(self.file.where(place), place, content, f"a mapping with `{tag}`", hint)
+            raise self._error(place, content, f"a mapping with `{tag}`", hint)
         name = options[tag]
         if str(name) not in known:
-            field, hint = _join(place, tag), nearest(str(name), known)
-            raise InputError(self.file.where(field), field, name, f"a known {tag}", hint)
+            raise self._error(_join(place, tag), name, f"a known {tag}", nearest(str(name), known))
         made = self.made(known[name], {key: value for key, value in options.items() if key != tag}, place)
         if isinstance(made, Fitted):
             values = getattr(self._read(made.file, made.format), made.column)
-            return laws.empirical(values) if made.kind == "empirical" else laws.fitted_lognormal(values)
+            return laws.Empirical(np.sort(values)) if made.kind == "empirical" else laws.fitted_lognormal(values)
         if isinstance(made, LikeTrace):
             times = self._read(made.file, made.format).arrival_s
             if times is None:
-                field = _join(place, "file")
-                raise InputError(self.file.where(field), field, made.file, "a trace with arrival times")
+                raise self._error(_join(place, "file"), made.file, "a trace with arrival times")
             return arrivals.LikeTrace(np.diff(times), made.requests_per_s)
         return made
+
+    def _error(self, field: str, value: object, expected: str, hint: str = "") -> InputError:
+        return InputError(self.file.where(field), field, value, expected, hint)
 
     def _read(self, file: str, format: str | None) -> Trace:
         return reading.read_trace(beside(self.path, file), format, prefix_blocks=False)

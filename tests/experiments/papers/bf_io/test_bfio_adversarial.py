@@ -6,8 +6,9 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 
 from evenstep.errors import InputError
-from evenstep.experiments.papers.bf_io.bfio_adversarial import EACH, SHORT, instance
+from evenstep.experiments.papers.bf_io.bfio_adversarial import EACH, SHORT, _claim, instance
 from evenstep.experiments.reproduce import Setting, reproduce
+from evenstep.measure.comparison import Interval
 
 
 def test_round_robin_and_jsq_with_known_ties_lose_a_factor_near_g():
@@ -24,6 +25,14 @@ def test_an_instance_has_one_long_request_a_wave():
         trace = instance(against, 4)
         assert int((trace.output_tokens > SHORT).sum()) == 4 * EACH
         assert len(set(trace.arrival_s.tolist())) == 4 * EACH
+
+
+def test_one_throw_of_dice_settles_nothing_and_an_exact_exponent_does():
+    one, range_ = Interval(0.3, None, None), Interval(0.3, 0.2, 0.4)
+    assert _claim("JSQ, ties by chance", one, chance=True).holds is None
+    assert _claim("JSQ, ties by chance", range_, chance=True).holds is False
+    assert _claim("JSQ, ties to the lowest index", one, chance=False).holds is False
+    assert _claim("round robin", Interval(0.95, None, None), chance=False).holds is True
 
 
 def test_it_takes_no_trace():

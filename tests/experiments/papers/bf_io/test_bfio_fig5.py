@@ -19,6 +19,11 @@ def test_every_bundled_sample_gets_a_fit_and_an_interval():
     assert all(r.ours.low <= r.ours.high for r in gaps)
 
 
+def test_a_workload_file_is_drawn_and_fitted():
+    found = quick("bfio-fig5", traces=("examples/workloads/burst.yaml",))
+    assert {row.case for row in found.findings.rows} == {"examples/workloads/burst.yaml"}
+
+
 def test_the_gap_is_small_on_geometric_lengths_and_large_on_equal_ones():
     u = (np.arange(20_000) + 0.5) / 20_000
     assert _gap(Geometric(mean=200.0).quantile(u)) < 0.01

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from tests.experiments.papers.quick import lies_within, quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.papers.bf_io.bfio_instant import _FIELD, _claim
 
 
+@pytest.mark.slow
 def test_every_depth_is_run_and_the_gain_of_the_pool_is_gone_without_it():
     found = quick("bfio-instant", seeds=12)
     gain = "imbalance of FCFS over it"
@@ -19,3 +24,17 @@ def test_every_depth_is_run_and_the_gain_of_the_pool_is_gone_without_it():
         lies_within(found, f"{bf.FCFS}, {depth}", "average imbalance", 1.1, 1.7)
     assert set(found.findings.data["depth"]) == {"pool", "0 B", "2 B"}
     assert [claim.holds for claim in found.findings.claims] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("pooled", "queued", "holds"),
+    [([4.0, 4.1, 4.2], [1.0, 1.1, 1.2], True), ([4.0, 6.0, 8.0], [3.0, 5.0, 7.0], None), ([4.0], [1.0], None)],
+)
+def test_gains_whose_intervals_overlap_settle_nothing(pooled, queued, holds):
+    def runs(gains):
+        return {
+            policy: [SimpleNamespace(summary={_FIELD: one}) for one in own]
+            for policy, own in ((bf.FCFS, gains), (bf.BF0, [1.0] * len(gains)))
+        }
+
+    assert _claim({None: runs(pooled), 4.0: runs(queued)}, bf.BF0).holds is holds

@@ -22,6 +22,7 @@ def gap(case, shares):
     return max(abs(own[0] - printed) for own, printed in every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["grown", "any"])
 def test_the_control_keeps_the_promises_of_all_policies(victim):
     assert [one for one in check(AMinOfProof(victim=victim)) if not one.passed] == []

@@ -22,6 +22,7 @@ def test_the_bundled_file_is_the_experiment_s_network():
     assert replace(example("fork-join"), name="", description="") == network()
 
 
+@pytest.mark.slow
 def test_only_the_first_agent_grows_and_only_above_the_load():
     found = quick("fork-join", seeds=3)
     below, above = CASES

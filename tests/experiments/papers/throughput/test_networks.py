@@ -11,9 +11,8 @@ from evenstep.experiments.papers.throughput._networks import (
     growth,
     keeps_up,
     percent,
-    served,
     tasks_at,
-    work_drift,
+    work,
 )
 from evenstep.measure.comparison import Interval
 
@@ -25,8 +24,9 @@ def test_an_overloaded_engine_serves_its_budget_and_the_rest_is_growth():
     full = 512 / 120
     run = at_rates(one_engine({"only": call("one")}, count=None, until_s=1.0), 4000.0, 0, {"task": 1.25 * full})
     assert run.until_s == 4000.0
-    assert served(run, [120]) == pytest.approx(512, rel=0.01)
-    assert work_drift(run, [120]) == pytest.approx(1 - 1 / 1.25, rel=0.1)
+    served, drifts = work(run, [120])
+    assert served == pytest.approx(512, rel=0.01)
+    assert drifts == pytest.approx(1 - 1 / 1.25, rel=0.1)
     assert growth(run, lambda times: tasks_at(run, times)) == pytest.approx(0.25 * full, rel=0.1)
     assert drift(run) == drift(run, 0) > 0.1
 

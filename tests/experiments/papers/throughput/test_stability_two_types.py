@@ -23,6 +23,7 @@ def test_rates_bring_the_tokens_of_the_line(chats):
     assert 241 * brought.get("chat", 0) + 544 * brought.get("document", 0) == pytest.approx(1.05 * LINE)
 
 
+@pytest.mark.slow
 def test_the_engine_serves_the_line_at_every_point():
     found = quick("stability-two-types", seeds=3).findings
     missed = [row.ours for row in found.rows if row.quantity.startswith("tokens run")]

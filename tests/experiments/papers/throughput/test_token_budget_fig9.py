@@ -11,6 +11,11 @@ PLAIN, LONG = LAWS
 LAST = {(0.5, PLAIN): False, (0.5, LONG): False, (0.9, PLAIN): True, (0.9, LONG): None}
 
 
+def test_lengths_may_come_from_a_workload_file():
+    found = quick("token-budget-fig9", seeds=1, traces=("examples/workloads/burst.yaml",))
+    assert found.findings.stands_in.startswith("lengths of burst with Poisson arrivals")
+
+
 @pytest.mark.slow
 def test_512_ends_first_under_a_high_load_alone_and_1024_answers_first_under_any():
     found = quick("token-budget-fig9", seeds=12)

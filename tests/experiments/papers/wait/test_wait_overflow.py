@@ -1,8 +1,10 @@
 """Eq. 12 at a reduced size."""
 
+import pytest
 from tests.experiments.papers.quick import ours, quick
 
 
+@pytest.mark.slow
 def test_queues_need_more_than_a_full_batch_and_less_than_eq_12():
     found = quick("wait-overflow", seeds=60)
     full = ours(found, "M^pi", "memory of a full batch")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.experiments.papers.quick import quick
 
-from evenstep.experiments.papers.wait.wait_scaling import LAW, NESTED, PAIR, PERIOD_S, RATE, SWING, THRESHOLDS, slopes, swung
+from evenstep.experiments.papers.wait.wait_scaling import LAW, NESTED, PAIR, PERIOD_S, RATE, SWING, THRESHOLDS, swung
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import segment_work
 from evenstep.theory.wait_thresholds import solved
@@ -30,11 +30,6 @@ def test_a_rate_that_swings_keeps_its_mean():
     counts = np.histogram(moved % PERIOD_S, [0, PERIOD_S / 4, PERIOD_S / 2, 3 * PERIOD_S / 4, PERIOD_S])[0] / steady.size
     assert counts == pytest.approx(0.25 + SWING / (2 * np.pi) * np.array([1, 1, -1, -1]), abs=5e-3)
     assert moved[-1] == pytest.approx(steady[-1])
-
-
-def test_slopes_are_those_of_the_logarithms():
-    runs = {("strict", zeta): {"latency": np.array([3.0 * zeta**2, 5.0 / zeta])} for zeta in (1, 4, 16)}
-    assert slopes(runs, "strict", "latency", (1, 4, 16)).tolist() == pytest.approx([2.0, -1.0])
 
 
 def test_latency_grows_with_equality_alone_and_the_gap_shrinks_faster_without():

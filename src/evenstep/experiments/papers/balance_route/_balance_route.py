@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap, step_time_constant
+from evenstep.experiments.papers import _heavy
 from evenstep.measure.records import Run
 from evenstep.sim.cluster.simulation import Cluster
+from evenstep.workload.replicate import Source
 
-PAPER = "BalanceRoute"
 RANDOM, ROBIN, P2C, JSQ, BR0 = "Random", "Round-Robin", "P2C", "JSQ", "BR-0"
 #: Horizons of the two oracle rows of Table 1; the paper's own are lost from its text.
 SHORT, LONG = 20, 40
@@ -68,10 +68,16 @@ def run_on(
         samples: samples of every worker's load to keep, first replicate.
     """
     count = requests(setting, workers)
-    drawn = near_cap(count) if kind == NEAR_CAP else heavy(count, recurring=True)
+    source, cluster, stands_in = workload(setting, kind, count, workers)
+    return ex.run_policies(setting, source, methods, cluster, _heavy.STEP_TIME, samples=samples), stands_in
+
+
+def workload(setting: ex.Setting, kind: str, count: int, workers: int) -> tuple[Source, Cluster, str]:
+    """(the workload of a kind, `count` requests or the user's trace; the `fleet` it runs on; a phrase on what stands in)."""
+    drawn = _heavy.near_cap(count) if kind == NEAR_CAP else _heavy.heavy(count, recurring=True)
     cluster = fleet(workers)
-    source, stands_in = ex.workload(setting, drawn, MISSING[kind], cluster, STEP_TIME)
-    return ex.run_policies(setting, source, methods, cluster, STEP_TIME, samples=samples), stands_in
+    source, stands_in = ex.workload(setting, drawn, MISSING[kind], cluster, _heavy.STEP_TIME)
+    return source, cluster, stands_in
 
 
 def requests(setting: ex.Setting, workers: int) -> int:
@@ -91,45 +97,30 @@ def rows(
         against: the method others are compared with; empty = the first.
         spread: what the table calls the spread.
     """
+    found: list[ex.Row] = []
     columns = ((SPREAD, spread, "tokens", 1.0), (TPOT, "TPOT p95", "ms", 1e3), (RATE, "throughput", "tok/s", 1.0))
-    return [
-        one
-        for place, (field, quantity, unit, factor) in enumerate(columns)
-        for one in ex.rows_of(
-            runs, field, f"{said}: {quantity}", unit, factor, {m: v[place] for m, v in paper.items()}, against
-        )
-    ]
+    for place, (field, quantity, unit, factor) in enumerate(columns):
+        numbers = {method: printed[place] for method, printed in paper.items()}
+        found += ex.rows_of(runs, field, f"{said}: {quantity}", unit, factor, numbers, against)
+    return found
 
 
 def constants(setting: ex.Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[ex.Constant]:
     """The constants of findings all these experiments share, for these sizes G; of the workloads, those in `kinds`."""
-    sizes = ", ".join(map(str, workers))
-    found = [
-        *ex.constants(f"""
-            G | {sizes} | the paper's decode workers
-            B | {SLOTS} | the batch limit is lost from the text; the spreads of its tables suggest about 10
-            pool | {POOL} G | not given; saturated arrivals for its 'heavy load', growing with G as its request rate does
-            requests | {requests(setting, 1)} G | not given; all are run to completion; a trace file's own rows where one is
-              given
-        """),
-        step_time_constant(),
-        *ex.constants(f"""
-            H | {LONG}, and {SHORT} for the shorter oracle row | lost from the text
-            beta, gamma | G and 0.9 | the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)
-            U_th, K | G and 8 | lost from the text
-            age bound | off | ours, not the paper's
-            predictors | learn online from nothing | the paper trains on an earlier part of the trace
-            window | first to last step with 98 % of the slots busy | spread and throughput; TPOT is of all requests
-        """),
-    ]
-    if HEAVY in kinds:
-        found.append(heavy_constant(recurring=True))
-    if NEAR_CAP in kinds:
-        found.append(
-            ex.Constant(
-                "near cap",
-                "prompts lognormal(7.1, 0.9) up to 14,000; 85 % of outputs in 989..1000, the rest below",
-                "Azure-2024 filtered to long outputs is cap-bounded; its moments are lost from the text",
-            )
-        )
-    return found
+    found = ex.constants(f"""
+        G | {ex.listed(workers)} | the paper's decode workers
+        B | {SLOTS} | the batch limit is lost from the text; the spreads of its tables suggest about 10
+        pool | {POOL} G | not given; saturated arrivals for its 'heavy load', growing with G as its request rate does
+        requests | {requests(setting, 1)} G | not given; all are run to completion; a trace file's own rows where one is
+          given
+        {_heavy.STEP_TIME_LINE}
+        H | {LONG}, and {SHORT} for the shorter oracle row | lost from the text
+        beta, gamma | G and 0.9 | the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)
+        U_th, K | G and 8 | lost from the text
+        age bound | off | ours, not the paper's
+        predictors | learn online from nothing | the paper trains on an earlier part of the trace
+        window | first to last step with 98 % of the slots busy | spread and throughput; TPOT is of all requests
+        {_heavy.RECURRING_LINE}
+        {_heavy.NEAR_CAP_LINE}
+    """)
+    return [one for one in found if one.name in kinds or one.name not in (HEAVY, NEAR_CAP)]

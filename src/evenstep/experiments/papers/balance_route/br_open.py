@@ -12,7 +12,6 @@ from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import KEYS, STEP_TIME, heavy
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.measure.records import Run
 from evenstep.request import Trace, offsets_of
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster
@@ -41,14 +40,24 @@ def run(setting: ex.Setting) -> ex.Findings:
     tiers = _prefill(setting, served)
     latency = _latency(setting, served)
     kept = _noise(setting)
+    prompts = {True: "its prefillers", False: "ready prompts"}
+    after, over = "mean latency from the end of prefill", "spread of BR-H memorised over that of BR-0"
     return ex.Findings(
-        rows=[*_prefill_rows(tiers), *_latency_rows(latency), *_noise_rows(kept)],
-        claims=[_limited(tiers), *_shorter(setting, latency), _noise_claim(kept)],
+        rows=[
+            *[
+                ex.row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {prompts[is_limited]}", "", own)
+                for (g, name, is_limited), own in tiers.items()
+            ],
+            *[
+                ex.row(_named(way), f"{after}, load {load:g}", "s", own, None, latency[load, BYPASS], BYPASS)
+                for (load, way), own in latency.items()
+            ],
+            *[ex.row(f"G = {g}, outputs ±{noise}", over, "", own) for (g, noise), own in kept.items()],
+        ],
+        claims=[_limited(tiers), *_shorter(latency), _noise_claim(kept)],
         constants=_constants(setting, served),
-        remark=(
-            "the paper leaves these three open; its 5P1D row mixes a larger G with fewer prefillers for each worker, which "
-            "are told apart here by running every G with and without its prefill tier"
-        ),
+        remark="the paper leaves these three open; its 5P1D row mixes a larger G with fewer prefillers for each worker, "
+        "which are told apart here by running every G with and without its prefill tier",
         stands_in="the synthetic workload 'heavy' for the proprietary trace, and Poisson arrivals",
         data={
             "part": ["noise"] * len(ex.flat(kept)),
@@ -75,17 +84,12 @@ def _served(setting: ex.Setting) -> float:
 Tiers = Mapping[tuple[int, str, bool], Sequence[float]]
 
 
-def _law(tokens_per_s: float) -> TokenBudget:
-    """A prefiller of this speed in full batches; a tenth of a full batch's time is fixed."""
-    full_s = PREFILL_BUDGET / tokens_per_s
-    return TokenBudget(c_s=0.1 * full_s, a_s=0.9 * full_s / PREFILL_BUDGET, b0=0.0)
-
-
 def _prefill(setting: ex.Setting, served: float) -> Tiers:
     methods = {name: br.METHODS[name] for name in (br.JSQ, br.ORACLE)}
     rate = LOAD * served
     prompt = float(_workload(setting, 8).draw(setting.seed).prompt_tokens.mean())
-    law = _law(2 * rate * prompt / PREFILL_LOAD)
+    full_s = PREFILL_BUDGET / (2 * rate * prompt / PREFILL_LOAD)  # of a full batch, a tenth of it fixed
+    law = TokenBudget(c_s=0.1 * full_s, a_s=0.9 * full_s / PREFILL_BUDGET, b0=0.0)
     found: dict[tuple[int, str, bool], list[float]] = {}
     for workers, prefillers in TIERS.items():
         workload = _workload(setting, workers, rate * workers)
@@ -96,15 +100,6 @@ def _prefill(setting: ex.Setting, served: float) -> Tiers:
             for name, own in runs.items():
                 found[workers, name, limited] = ex.values(own, "tokens_per_s", 1 / workers)
     return found
-
-
-def _prefill_rows(tiers: Tiers) -> list[ex.Row]:
-    return [
-        ex.row(
-            f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {'its prefillers' if limited else 'ready prompts'}", "", own
-        )
-        for (g, name, limited), own in tiers.items()
-    ]
 
 
 def _limited(tiers: Tiers) -> ex.Claim:
@@ -134,7 +129,7 @@ def _latency(setting: ex.Setting, served: float) -> Latency:
             ways[BYPASS] = (f"{br.METHODS[br.BR0]},bypass=true", replace(pool, dispatch="instant", queue_depth=MARGIN))
             for way, (spec, cluster) in ways.items():
                 (done,) = ex.run_policies(single, trace, {br.BR0: spec}, cluster, STEP_TIME)[br.BR0]
-                found.setdefault((load, way), []).append(_end_to_end(done))
+                found.setdefault((load, way), []).append(float(done.summary["e2e_mean_s"]))
     return found
 
 
@@ -151,36 +146,16 @@ def received(trace: Trace, steps: int) -> Drift:
     return Drift(profiles=Profiles(np.repeat(trace.prompt_tokens, counts) + np.maximum(since, 0.0), offsets))
 
 
-def _end_to_end(done: Run) -> float:
-    return float(done.summary["e2e_mean_s"])
+def _named(way: int | str) -> str:
+    return "BR-0, bypass" if way == BYPASS else f"BR-0, pool, transfer {way} steps"
 
 
-def _latency_rows(latency: Latency) -> list[ex.Row]:
+def _shorter(latency: Latency) -> list[ex.Claim]:
+    says = "at load {:g} the bypass is faster than the pool where a transfer takes {} steps (D.6)"
     return [
-        ex.row(
-            "BR-0, bypass" if way == BYPASS else f"BR-0, pool, transfer {way} steps",
-            f"mean latency from the end of prefill, load {load:g}",
-            "s",
-            own,
-            None,
-            latency[load, BYPASS],
-            "bypass",
-        )
+        ex.compared(says.format(load, way), own, latency[load, BYPASS], +1, "the pool takes {} s more")
         for (load, way), own in latency.items()
-    ]
-
-
-def _shorter(setting: ex.Setting, latency: Latency) -> list[ex.Claim]:
-    return [
-        ex.compared(
-            f"at load {load:g} the bypass is faster than the pool where a transfer takes {steps} steps (D.6)",
-            latency[load, steps],
-            latency[load, BYPASS],
-            +1,
-            "the pool takes {} s more",
-        )
-        for load in setting.pick(LOADS, LOADS[1:])
-        for steps in TRANSFERS
+        if way != BYPASS
     ]
 
 
@@ -200,40 +175,31 @@ def _noise(setting: ex.Setting) -> Kept:
     return found
 
 
-def _noise_rows(kept: Kept) -> list[ex.Row]:
-    quantity = "spread of BR-H memorised over that of BR-0"
-    return [ex.row(f"G = {g}, outputs ±{noise}", quantity, "", own) for (g, noise), own in kept.items()]
-
-
 def _noise_claim(kept: Kept) -> ex.Claim:
     sizes = sorted({g for g, _ in kept})
+    few, many = sizes[0], sizes[-1]
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
     rises = {g: ex.with_interval(ex.mean_interval(own)) for g, own in loss.items()}
-    apart = ex.paired_difference(loss[sizes[-1]], loss[sizes[0]])
-    return ex.Claim(
-        f"noise costs the same share of the balance at G = {sizes[-1]} as at G = {sizes[0]} (within {ALIKE:g}, sec. 7)",
-        ex.within(apart, -ALIKE, ALIKE),
-        ", ".join(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
-        + f"; {ex.with_interval(apart)} apart",
-    )
+    says = f"noise costs the same share of the balance at G = {many} as at G = {few} (within {ALIKE:g}, sec. 7)"
+    seen = ex.listed(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
+    return ex.placed(says, ex.paired_difference(loss[many], loss[few]), -ALIKE, ALIKE, f"{seen}; {{}} apart")
 
 
 def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
-    return [
-        *ex.constants(f"""
-            rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
-            prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
-              fixed | not given; 5P1D then has 1.28 times its capacity to prefill
-            transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
-            margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
-            alike | within {ALIKE:g} of BR-0's spread | ours, set after the first runs were seen: without a limit, whether
-              noise costs more at one G stays unsettled at 80 replicates
-            replicates | {MORE_LATENCIES} times as many for latency, {MORE_NOISES} times for noise | queues near capacity
-              and spreads differ by much
-            noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
-        """),
-        *[c for c in br.constants(setting, tuple(TIERS), (br.HEAVY,)) if c.name in ("B", "step time", "age bound", "heavy")],
-    ]
+    own = ex.constants(f"""
+        rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
+        prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
+          fixed | not given; 5P1D then has 1.28 times its capacity to prefill
+        transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
+        margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
+        alike | within {ALIKE:g} of BR-0's spread | ours, set after the first runs were seen: without a limit, whether
+          noise costs more at one G stays unsettled at 80 replicates
+        replicates | {MORE_LATENCIES} times as many for latency, {MORE_NOISES} times for noise | queues near capacity and
+          spreads differ by much
+        noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
+    """)
+    shared = br.constants(setting, tuple(TIERS), (br.HEAVY,))
+    return own + [one for one in shared if one.name in ("B", "step time", "age bound", "heavy")]
 
 
 def _draw(figure: Any, kept: Kept) -> None:

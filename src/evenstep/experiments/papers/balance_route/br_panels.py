@@ -17,15 +17,7 @@ SEGMENT, SAMPLES = 300, 3000
 
 @dataclass(frozen=True, slots=True)
 class _Gallery:
-    """One line of panels.
-
-    Args:
-        title: the paper's figure.
-        kind: workload.
-        workers: G.
-        methods: label to spec.
-        paper: the paper's mean spread by label, tokens.
-    """
+    """One line of panels: the paper's figure, workload, G, specs by label, and the paper's mean spread by label, tokens."""
 
     title: str
     kind: str
@@ -33,30 +25,34 @@ class _Gallery:
     methods: Mapping[str, str]
     paper: Mapping[str, float]
 
+    @property
+    def where(self) -> str:
+        return f"{self.title}, {self.kind}, G = {self.workers}"
+
 
 def galleries(setting: ex.Setting) -> list[_Gallery]:
-    """The paper's figures in order, each a line of panels with its workload, size, methods and printed spreads.
-
-    When quick, two small ones.
-    """
+    """The paper's figures in order, each a line of panels; when quick, two small ones."""
     if setting.quick:
         few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
         return [_Gallery("Fig. 10", br.HEAVY, 4, few, {}), _sweep(4, br_sweep.CROSS[:2], "Fig. 12")]
-    one = br_table1.PAPER
-    found = [
-        _Gallery("Figs. 3, 6", br.HEAVY, 8, br.METHODS, {m: v[0] for m, v in one[br.HEAVY].items()}),
-        _Gallery("Fig. 8", br.NEAR_CAP, 8, br.METHODS, {m: v[0] for m, v in one[br.NEAR_CAP].items()}),
+    one, two = br_table1.PAPER, br_table2.PAPER
+    return [
+        _Gallery("Figs. 3, 6", br.HEAVY, 8, br.METHODS, _spreads(one[br.HEAVY])),
+        _Gallery("Fig. 8", br.NEAR_CAP, 8, br.METHODS, _spreads(one[br.NEAR_CAP])),
+        _Gallery("Fig. 10", br.HEAVY, 4, br_table2.METHODS, _spreads(two[4])),
+        _Gallery("Fig. 11", br.HEAVY, 16, br_table2.METHODS, _spreads(two[16])),
+        _sweep(8, br_sweep.CROSS, "Fig. 12"),
+        _sweep(16, br_sweep.CROSS, "Fig. 13"),
     ]
-    for g, figure in ((4, "Fig. 10"), (16, "Fig. 11")):
-        paper = {m: v[0] for m, v in br_table2.PAPER[g].items()}
-        found.append(_Gallery(figure, br.HEAVY, g, br_table2.METHODS, paper))
-    return [*found, *[_sweep(g, br_sweep.CROSS, f"Fig. {n}") for g, n in ((8, 12), (16, 13))]]
 
 
 def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
-    methods = {f"beta {b}, gamma {y:g}": br_sweep.spec(b, y, "single") for b, y in cross}
-    paper = {f"beta {b}, gamma {y:g}": v[0] for (b, y), v in br_sweep.PAPER.get(g, {}).items()}
-    return _Gallery(figure, br.HEAVY, g, methods, paper)
+    methods = {br_sweep.named(*point): br_sweep.spec(*point, "single") for point in cross}
+    return _Gallery(figure, br.HEAVY, g, methods, _spreads(br_sweep.printed(g)))
+
+
+def _spreads(paper: Mapping[str, tuple[float, float, float]]) -> dict[str, float]:
+    return {method: numbers[0] for method, numbers in paper.items()}
 
 
 def run(setting: ex.Setting) -> ex.Findings:
@@ -66,15 +62,10 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
     drawn = list(zip(every, found.values(), strict=True))
     across = max(len(g.methods) for g, _ in drawn)
+    panels = {f"{g.title}, G = {g.workers}: {m}": _segment(own[0]) for g, runs in drawn for m, own in runs.items()}
     return ex.Findings(
         rows=[
-            ex.Row(
-                f"{g.title}, {g.kind}, G = {g.workers}: {m}",
-                "mean spread",
-                "tokens",
-                g.paper.get(m),
-                ex.mean(own, br.SPREAD),
-            )
+            ex.Row(f"{g.where}: {m}", "mean spread", "tokens", g.paper.get(m), ex.mean(own, br.SPREAD))
             for g, runs in drawn
             for m, own in runs.items()
         ],
@@ -86,13 +77,11 @@ def run(setting: ex.Setting) -> ex.Findings:
                 sweep | single-reward reading of eq. 2 | the flatter of the two (br-sweep)
             """),
         ],
-        remark=(
-            "spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of "
-            "the panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment "
-            "with relatively fewer prefill nodes"
-        ),
+        remark="spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of the "
+        "panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment with relatively "
+        "fewer prefill nodes",
         stands_in=stands_in,
-        data=_data(drawn),
+        data=ex.joined([ex.by_worker(load, panel=panel, time_s=time_s) for panel, (time_s, load) in panels.items()]),
         draw=lambda figure: _draw(figure, drawn, across),
         size=(2.1 * across, 1.9 * len(drawn) + 0.7),
     )
@@ -101,15 +90,10 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
     if br.ORACLE not in runs:
         return []
-    where = f"{gallery.title}, {gallery.kind}, G = {gallery.workers}"
+    says, seen = f"{gallery.where}: {{}} keeps workers closer together than {{}}", "difference {} tokens"
     return [
-        ex.compared(
-            f"{where}: {one} keeps workers closer together than {other}",
-            *ex.pair(runs, one, other, br.SPREAD),
-            -1,
-            "difference {} tokens",
-        )
-        for one, other in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0))
+        ex.compared(says.format(*pair), *ex.pair(runs, *pair, br.SPREAD), -1, seen)
+        for pair in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0))
     ]
 
 
@@ -119,11 +103,6 @@ def _segment(run: Run) -> tuple[Any, Any]:
     assert table is not None
     first = max(0, (table.step.size - SEGMENT) // 2)
     return table.start_s[first : first + SEGMENT], table.load[first : first + SEGMENT]
-
-
-def _data(drawn: Sequence[tuple[_Gallery, ex.Runs]]) -> dict[str, Any]:
-    panels = {f"{g.title}, G = {g.workers}: {m}": _segment(own[0]) for g, runs in drawn for m, own in runs.items()}
-    return ex.joined([ex.by_worker(load, panel=panel, time_s=time_s) for panel, (time_s, load) in panels.items()])
 
 
 def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: int) -> None:

@@ -40,12 +40,15 @@ def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4,))
     cross: Sequence[tuple[int, float]] = setting.pick(CROSS, CROSS[:3])
     jsq = {br.JSQ: br.BASELINES[br.JSQ]}
-    methods = {reading: jsq | {_name(b, y): spec(b, y, reading) for b, y in cross} for reading in READINGS}
+    methods = {reading: jsq | {named(b, y): spec(b, y, reading) for b, y in cross} for reading in READINGS}
     runs, stands_in = ex.parted({(g, r): br.run_on(setting, br.HEAVY, g, methods[r]) for g in sizes for r in READINGS})
-    flat = {key: _flatness(of, cross) for key, of in runs.items()}
+    flat: dict[tuple[int, str], ex.Interval] = {}
+    for key, of in runs.items():
+        spreads = list(zip(*(ex.values(of[named(*point)], br.SPREAD) for point in cross), strict=True))
+        flat[key] = ex.ratio([max(own) for own in spreads], [min(own) for own in spreads])
     return ex.Findings(
         rows=[
-            *[row for (g, reading), of in runs.items() for row in br.rows(of, f"G = {g}, {reading}", _paper(g), "")],
+            *[row for (g, reading), of in runs.items() for row in br.rows(of, f"G = {g}, {reading}", printed(g), "")],
             *[
                 ex.Row(f"G = {g}, {reading} reading", FLATNESS, "times", _paper_flatness(g), own)
                 for (g, reading), own in flat.items()
@@ -55,7 +58,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         constants=[
             *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"],
             *ex.constants(f"""
-                beta, gamma | {", ".join((f"({b}, {y})" for b, y in cross))} | the paper's cross
+                beta, gamma | {ex.listed(cross)} | the paper's cross
                 reading of eq. 2 | marginal and single reward | the formula is lost from the text; marginal rewards each
                   step, single rewards a token once
             """),
@@ -73,22 +76,18 @@ def spec(beta: int, gamma: float, reading: str) -> str:
     return br.br_h(options=f",penalty={beta},discount={gamma},score={reading}")
 
 
-def _name(beta: int, gamma: float) -> str:
+def named(beta: int, gamma: float) -> str:
+    """A point of the cross in words: its label in tables and panels."""
     return f"beta {beta}, gamma {gamma:g}"
 
 
-def _paper(g: int) -> dict[str, tuple[float, float, float]]:
-    return {_name(*point): numbers for point, numbers in PAPER.get(g, {}).items()}
-
-
-def _flatness(runs: ex.Runs, cross: Sequence[tuple[int, float]]) -> ex.Interval:
-    """Largest spread of the cross over its least, replicate by replicate."""
-    spreads = list(zip(*(ex.values(runs[_name(*point)], br.SPREAD) for point in cross), strict=True))
-    return ex.ratio([max(own) for own in spreads], [min(own) for own in spreads])
+def printed(g: int) -> dict[str, tuple[float, float, float]]:
+    """The paper's numbers at G = `g` by label; empty for a G that it does not have."""
+    return {named(*point): numbers for point, numbers in PAPER.get(g, {}).items()}
 
 
 def _paper_flatness(g: int) -> float | None:
-    spreads = [v[0] for v in PAPER.get(g, {}).values()]
+    spreads = [spread for spread, *_ in printed(g).values()]
     return round(max(spreads) / min(spreads), 2) if spreads else None
 
 
@@ -96,7 +95,7 @@ def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, floa
     """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
-    worst = max((_name(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
+    worst = max((named(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
     little = f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)"
     seen = f"{worst}: {{}} tokens from JSQ's {ex.with_interval(ex.mean(runs[br.JSQ], br.SPREAD))}"
     return [
@@ -107,7 +106,7 @@ def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, floa
 
 def _remark(runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> str:
     g = min(size for size, _ in runs)
-    low = _name(*cross[0])
+    low = named(*cross[0])
     marginal, single = (ex.mean(runs[g, reading][low], br.SPREAD).value for reading in READINGS)
     jsq = ex.mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD).value
     return (
@@ -127,7 +126,7 @@ def _draw(figure: Any, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[
     for row, g in zip(panels, sizes, strict=True):
         for axes, (title, points), place in zip(row, lines.items(), (0, 1), strict=True):
             x = [float(point[place]) for point in points]
-            means = {r: [ex.mean(runs[g, r][_name(*point)], br.SPREAD, 1e-3) for point in points] for r in READINGS}
+            means = {r: [ex.mean(runs[g, r][named(*point)], br.SPREAD, 1e-3) for point in points] for r in READINGS}
             ex.bands(axes, {f"{reading} reading": (x, y) for reading, y in means.items()})
             if g in PAPER:
                 paper = [PAPER[g][point][0] / 1e3 for point in points]
@@ -135,8 +134,7 @@ def _draw(figure: Any, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[
             jsq = ex.mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD, 1e-3).value
             axes.axhline(jsq, color="#aaaaaa", ls="--", lw=1, label="JSQ")
             ex.labelled(axes, title, title=f"G = {g}")
-        row[0].set_ylabel("spread, 10^3 tokens")
-        row[0].set_ylim(0, None)
+        row[0].set(ylabel="spread, 10^3 tokens", ylim=(0, None))
     panels[0, 0].legend(frameon=False, fontsize=8)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap
+from evenstep.experiments.papers._heavy import RECURRING_LINE
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.predict.evaluation import evaluate
 from evenstep.request import Trace
@@ -23,6 +23,8 @@ PAPER = {
 }
 REFRESH, GATE = 16, 0.5
 
+SCORES = ("auc", "brier", "mae", "accepted")
+#: Values of `SCORES`, one a replicate.
 Scores = dict[str, list[float]]
 
 
@@ -32,8 +34,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     found: dict[tuple[str, str, int], Scores] = {}
     stands_in: list[str] = []
     for kind in br.kinds(setting):
-        default = near_cap(count) if kind == br.NEAR_CAP else heavy(count, recurring=True)
-        source, told = ex.workload(setting, default, br.MISSING[kind], br.fleet(8), STEP_TIME)
+        source, _, told = br.workload(setting, kind, count, workers=8)
         stands_in.append(told)
         for number in range(setting.replicates):
             trace = replicate(source, number, setting.seed)
@@ -41,27 +42,25 @@ def run(setting: ex.Setting) -> ex.Findings:
                 for horizon, scores in _judged(trace, predictor, horizons).items():
                     for name, value in scores.items():
                         found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
+    columns = {name: {key: own[name] for key, own in found.items()} for name in SCORES}
     return ex.Findings(
         rows=[one for key, scores in found.items() for one in _rows(key, scores)],
-        claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
-        constants=[
-            *ex.constants(f"""
-                H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the paper's number
-                parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
-                  is not given
-                ages asked | 0, {REFRESH}, {2 * REFRESH}, ... of each request | its tau; every refresh counts alike
-                gate | {GATE} | the paper's theta
-                requests | {count} | not given; a trace file's own rows where one is given
-            """),
-            heavy_constant(recurring=True),
-        ],
-        remark=(
-            "AUC and MAE hang on H, on how often prompts return and on how far outputs of one prompt spread (here "
-            "300 prompts, ±3 tokens), none of which the paper's text still gives; without prompt keys, as near the "
-            "cap, memorised goes by prompt length or falls back"
-        ),
+        claims=[_claim(kind, h, found, score) for kind in br.kinds(setting) for h in horizons for score in ("auc", "mae")],
+        constants=ex.constants(f"""
+            H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the paper's number
+            parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
+              is not given
+            ages asked | 0, {REFRESH}, {2 * REFRESH}, ... of each request | its tau; every refresh counts alike
+            gate | {GATE} | the paper's theta
+            requests | {count} | not given; a trace file's own rows where one is given
+            {RECURRING_LINE}
+        """),
+        remark="AUC and MAE hang on H, on how often prompts return and on how far outputs of one prompt spread (here 300 "
+        "prompts, ±3 tokens), none of which the paper's text still gives; without prompt keys, as near the cap, memorised "
+        "goes by prompt length or falls back",
         stands_in="; ".join(dict.fromkeys(stands_in)),
-        data=_data(found),
+        data=ex.long_values(columns["auc"], ("workload", "predictor", "horizon"), "auc")
+        | {name: ex.flat(column) for name, column in columns.items()},
         draw=lambda figure: _draw(figure, found, horizons),
         size=(9, 3.9),
     )
@@ -69,53 +68,31 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
     """Scores by horizon of a predictor that learned the first half; nan where a score has no value."""
-    found = evaluate(trace, [predictor], horizons)
-    return {
-        s.horizon: {"auc": _number(s.auc), "brier": s.brier, "mae": _number(s.mae), "accepted": s.gate_share}
-        for s in found.scores
-    }
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+    scores = evaluate(trace, [predictor], horizons).scores
+    by_name = ((one.horizon, zip(SCORES, (one.auc, one.brier, one.mae, one.gate_share), strict=True)) for one in scores)
+    return {h: {name: float("nan") if value is None else value for name, value in own} for h, own in by_name}
 
 
 def _rows(key: tuple[str, str, int], scores: Scores) -> list[ex.Row]:
     kind, predictor, horizon = key
-    paper = PAPER.get((kind, predictor), (None, None))
+    auc, mae = PAPER.get((kind, predictor), (None, None))
     case = f"{kind}, {predictor}, H = {horizon}"
-    shown = (
-        ("auc", "stage-1 AUC", "", paper[0], 1.0),
-        ("mae", "stage-2 MAE", "tokens", paper[1], 1.0),
-        ("brier", "stage-1 Brier score", "", None, 1.0),
-        ("accepted", "refreshes above the gate", "%", None, 100.0),
-    )
-    return [ex.row(case, said, unit, [f * v for v in scores[n]], number) for n, said, unit, number, f in shown]
+    return [
+        ex.row(case, "stage-1 AUC", "", scores["auc"], auc),
+        ex.row(case, "stage-2 MAE", "tokens", scores["mae"], mae),
+        ex.row(case, "stage-1 Brier score", "", scores["brier"]),
+        ex.row(case, "refreshes above the gate", "%", [100 * share for share in scores["accepted"]]),
+    ]
 
 
-def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[ex.Claim]:
-    claims: list[ex.Claim] = []
-    for horizon in sorted({h for k, _, h in found if k == kind}):
-        one, other = (found[kind, p, horizon] for p in ("memorised", "survival"))
-        for score, sign, says, seen in (
-            ("auc", +1, "ranks no worse", "AUC {}"),
-            ("mae", -1, "errs no more", "MAE {} tokens"),
-        ):
-            apart = ex.paired_difference(one[score], other[score])
-            said = f"{kind}, H = {horizon}: memorised {says} than survival"
-            claims.append(ex.Claim(said, _no_worse(apart, sign), seen.format(ex.with_interval(apart))))
-    return claims
-
-
-def _no_worse(difference: Any, sign: int) -> bool | None:
-    better = ex.clearly(difference, sign)
-    return True if difference.value == 0 else better
-
-
-def _data(found: dict[tuple[str, str, int], Scores]) -> dict[str, list[Any]]:
-    columns = {name: {key: own[name] for key, own in found.items()} for name in ("auc", "brier", "mae", "accepted")}
-    table = ex.long_values(columns["auc"], ("workload", "predictor", "horizon"), "auc")
-    return {**table, **{name: ex.flat(column) for name, column in columns.items()}}
+def _claim(kind: str, horizon: int, found: dict[tuple[str, str, int], Scores], score: str) -> ex.Claim:
+    """The claim that `memorised` is no worse than `survival` in a score, ``auc`` or ``mae``; equal means are no worse."""
+    one, other = (found[kind, predictor, horizon][score] for predictor in ("memorised", "survival"))
+    apart = ex.paired_difference(one, other)
+    sign, says, seen = (+1, "ranks no worse", "AUC {}") if score == "auc" else (-1, "errs no more", "MAE {} tokens")
+    holds = True if apart.value == 0 else ex.clearly(apart, sign)
+    said = f"{kind}, H = {horizon}: memorised {says} than survival"
+    return ex.Claim(said, holds, seen.format(ex.with_interval(apart)))
 
 
 def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:

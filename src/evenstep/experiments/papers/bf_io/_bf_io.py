@@ -13,7 +13,6 @@ from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.synthetic.laws import Gamma, Lognormal
 from evenstep.workload.synthetic.synthetic import Synthetic
 
-PAPER = "BF-IO"
 FCFS, JSQ, BF0, BF20 = "FCFS", "JSQ", "BF-IO (H = 0)", "BF-IO (H = 20)"
 
 #: The four strategies of the paper. The age bound is ours, so it is off; remaining lengths in the window are the true ones.
@@ -50,17 +49,10 @@ def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
 def run_on(
     setting: ex.Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
 ) -> tuple[dict[str, list[Run]], str]:
-    """Run policies on the stand-in workload, or on the user's trace.
+    """Run policies (label to spec) on the stand-in workload of `requests` requests, or on the user's trace.
 
-    Args:
-        setting: how.
-        cluster: the fleet.
-        requests: drawn where the user gave no trace.
-        policies: label to spec.
-        kept: options of `run_policies`, for instance ``records=True``.
-
-    Returns:
-        The runs of each label by replicate, and a phrase on what stands in for the paper's data.
+    `kept` are options of `run_policies`, for instance ``records=True``. Returns the runs of each label by replicate, and a
+    phrase on what stands in for the paper's data.
     """
     source, stands_in = ex.workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
     return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in

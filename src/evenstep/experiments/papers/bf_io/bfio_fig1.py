@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, step_time_constant
+from evenstep.experiments.papers._heavy import HEAVY_LINE, STEP_TIME, STEP_TIME_LINE, heavy
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.measure import metrics
 from evenstep.measure.records import Run
@@ -36,28 +36,32 @@ def run(setting: ex.Setting) -> ex.Findings:
 
     runs, stands_in = ex.parted({b: one(b) for b in slots})
     rows = [row for b, of in runs.items() for policy, own in of.items() for row in _rows(policy, b, own)]
+    few, many = (next(row.ours.value for row in rows if row.case.endswith(f"B = {b}")) for b in (slots[0], slots[-1]))
     first = runs[slots[0]][bf.JSQ][0]
+    step, load = _segment(first)
+    idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
     return ex.Findings(
         rows=rows,
         claims=[_claim(rows)],
-        constants=[
-            *ex.constants(f"""
-                G | {workers} | Fig. 1
-                B | {ex.listed(slots)} | not given, and it decides: the relative spread of a sum falls like 1/sqrt(B)
-                policy | JSQ and FCFS | the paper says neither; JSQ is what engines do by default
-                pool | {4 * workers} | not given; saturated arrivals
-                requests | {", ".join(f"{requests[b]} at B = {b}" for b in slots)} | not given; replaced by a trace file's
-                  own rows
-            """),
-            heavy_constant(),
-            step_time_constant(),
-            *ex.constants(f"""
-                window drawn | {STEPS} steps from the middle of the run | Fig. 1 shows 436 steps in 3 minutes
-            """),
-        ],
-        remark=_remark(rows, slots),
+        constants=ex.constants(f"""
+            G | {workers} | Fig. 1
+            B | {ex.listed(slots)} | not given, and it decides: the relative spread of a sum falls like 1/sqrt(B)
+            policy | JSQ and FCFS | the paper says neither; JSQ is what engines do by default
+            pool | {4 * workers} | not given; saturated arrivals
+            requests | {ex.listed(f"{requests[b]} at B = {b}" for b in slots)} | not given; replaced by a trace file's own
+              rows
+            {HEAVY_LINE}
+            {STEP_TIME_LINE}
+            window drawn | {STEPS} steps from the middle of the run | Fig. 1 shows 436 steps in 3 minutes
+        """),
+        remark=f"the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is {few:.0f} "
+        f"% at B = {slots[0]} and {many:.0f} % at B = {slots[-1]} on the same workload",
         stands_in=stands_in,
-        data=_data(first),
+        data={
+            "step": np.repeat(step, load.shape[1]),
+            **ex.by_worker(load),
+            "idle_percent": np.repeat(idle, load.shape[1]),
+        },
         draw=lambda figure: _draw(figure, first, slots[0]),
         size=(9, 5.6),
     )
@@ -87,15 +91,6 @@ def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
     return ex.Claim("two fifths of the workers' time are lost at the barrier", holds, seen)
 
 
-def _remark(rows: Sequence[ex.Row], slots: Sequence[int]) -> str:
-    few, many = (next(r for r in rows if r.case.endswith(f"B = {b}")) for b in (slots[0], slots[-1]))
-    return (
-        "the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is "
-        f"{few.ours.value:.0f} % at B = {slots[0]} and {many.ours.value:.0f} % at B = {slots[-1]} on the same "
-        "workload"
-    )
-
-
 def _segment(run: Run) -> tuple[Any, F8]:
     """Steps and loads of the window drawn."""
     table = run.workers
@@ -105,26 +100,16 @@ def _segment(run: Run) -> tuple[Any, F8]:
     return table.step[rows] - table.step[rows][0], table.load[rows]
 
 
-def _data(run: Run) -> dict[str, Any]:
-    step, load = _segment(run)
-    columns = ex.by_worker(load, step=step, idle_percent=100 * (1 - load.mean(axis=1) / load.max(axis=1)))
-    return {name: columns[name] for name in ("step", "worker", "load_tokens", "idle_percent")}
-
-
 def _draw(figure: Any, run: Run, slots: int) -> None:
     step, load = _segment(run)
     above, below = figure.subplots(2, 1, sharex=True)
     ex.worker_lines(above, step.astype(np.float64), load, points=STEPS)
-    above.set_ylabel("10^3 KV tokens a worker")
-    above.set_ylim(bottom=0)
-    above.set_title(f"{load.shape[1]} workers, B = {slots}, JSQ")
+    above.set(ylabel="10^3 KV tokens a worker", ylim=(0, None), title=f"{load.shape[1]} workers, B = {slots}, JSQ")
     idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
     below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=ex.COLOURS[4])
     below.axhline(float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %")
     below.axhline(MEAN, color=ex.COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
-    below.set_ylabel("idle share, %")
-    below.set_xlabel("step")
-    below.set_ylim(0, 100)
+    below.set(ylabel="idle share, %", xlabel="step", ylim=(0, 100))
     below.legend(frameon=False, ncols=2, loc="upper right")
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from evenstep import streams
 from evenstep.experiments import vocabulary as ex
 from evenstep.request import F8, I8, Trace
+from evenstep.workload.reading import samples
+from evenstep.workload.sources import open_source
 
 #: Largest gap between the two distributions that we still call a good fit.
 GOOD = 0.05
@@ -17,21 +19,18 @@ RESAMPLES = 200
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    from evenstep.workload.reading import file_of, samples, source_of
-
-    paths = setting.traces or tuple(f"sample:{name}" for name in samples())
     lengths: dict[str, I8] = {}
-    for path in paths:
-        source = source_of(file_of(path), prefix_blocks=False)
+    for path in setting.traces or tuple(f"sample:{name}" for name in samples()):
+        source = open_source(path, prefix_blocks=False, seed=setting.seed).source
         trace = source if isinstance(source, Trace) else source.draw(setting.seed)
         lengths[path] = np.sort(trace.output_tokens)
     rows: list[ex.Row] = []
     for path, values in lengths.items():
-        fits = _resampled(values, setting.seed, setting.pick(RESAMPLES, 40))
+        gap, spread, mean = _resampled(values, setting.seed, setting.pick(RESAMPLES, 40))
         rows += [
-            ex.Row(path, "largest gap to the geometric law", "", None, fits["gap"]),
-            ex.Row(path, "deviation over mean (geometric: 1)", "", None, fits["cv"]),
-            ex.Row(path, "mean output, 1/p of the fit", "tokens", None, fits["mean"]),
+            ex.Row(path, "largest gap to the geometric law", "", None, gap),
+            ex.Row(path, "deviation over mean (geometric: 1)", "", None, spread),
+            ex.Row(path, "mean output, 1/p of the fit", "tokens", None, mean),
         ]
     gaps = {row.case: row.ours for row in rows[::3]}
     good = [path for path, gap in gaps.items() if gap.value <= GOOD]
@@ -53,11 +52,9 @@ def run(setting: ex.Setting) -> ex.Findings:
               size
             resamples | {setting.pick(RESAMPLES, 40)} | rows drawn anew, for the intervals
         """),
-        remark=(
-            f"the paper shows pictures without a measure of fit; by ours {len(good)} of {len(lengths)} traces are "
-            f"close to a geometric law, {len(narrow)} are more even than it (deviation below 0.9 of the mean) and "
-            f"{len(wide)} have a heavier tail (above 1.1)"
-        ),
+        remark=f"the paper shows pictures without a measure of fit; by ours {len(good)} of {len(lengths)} traces are close "
+        f"to a geometric law, {len(narrow)} are more even than it (deviation below 0.9 of the mean) and {len(wide)} have a "
+        "heavier tail (above 1.1)",
         stands_in="the traces named for those of the paper (OpenChat, BurstGPT, LMSYS-Chat-1M, WildChat and a "
         "production trace)",
         data=ex.curves(
@@ -85,21 +82,18 @@ def _gap(values: I8) -> float:
     return float(max(np.abs(share - _geometric(points, p)).max(), np.abs(before - _geometric(points - 1, p)).max()))
 
 
-def _resampled(values: I8, seed: int, times: int) -> dict[str, ex.Interval]:
-    """Each figure of the sample with the 2.5 % and 97.5 % points of its resamples."""
-    rows = np.arange(values.size, dtype=np.int64)
-    found: dict[str, list[float]] = {"gap": [], "cv": [], "mean": []}
-    for number in range(times):
-        drawn = values[(streams.uniform(seed, "resample", rows, draw=number) * values.size).astype(np.int64)]
-        for name, value in _figures(drawn).items():
-            found[name].append(value)
-    own = _figures(values)
-    return {n: ex.Interval(own[n], *(float(q) for q in np.quantile(v, [0.025, 0.975]))) for n, v in found.items()}
+def _resampled(values: I8, seed: int, times: int) -> list[ex.Interval]:
+    """Each of `_figures` with the 2.5 % and 97.5 % points of its resamples."""
+    places = (streams.uniform(seed, "resample", np.arange(values.size), draw=number) for number in range(times))
+    drawn = [_figures(values[(one * values.size).astype(np.int64)]) for one in places]
+    ends = np.quantile(drawn, [0.025, 0.975], axis=0).T.tolist()
+    return [ex.Interval(own, *end) for own, end in zip(_figures(values), ends, strict=True)]
 
 
-def _figures(values: I8) -> dict[str, float]:
+def _figures(values: I8) -> tuple[float, float, float]:
+    """(Gap to the geometric law, deviation over mean, mean) of lengths."""
     mean = float(values.mean())
-    return {"gap": _gap(values), "cv": float(values.std()) / mean, "mean": mean}
+    return _gap(values), float(values.std()) / mean, mean
 
 
 def _draw(figure: Any, lengths: dict[str, I8]) -> None:
@@ -111,9 +105,7 @@ def _draw(figure: Any, lengths: dict[str, I8]) -> None:
         x = np.linspace(1, top, 200)
         p = 1 / float(values.mean())
         axes.plot(x, p * np.exp(np.log1p(-p) * (x - 1)), color=ex.COLOURS[1], label="geometric fit")
-        axes.set_title(f"{path.removeprefix('sample:')}, gap {_gap(values):.2f}")
-        axes.set_xlabel("output tokens")
-        axes.set_yticks([])
+        axes.set(title=f"{path.removeprefix('sample:')}, gap {_gap(values):.2f}", xlabel="output tokens", yticks=[])
         if place == 1:
             axes.legend(frameon=False)
 

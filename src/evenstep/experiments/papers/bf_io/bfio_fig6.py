@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.measure.records import Run
+from evenstep.measure.records import Run, WorkerTable
 
 GAP = {bf.FCFS: "40-50", bf.BF0: "5-10"}
 BAND = {bf.FCFS: ("60", "110"), bf.JSQ: ("about 80", "above 120"), bf.BF0: ("about 80", "about 80")}
@@ -22,11 +22,12 @@ def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     runs, stands_in = bf.run_on(setting, cluster, requests, records=True, samples=SAMPLES)
+    tables = {policy: own[0].workers for policy, own in runs.items() if own[0].workers is not None}
     said = "heaviest minus lightest worker, mean"
     return ex.Findings(
         rows=[
             *ex.rows_of(runs, "imbalance_spread_tokens", said, "10^3 tokens", 1e-3, GAP),
-            *[one for p in runs for one in _ends(p, runs[p])],
+            *[row for policy, own in runs.items() for row in _ends(policy, own)],
         ],
         claims=[
             _less(runs, bf.BF0, bf.FCFS, "BF-IO(0) holds the workers closer together than FCFS"),
@@ -40,32 +41,28 @@ def run(setting: ex.Setting) -> ex.Findings:
                   picture
             """),
         ],
-        remark=(
-            "the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with "
-            "full slots of another workload; its text names a look-ahead of 80 steps for the panel that is "
-            "labelled H = 20"
-        ),
+        remark="the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with full "
+        "slots of another workload; its text names a look-ahead of 80 steps for the panel that is labelled H = 20",
         stands_in=stands_in,
-        data=_data(runs),
-        draw=lambda figure: _draw(figure, runs),
+        data=ex.joined([ex.by_worker(t.load, case=policy, step=t.step, time_s=t.start_s) for policy, t in tables.items()]),
+        draw=lambda figure: _draw(figure, tables),
         size=(9.5, 6.0),
     )
 
 
 def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
-    low, high = zip(*[_extremes(run) for run in runs], strict=True)
+    """Load of the lightest and of the heaviest worker that all but a few steps keep within."""
+    low: list[float] = []
+    high: list[float] = []
+    for run in runs:
+        steps, first, last = bf.steady(run)
+        low.append(float(np.quantile(steps.load_min[first : last + 1], TAIL)) / 1e3)
+        high.append(float(np.quantile(steps.envelope[first : last + 1], 1 - TAIL)) / 1e3)
     below, above = BAND.get(policy, (None, None))
     return [
         ex.row(policy, "lowest load", "10^3 tokens", low, below),
         ex.row(policy, "highest load", "10^3 tokens", high, above),
     ]
-
-
-def _extremes(run: Run) -> tuple[float, float]:
-    """Load of the lightest and the heaviest worker that all but a few steps keep within, thousands of tokens."""
-    steps, first, last = bf.steady(run)
-    low, high = np.quantile(steps.load_min[first : last + 1], TAIL), np.quantile(steps.envelope[first : last + 1], 1 - TAIL)
-    return float(low) / 1e3, float(high) / 1e3
 
 
 def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
@@ -74,18 +71,9 @@ def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
     return ex.compared(says, *ex.pair(runs, one, other, field), -1, f"{means} tokens, difference {{}}")
 
 
-def _data(runs: ex.Runs) -> dict[str, Any]:
-    tables = {policy: own[0].workers for policy, own in runs.items()}
-    return ex.joined(
-        [ex.by_worker(t.load, case=policy, step=t.step, time_s=t.start_s) for policy, t in tables.items() if t is not None]
-    )
-
-
-def _draw(figure: Any, runs: ex.Runs) -> None:
+def _draw(figure: Any, tables: Mapping[str, WorkerTable]) -> None:
     grid = figure.subplots(2, 2, sharex=True, sharey=True)
-    for axes, (policy, own) in zip(grid.flat, runs.items(), strict=True):
-        table = own[0].workers
-        assert table is not None
+    for axes, (policy, table) in zip(grid.flat, tables.items(), strict=True):
         ex.worker_lines(axes, table.step.astype(np.float64), table.load)
         axes.set_title(policy)
     for at in (0, 1):

@@ -26,15 +26,27 @@ def run(setting: ex.Setting) -> ex.Findings:
     series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in bf.ACCOUNTINGS}
     first = {key: own[0] for key, own in series.items()}
     ranges = [one for (p, name), own in series.items() for one in _range(p, name, [watts for _, watts in own])]
+    more = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
+    power = Power()
     return ex.Findings(
         rows=[*ranges, *ex.rows_of(runs, "power_busy_idle_w", "mean power of the whole run, busy and idle apart", "W")],
-        claims=[_claim(runs), _flat(ranges)],
-        constants=[*bf.constants(cluster, requests), *_power_constants()],
-        remark=(
-            f"a worker above {_saturation():,.0f} tokens/s, as here at full size, is past the saturation of eq. 11, "
-            "so that its power only falls while it waits, and the step average of eq. D45 hides that wait; the "
-            "paper does not say which it drew"
-        ),
+        claims=[
+            ex.compared(more, *ex.pair(runs, bf.BF20, bf.FCFS, "power_busy_idle_w"), +1, "difference {} W"),
+            _flat(ranges),
+        ],
+        constants=[
+            *bf.constants(cluster, requests),
+            *ex.constants(f"""
+                N_params | {power.model_params:g} | the paper does not name the model it serves
+                peak FLOP/s | {power.peak_flops:g} | an A100, as in App. D
+                stretches | {STRETCHES} | points of a line; each is the mean power of its steps
+                range | {100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots | the paper reads a range
+                  off its picture
+            """),
+        ],
+        remark=f"a worker above {power.mfu_sat / power.mfu_per_tokens_per_s:,.0f} tokens/s, as here at full size, is past "
+        "the saturation of eq. 11, so that its power only falls while it waits, and the step average of eq. D45 hides that "
+        "wait; the paper does not say which it drew",
         stands_in=stands_in,
         data=ex.curves(
             {(p, bf.ACCOUNTINGS[name]): own for (p, name), own in first.items()}, ("case", "accounting"), ("time_s", "watts")
@@ -42,23 +54,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, first),
         size=(9.5, 3.8),
     )
-
-
-def _saturation() -> float:
-    """Tokens a second of one worker at which the power curve is flat."""
-    power = Power()
-    return power.mfu_sat / power.mfu_per_tokens_per_s
-
-
-def _power_constants() -> list[ex.Constant]:
-    power = Power()
-    return ex.constants(f"""
-        N_params | {power.model_params:g} | the paper does not name the model it serves
-        peak FLOP/s | {power.peak_flops:g} | an A100, as in App. D
-        stretches | {STRETCHES} | points of a line; each is the mean power of its steps
-        range | {100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots | the paper reads a range off its
-          picture
-    """)
 
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
@@ -76,11 +71,6 @@ def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
         ex.row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
         ex.row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
     ]
-
-
-def _claim(runs: ex.Runs) -> ex.Claim:
-    says = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
-    return ex.compared(says, *ex.pair(runs, bf.BF20, bf.FCFS, "power_busy_idle_w"), +1, "difference {} W")
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:

@@ -50,7 +50,7 @@ def run(setting: ex.Setting) -> ex.Findings:
                 for sweep, slope in slopes.items()
             ],
         ],
-        claims=[_claim(sweep, line) for sweep, line in lines.items()],
+        claims=[_claim(sweep, slope) for sweep, slope in slopes.items()],
         constants=[
             *[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")],
             *ex.constants(f"""
@@ -59,11 +59,9 @@ def run(setting: ex.Setting) -> ex.Findings:
                 outputs | those of the workload | Theorem 2 assumes geometric ones, Theorem 1 equal ones
             """),
         ],
-        remark=(
-            "the theorems bound the ratio from below, in order of growth and over adversarial arrivals, in the settings of "
-            f"`bfio-theorems`; on this workload it grows like B to the {slopes['B'].value:.2f}, and like log G to the "
-            f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
-        ),
+        remark="the theorems bound the ratio from below, in order of growth and over adversarial arrivals, in the settings "
+        f"of `bfio-theorems`; on this workload it grows like B to the {slopes['B'].value:.2f}, and like log G to the "
+        f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)",
         stands_in=stands_in,
         data=ex.joined([ex.long_table(own, _FIELDS, sweep=sweep, x=x) for (sweep, x), own in runs.items()]),
         draw=lambda figure: _draw(figure, lines),
@@ -87,8 +85,7 @@ def _exponent(line: Line, sweep: str) -> ex.Interval:
     return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))
 
 
-def _claim(sweep: str, line: Line) -> ex.Claim:
-    slope = _exponent(line, sweep)
+def _claim(sweep: str, slope: ex.Interval) -> ex.Claim:
     along = "B" if sweep == "B" else f"log G ({sweep.partition(', ')[2]})"
     said = f"outside the theorems' settings: the gain of BF-IO(0) over FCFS grows at least like the square root of {along}"
     return ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
@@ -104,10 +101,9 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
         shape = [gains[middle].value * math.sqrt(_scale(sweep, v) / _scale(sweep, x[middle])) for v in x]
         axes.plot(x, shape, ls=":", color="#777777", label="sqrt(B)" if sweep == "B" else "sqrt(log G)")
         axes.set_xscale("log", base=2)
-        axes.set_xticks(x, [str(v) for v in x])
+        axes.set_xticks(x, x)
         axes.set_ylim(bottom=0)
-        x_label = "slots a worker B" if sweep == "B" else "workers G"
-        ex.labelled(axes, x_label, title=sweep, legend=True, loc="lower right")
+        ex.labelled(axes, "slots a worker B" if sweep == "B" else "workers G", "", sweep, legend=True, loc="lower right")
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
 
 

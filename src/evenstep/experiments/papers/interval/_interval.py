@@ -32,7 +32,6 @@ POLICIES: Mapping[str, SchedulingPolicy] = {
 }
 #: "Nearly identical" is taken to be within so much.
 NEAR = 0.05
-LATENCY = "average latency"
 
 #: Bounds of the output lengths: int64[N] -> int64[N] twice.
 Bounds = Callable[[I8], tuple[I8, I8]]
@@ -108,16 +107,10 @@ class Sweep:
     def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
         prompt, output = lengths(count, self.setting.seed, replicate)
         believed = (output, output) if isinstance(policy, HindsightShortestFirst) else bounds(output)
+        trace, seed = Trace(prompt, output, name="lognormal", synthetic=True), self.setting.seed + replicate
         engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True)
-        done = simulate_engine(
-            Trace(prompt, output, name="lognormal", synthetic=True),
-            policy,
-            engine=engine,
-            batch_time=TokenBudget(fit="llama-70b-tp2"),
-            bounds=believed,
-            seed=self.setting.seed + replicate,
-            records=False,
-        )
+        law = TokenBudget(fit="llama-70b-tp2")
+        done = simulate_engine(trace, policy, engine=engine, batch_time=law, bounds=believed, seed=seed, records=False)
         return float(done.summary["e2e_mean_s"])
 
     def at_most(self, name: str, label: str) -> list[float]:
@@ -130,7 +123,7 @@ class Sweep:
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
             case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
-            found.append(ex.row(case, LATENCY, "s", own, None, base, HINDSIGHT))
+            found.append(ex.row(case, "average latency", "s", own, None, base, HINDSIGHT))
         return found
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
@@ -159,9 +152,6 @@ class Sweep:
             near | {NEAR:.0%} | the paper says nearly identical
         """)
 
-    def data(self) -> dict[str, list[Any]]:
-        return ex.long_values(self.values, ("intervals", "policy", "requests", "kv_tokens"), "latency_s")
-
     def draw(self, figure: Any) -> None:
         panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]
         for axes, name in zip(panels, self.intervals, strict=True):
@@ -184,10 +174,7 @@ def latency_under(
     remark: str,
     size: tuple[float, float] = (9.0, 5.0),
 ) -> ex.Experiment:
-    """The experiment that sweeps the number of requests under some intervals (name to bounds).
-
-    `figure` is the number in the paper, `claims` makes the claims of the finished sweep, `size` is in inches.
-    """
+    """The experiment that sweeps the number of requests under some intervals (name to bounds); `claims` judges the sweep."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()
@@ -197,7 +184,7 @@ def latency_under(
             constants=sweep.constants(),
             remark=remark,
             stands_in=STANDS_IN,
-            data=sweep.data(),
+            data=ex.long_values(sweep.values, ("intervals", "policy", "requests", "kv_tokens"), "latency_s"),
             draw=sweep.draw,
             size=size,
         )

@@ -21,17 +21,15 @@ from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.intervals import a_max_on_instance, a_max_ratio
-from evenstep.theory.packing import is_delayed, optimally_packed, same_order, total_latency
-
-
-def _largest(_alpha: float) -> float:
-    return 1 + math.sqrt(2)
-
+from evenstep.theory.packing import is_delayed, occupied, optimally_packed, same_order, total_latency
 
 #: Theorem 3.4: the lower length and how many batches of long requests there are; upper lengths follow from alpha.
 SHORT, ALPHAS = 4, (1 / 2, 1 / 4, 1 / 16)
 #: a / b as printed, and where the proof's own quotient is about largest for a small alpha.
-MIXES: Mapping[str, Callable[[float], float]] = {"a/b = sqrt(alpha)": math.sqrt, "a/b = 1 + sqrt 2": _largest}
+MIXES: Mapping[str, Callable[[float], float]] = {
+    "a/b = sqrt(alpha)": math.sqrt,
+    "a/b = 1 + sqrt 2": lambda alpha: 1 + math.sqrt(2),
+}
 #: Example 8.2: when each request starts.
 EXAMPLE = {"I1": (0, 2, 0, 3), "I2": (1, 1, 0, 3), "I3": (0, 0, 0, 2)}
 MEMORY, OUTPUT = 7, np.array([1, 2, 3, 4])
@@ -65,20 +63,10 @@ def engine_run(
         holds: whether memory counts the token produced last; without it prompts of 1 are as good as 0 (s = 0).
         request_class: int64[N], or None for one class.
     """
-    return simulate_engine(
-        Trace(
-            np.full_like(output, prompt),
-            output,
-            arrival_s=np.zeros(output.size),
-            request_class=request_class,
-            synthetic=True,
-        ),
-        policy,
-        engine=Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds),
-        batch_time=Unit(),
-        bounds=bounds,
-        seed=seed,
-    )
+    prompts, arrival_s = np.full_like(output, prompt), np.zeros(output.size)
+    trace = Trace(prompts, output, arrival_s=arrival_s, request_class=request_class, synthetic=True)
+    engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds)
+    return simulate_engine(trace, policy, engine=engine, batch_time=Unit(), bounds=bounds, seed=seed)
 
 
 def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
@@ -104,13 +92,10 @@ def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[floa
 def run(setting: ex.Setting) -> ex.Findings:
     batches = setting.pick(20, 5)
     values: Values = {}
-    rows, claims = _theorem(setting, batches, values)
-    for more in (_example(), _scaled(setting, values), _laws(setting, values)):
-        rows += more[0]
-        claims += more[1]
+    parts = [_theorem(setting, batches, values), _example(), _scaled(setting, values), (_laws(setting, values), [])]
     return ex.Findings(
-        rows=rows,
-        claims=claims,
+        rows=[row for rows, _ in parts for row in rows],
+        claims=[claim for _, claims in parts for claim in claims],
         constants=ex.constants(f"""
             Theorem 3.4 | l = {SHORT}, b = {batches}, M = l u, s = 0 | the paper: a and b large enough
             alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
@@ -160,27 +145,17 @@ def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
     prompt = np.ones_like(OUTPUT)
     packed = {name: optimally_packed(s, prompt, OUTPUT, MEMORY) for name, s in schedules.items()}
     totals = {name: total_latency(s, OUTPUT) for name, s in schedules.items()}
-    least = min(total_latency(s, OUTPUT) for s in every if _fits(s))
+    least = min(total_latency(s, OUTPUT) for s in every if occupied(s, prompt, OUTPUT).max() <= MEMORY)
     hindsight = started(HindsightShortestFirst(), OUTPUT, OUTPUT, OUTPUT, MEMORY, 0)
     orders = {f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)}
     delays = {name: is_delayed(schedules[name], schedules["I3"]) for name in ("I1", "I2")}
-    rows = [
-        ex.Row(f"Example 8.2, {name}", "total latency", "iterations", None, ex.mean_interval([total]))
-        for name, total in totals.items()
-    ]
-    return rows, [
+    return [ex.row(f"Example 8.2, {name}", "total latency", "iterations", [total]) for name, total in totals.items()], [
         ex.Claim("Example 8.2: the three keep one order, pair by pair", all(orders.values()), _said(orders)),
         ex.Claim("Example 8.2: I1 and I2 are delayed against I3", all(delays.values()), _said(delays)),
         ex.Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed)),
         ex.Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}"),
         ex.Claim("Example 8.2: I3 is what H-SF does", bool((hindsight == schedules["I3"]).all()), str(hindsight.tolist())),
     ]
-
-
-def _fits(starts: I8) -> bool:
-    from evenstep.theory.packing import occupied
-
-    return int(occupied(starts, np.ones_like(OUTPUT), OUTPUT).max()) <= MEMORY
 
 
 def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
@@ -201,11 +176,11 @@ def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
         found.append(total_latency(part, output) / total_latency(whole, output))
     values["Proposition 8.4", f"beta = {BETA:g}"] = found
     case = f"A_random(M) and A_random({BETA:g} M)"
-    share = ex.mean_interval([float(p) for p in packed])
     kept = [value for value, is_packed in zip(found, both, strict=True) if is_packed]
+    seen = f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances"
     return [
-        ex.Row(case, "latency with less memory over latency", "", f"<= {1 / BETA:g}", ex.mean_interval(found)),
-        ex.Row("A_random(M)", "share of optimally packed schedules", "", 1.0, share),
+        ex.row(case, "latency with less memory over latency", "", found, f"<= {1 / BETA:g}"),
+        ex.row("A_random(M)", "share of optimally packed schedules", "", [float(p) for p in packed], 1.0),
     ], [
         ex.Claim(f"{case} keep one order", is_one_order, f"{draws} instances"),
         ex.Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances"),
@@ -214,15 +189,11 @@ def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
             max(kept) <= 1 / BETA if kept else None,
             f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
         ),
-        ex.Claim(
-            "the same of every A_random, as Theorem 3.3 uses it",
-            max(found) <= 1 / BETA,
-            f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances",
-        ),
+        ex.Claim("the same of every A_random, as Theorem 3.3 uses it", max(found) <= 1 / BETA, seen),
     ]
 
 
-def _laws(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
+def _laws(setting: ex.Setting, values: Values) -> list[ex.Row]:
     rows: list[ex.Row] = []
     drawn = [lengths(2_000, setting.seed, r) for r in range(setting.replicates)]
     for index, (name, printed) in enumerate(FIG4.items()):
@@ -230,8 +201,8 @@ def _laws(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Cl
             own = [float(of(pair[index])) for pair in drawn]
             values["Fig. 4", f"{name}, {what}"] = own
             unit = "tokens^2" if what == "variance" else "tokens"
-            rows.append(ex.Row(f"Fig. 4, {name} of the stand-in", what, unit, paper, ex.mean_interval(own)))
-    return rows, []
+            rows.append(ex.row(f"Fig. 4, {name} of the stand-in", what, unit, own, paper))
+    return rows
 
 
 def _said(which: Mapping[str, bool]) -> str:
@@ -246,15 +217,11 @@ def _draw(figure: Any, values: Values, setting: ex.Setting) -> None:
         panels[0].plot(ALPHAS, own, color=colour, marker=".", label=says)
         proof = [a_max_on_instance(a, mix(a)) for a in ALPHAS]
         panels[0].plot(ALPHAS, proof, color=colour, ls=":", label=f"{says}, by the proof")
-    panels[0].set_xscale("log")
-    panels[0].set_yscale("log")
-    panels[0].set_xlabel("alpha")
-    panels[0].set_title("A_max over H-SF")
+    panels[0].set(xscale="log", yscale="log", xlabel="alpha", title="A_max over H-SF")
     panels[0].legend(frameon=False, fontsize=7)
     for axes, name, drawn in zip(panels[1:], FIG4, lengths(2_000, setting.seed, 0), strict=True):
         axes.hist(drawn, bins=40, color=ex.COLOURS[0])
-        axes.set_title(f"{name} tokens (stand-in)")
-        axes.set_ylabel("requests")
+        axes.set(title=f"{name} tokens (stand-in)", ylabel="requests")
 
 
 experiment = ex.Experiment(

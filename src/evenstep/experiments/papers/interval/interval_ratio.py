@@ -86,7 +86,7 @@ class Case:
     prompt: int
     lower: int
     mix: F8
-    times: int = 100  # memory over s + u
+    times: int = 100
 
     @property
     def name(self) -> str:
@@ -113,16 +113,9 @@ class Case:
             tells: whether a request's class is its output, for policies that count by it.
         """
         output = self.output(count)
-        return engine_run(
-            policy,
-            output,
-            (np.full_like(output, self.lower), np.full_like(output, self.mix.size)),
-            self.memory,
-            seed,
-            prompt=max(self.prompt, 1),
-            holds=self.prompt > 0,
-            request_class=output if tells else None,
-        )
+        bounds = np.full_like(output, self.lower), np.full_like(output, self.mix.size)
+        prompt, holds, classes = max(self.prompt, 1), self.prompt > 0, output if tells else None
+        return engine_run(policy, output, bounds, self.memory, seed, prompt=prompt, holds=holds, request_class=classes)
 
     def completions(self, count: int, seed: int) -> F8:
         """Share of each output j that A_min completes in each period i, float64[u+1, u+1] by i and j.
@@ -154,6 +147,10 @@ class Case:
         kept = np.bincount(table.output_tokens, table.evictions == 0, self.mix.size + 1)
         every = np.bincount(table.output_tokens, minlength=self.mix.size + 1)
         return float(run.summary["e2e_mean_s"]), (kept / np.maximum(every, 1))[1:]
+
+    def mean_latencies(self, setting: ex.Setting, policy: SchedulingPolicy, count: int) -> list[float]:
+        """The mean latency in iterations of `count` requests under a policy, one number a replicate."""
+        return [self.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
 
     def enough(self, lengths: float) -> int:
         """Number of requests that makes H-SF's mean latency `lengths` times the longest output."""
@@ -311,23 +308,22 @@ def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
         count = case.enough(setting.pick(LOADED, 3))
         seeds = [setting.seed + r for r in range(setting.replicates)]
         learned = [case.latencies(BLIND[A_MIN], count, seed) for seed in seeds]
-        best = [case.latencies(HindsightShortestFirst(), count, seed)[0] for seed in seeds]
-        printed = theory.a_min_mixed(case.mix, case.prompt, case.lower)
-        own = values["Lemma 4.6", case.name, "ratio"] = [mine / base for (mine, _), base in zip(learned, best, strict=True)]
+        best = case.mean_latencies(setting, HindsightShortestFirst(), count)
+        own = values["Lemma 4.6", case.name, "ratio"] = ex.quotients([mine for mine, _ in learned], best)
         values["Lemma 4.6", case.name, "H-SF"] = best
         first.append(_at_first(case, [shares for _, shares in learned]))
         later.append(_later(case, [case.completions(case.enough(WATCHED), seed) for seed in seeds]))
         for which, shares in (("at first", first[-1]), ("in its last period", later[-1])):
-            own_, printed_ = shares[-1]
-            values["Proposition 4.5", case.name, which] = own_
+            completed, printed = shares[-1]
+            values["Proposition 4.5", case.name, which] = completed
             what = f"share of the longest that A_min completes {which}, Proposition 4.5"
-            rows.append(ex.row(case.name, what, "", own_, round(printed_, 4)))
-        for pairs, what, printed_, mine in (
-            (ratios, "CR(A_min), Lemma 4.6", printed, own),
+            rows.append(ex.row(case.name, what, "", completed, round(printed, 4)))
+        for pairs, what, printed, mine in (
+            (ratios, "CR(A_min), Lemma 4.6", theory.a_min_mixed(case.mix, case.prompt, case.lower), own),
             (sides, "mean latency of H-SF, iterations", case.hindsight(case.output(count).size), best),
         ):
-            pairs.append((ex.mean_interval(mine), printed_))
-            rows.append(ex.Row(case.name, what, "", round(printed_, 4), pairs[-1][0]))
+            pairs.append((ex.mean_interval(mine), printed))
+            rows.append(ex.Row(case.name, what, "", round(printed, 4), pairs[-1][0]))
     return rows, [
         _all_within("Lemma 4.6: A_min's ratio is the closed form's", ratios, NEAR),
         _all_within("Lemma 4.6: H-SF's latency is the closed form's", sides, NEAR),
@@ -342,11 +338,11 @@ def _proof(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
     found: list[tuple[ex.Interval, float]] = []
     for case in CASES:
         count = min(case.enough(setting.pick(SETTLED, 3)), MOST)
-        seeds = [setting.seed + r for r in range(setting.replicates)]
-        best = [case.latencies(HindsightShortestFirst(), count, seed)[0] for seed in seeds]
+        best = case.mean_latencies(setting, HindsightShortestFirst(), count)
         printed = theory.a_min_mixed(case.mix, case.prompt, case.lower)
         for victim, which in VICTIMS.items():
-            own = [case.as_proved(victim, count, seed)[0] / base for seed, base in zip(seeds, best, strict=True)]
+            proved = [case.as_proved(victim, count, setting.seed + r)[0] for r in range(setting.replicates)]
+            own = ex.quotients(proved, best)
             values["Lemma 4.6", case.name, f"ratio, {which}"] = own
             rows.append(ex.row(case.name, f"CR(A_min), {which}, Lemma 4.6", "", own, round(printed, 4)))
             if victim == "grown":
@@ -418,26 +414,22 @@ def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
     tested: dict[str, list[ex.Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
     for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
         alpha, count = case.lower / case.mix.size, case.enough(setting.pick(LOADED, 3))
-        policies = {
+        policies: dict[str, SchedulingPolicy] = {
             "A_max": AMax(),
-            "part": ARandom(memory_scale=alpha),
+            "A_random(alpha M)": ARandom(memory_scale=alpha),
             "A_random": ARandom(),
             HINDSIGHT: HindsightShortestFirst(),
         }
-        own = {
-            name: [case.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
-            for name, policy in policies.items()
-        }
+        own = {name: case.mean_latencies(setting, policy, count) for name, policy in policies.items()}
         outputs = f"{case.name}, {np.count_nonzero(case.mix)} outputs"
         for where, above, below, bound in (
-            ("Lemma 8.8", "A_max", "part", 1.0),
+            ("Lemma 8.8", "A_max", "A_random(alpha M)", 1.0),
             ("Theorem 3.3", "A_max", HINDSIGHT, theory.a_max_ratio(alpha)[1]),
             ("Theorem 8.6", "A_random", HINDSIGHT, theory.a_random_ratio(alpha)),
         ):
-            values[where, outputs, "ratio"] = [a / b for a, b in zip(own[above], own[below], strict=True)]
-            found = ex.ratio(own[above], own[below])
-            over = "A_random(alpha M)" if below == "part" else below
-            rows.append(ex.Row(f"{where}, {outputs}", f"latency of {above} over {over}", "", f"<= {bound:.4g}", found))
+            values[where, outputs, "ratio"] = ex.quotients(own[above], own[below])
+            found = ex.mean_interval(values[where, outputs, "ratio"])
+            rows.append(ex.Row(f"{where}, {outputs}", f"latency of {above} over {below}", "", f"<= {bound:.4g}", found))
             tested[where].append(ex.beyond(found, bound))
     return rows, [
         ex.Claim(
@@ -453,35 +445,24 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
     """Random mixes: whether a policy that sees the same bounds has a lower latency, or a lower largest ratio, than A_min."""
     tried = setting.pick(24, 3)
     cases = [random_case(setting.seed, draw) for draw in range(tried)]
-    seeds = [setting.seed + r for r in range(setting.replicates)]
     counts = [case.enough(setting.pick(LOADED, 3)) for case in cases]
-    best = [
-        [case.latencies(HindsightShortestFirst(), n, seed)[0] for seed in seeds]
-        for case, n in zip(cases, counts, strict=True)
-    ]
-    found: dict[str, list[list[float]]] = {}
+    best = [case.mean_latencies(setting, HindsightShortestFirst(), n) for case, n in zip(cases, counts, strict=True)]
+    found: dict[str, list[list[float]]] = {name: [] for name in BLIND}
     for name, policy in BLIND.items():
-        own = [
-            [case.latencies(policy, n, seed)[0] / b for seed, b in zip(seeds, base, strict=True)]
-            for case, n, base in zip(cases, counts, best, strict=True)
-        ]
-        found[name] = own
-        for case, one in zip(cases, own, strict=True):
+        for case, n, base in zip(cases, counts, best, strict=True):
+            own = ex.quotients(case.mean_latencies(setting, policy, n), base)
+            found[name].append(own)
             key = ("Theorem 4.2", f"{case.name}, {np.count_nonzero(case.mix)} outputs", name)
-            values[key] = values.get(key, []) + one
+            values[key] = values.get(key, []) + own
     most = {name: np.max(own, axis=0).tolist() for name, own in found.items()}
     rows = [ex.Row(name, "largest ratio found", "", None, ex.mean_interval(own)) for name, own in most.items()]
     broken: dict[str, int] = {}
     for name, own in found.items():
         pairs = zip(own, found[A_MIN], strict=True)
         broken[name] = sum(ex.clearly(ex.paired_difference(one, base), -1) is True for one, base in pairs)
-        rows.append(
-            ex.Row(name, "instances with a lower latency than A_min", "", "0", ex.mean_interval([float(broken[name])]))
-        )
+        rows.append(ex.row(name, "instances with a lower latency than A_min", "", [float(broken[name])], "0"))
     others = [name for name in most if name != A_MIN]
     apart = {name: ex.paired_difference(most[name], most[A_MIN]) for name in others}
-    lower = [name for name, one in apart.items() if ex.clearly(one, -1)]
-    settled = all(ex.clearly(one, +1) for one in apart.values())
     return rows, [
         ex.Claim(
             "proof of Theorem 4.2: on no instance has a policy that sees the same bounds a lower latency than A_min",
@@ -490,7 +471,7 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
         ),
         ex.Claim(
             "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
-            False if lower else True if settled else None,
+            ex.all_of([ex.clearly(one, +1) for one in apart.values()]),
             ", ".join(f"{name} {ex.with_interval(one)}" for name, one in apart.items()) + " apart",
         ),
     ]
@@ -514,14 +495,11 @@ def _draw(figure: Any) -> None:
     left.plot(LENGTHS, [theory.a_min_fit(n) for n in LENGTHS], "k:", label="the paper's fit")
     ex.labelled(left, "u", "CR(A_min)", "Fig. 1", legend=True)
     alphas = np.linspace(0.01, 0.99, 99)
-    for colour, of, says in (
-        (ex.COLOURS[0], theory.a_min_two_points, "A_min"),
-        (ex.COLOURS[1], theory.a_ell_bound, "A_ell"),
-    ):
-        middle.plot(alphas, [of(float(a)) for a in alphas], color=colour, label=says)
+    bounds = {"A_min": theory.a_min_two_points, "A_ell": theory.a_ell_bound}
+    ex.lines(middle, {says: (alphas, [of(float(a)) for a in alphas]) for says, of in bounds.items()})
     ex.labelled(middle, "alpha", "", "Fig. 2, two outputs", legend=True)
-    for colour, weighted, says in ((ex.COLOURS[0], False, "geometric"), (ex.COLOURS[1], True, "weighted")):
-        right.plot(SHARES, [geometric(q, weighted=weighted) for q in SHARES], color=colour, marker=".", label=says)
+    laws = {"geometric": False, "weighted": True}
+    ex.lines(right, {says: (SHARES, [geometric(q, weighted=w) for q in SHARES]) for says, w in laws.items()}, marker=".")
     ex.labelled(right, "q", "", "Fig. 3", legend=True)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.measure.network_records import NetworkRun
+from evenstep.measure.stability import in_system
 from evenstep.request import F8
 from evenstep.sim.network.description import EngineSection, Network
 from evenstep.sim.network.simulation import simulate_network
@@ -43,7 +44,7 @@ def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, fl
 
 
 def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
-    """(tokens a second that come, tokens a second by which those left to run grow), over the second half of a run.
+    """(tokens a second that all engines run, growth of the tokens left to run over those that come), of the second half.
 
     Args:
         run: of calls whose lengths are constant.
@@ -53,35 +54,19 @@ def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
     from_s, to_s = run.times_s[half], run.times_s[end]
     came = (run.calls.released_s > from_s) & (run.calls.released_s <= to_s)
     grown, span_s = run.tokens[end].sum() - run.tokens[half].sum(), float(to_s - from_s)
-    return float(np.array(tokens)[run.calls.kind[came]].sum()) / span_s, float(grown) / span_s
-
-
-def served(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Tokens a second that all engines run over the second half of a run: what comes less the growth of what is left.
-
-    Arguments are those of `work`.
-    """
-    came, grown = work(run, tokens)
-    return came - grown
-
-
-def work_drift(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Growth of the tokens left to run over the second half of a run, over the tokens that come; arguments as in `work`."""
-    came, grown = work(run, tokens)
-    return grown / came
+    come_per_s, grows_per_s = float(np.array(tokens)[run.calls.kind[came]].sum()) / span_s, float(grown) / span_s
+    return come_per_s - grows_per_s, grows_per_s / come_per_s
 
 
 def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
     """float64[T], calls that wait or run at some times, seconds: in engine number `engine`, or in all if None."""
     own = slice(None) if engine is None else run.calls.engine == engine
-    came, left = np.sort(run.calls.released_s[own]), np.sort(run.calls.finished_s[own])
-    return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
+    return in_system(np.sort(run.calls.released_s[own]), np.sort(run.calls.finished_s[own]), times_s)
 
 
 def tasks_at(run: NetworkRun, times_s: F8) -> F8:
     """float64[T], tasks that have arrived and are not done at some times, seconds."""
-    came, left = np.sort(run.tasks.arrival_s), np.sort(run.tasks.finished_s)
-    return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
+    return in_system(np.sort(run.tasks.arrival_s), np.sort(run.tasks.finished_s), times_s)
 
 
 def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
@@ -118,11 +103,9 @@ def missed(value: ex.Interval, limit: float) -> ex.Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
-    """What was seen at loads above and below a limit, means over the replicates with their intervals.
+    """What was seen beside a limit: what is served a second above it, in its unit, and the growth below it over what comes.
 
-    Args:
-        served: served a second above the limit, in the unit of the limit (requests or tokens).
-        grows: growth below the limit, as a share of what comes.
+    Both are means over the replicates.
     """
 
     served: ex.Interval
@@ -134,15 +117,11 @@ def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> li
 
     `served` names the first quantity; `held` is the noun of what grows in the second.
     """
-    grows = f"growth of the {held} at {BELOW:g}, over the arrivals"
-    return [
-        row
-        for case, own in found.items()
-        for row in (
-            ex.Row(case, served, "%", 0.0, missed(own.served, limit)),
-            ex.Row(case, grows, "%", None, percent(own.grows)),
-        )
-    ]
+    rows: list[ex.Row] = []
+    for case, own in found.items():
+        rows.append(ex.Row(case, served, "%", 0.0, missed(own.served, limit)))
+        rows.append(ex.Row(case, f"growth of the {held} at {BELOW:g}, over the arrivals", "%", None, percent(own.grows)))
+    return rows
 
 
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:

@@ -54,11 +54,9 @@ def run(setting: ex.Setting) -> ex.Findings:
                 b0 | the best of those tried | the paper does not say how it was found
             """),
         ],
-        remark=(
-            "c, a and b0 are of other GPUs and models than the paper's. The mean time at each load is as linear as the "
-            "paper says; single batches of one load differ by their contexts, and the flat piece up to b0 is short or "
-            "missing: attention of the decodes grows from the first token on"
-        ),
+        remark="c, a and b0 are of other GPUs and models than the paper's. The mean time at each load is as linear as the "
+        "paper says; single batches of one load differ by their contexts, and the flat piece up to b0 is short or missing: "
+        "attention of the decodes grows from the first token on",
         stands_in=profiles.STANDS_IN,
         data=ex.curves(
             {name: (*own, fits[name][0].seconds) for name, own in points.items()}, "profile", ("tokens", "seconds", "fitted")
@@ -87,9 +85,7 @@ def _draw(figure: Any, points: dict[str, Points], fits: dict[str, list[Fit]]) ->
         axes.plot(tokens, seconds * 1e3, "o", markersize=3, color=ex.COLOURS[k])
         label = f"{name}: R^2 {fits[name][0].r_squared:.4f}"
         axes.plot(tokens, fits[name][0].seconds * 1e3, color=ex.COLOURS[k], label=label)
-    axes.set_xlabel("token load")
-    axes.set_ylabel("batch time, ms")
-    axes.set_ylim(bottom=0)
+    axes.set(xlabel="token load", ylabel="batch time, ms", ylim=(0, None))
     axes.legend(frameon=False)
 
 

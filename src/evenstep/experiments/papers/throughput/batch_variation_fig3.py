@@ -27,27 +27,19 @@ def run(setting: ex.Setting) -> ex.Findings:
                 means.append(float(seconds.mean()))
                 spreads.append(float(seconds.std() / seconds.mean()))
     variation = {key: ex.mean_interval(spreads) for key, (_, spreads) in found.items()}
-    rows = [
-        one
-        for (name, budget), (means, spreads) in found.items()
-        for one in (
-            ex.row(f"{name}, budget {budget}", "batch time at full load", "ms", [1e3 * m for m in means]),
-            ex.row(f"{name}, budget {budget}", "coefficient of variation", "", spreads),
-        )
-    ]
+    rows: list[ex.Row] = []
+    for (name, budget), (means, spreads) in found.items():
+        rows.append(ex.row(f"{name}, budget {budget}", "batch time at full load", "ms", [1e3 * m for m in means]))
+        rows.append(ex.row(f"{name}, budget {budget}", "coefficient of variation", "", spreads))
     return ex.Findings(
         rows=rows,
         claims=_claims({key: own for key, (_, own) in found.items()}, profiles.shown(setting), budgets),
         constants=[
             *profiles.constants(setting),
-            *ex.constants(f"""
-                small | coefficient of variation <= {SMALL} | the paper prints none, its figure shows bars
-            """),
+            ex.Constant("small", f"coefficient of variation <= {SMALL}", "the paper prints none, its figure shows bars"),
         ],
-        remark=(
-            "the laws know no noise: this is the variation that batches of other contents have, measured kernels' own "
-            "comes on top; contexts grow while a run goes on, and with them the time at the same token load"
-        ),
+        remark="the laws know no noise: this is the variation that batches of other contents have, measured kernels' own "
+        "comes on top; contexts grow while a run goes on, and with them the time at the same token load",
         stands_in=profiles.STANDS_IN,
         data=ex.curves(
             {key: [[float(np.mean(own))] for own in both] for key, both in found.items()},
@@ -66,20 +58,18 @@ def _claims(spreads: dict[tuple[str, int], list[float]], names: list[str], budge
     ordered = sorted(alike, key=lambda name: profiles.ACTIVE[name])
     averages = [np.mean([spreads[name, budget] for budget in budgets], axis=0).tolist() for name in ordered]
     steps = [ex.paired_difference(larger, smaller) for smaller, larger in itertools.pairwise(averages)]
+    means = dict(zip(ordered, map(ex.mean_interval, averages), strict=True))
+    most, by_size = (ex.listed(f"{name} {ex.with_interval(one)}" for name, one in own.items()) for own in (worst, means))
     return [
         ex.Claim(
             "batch time varies little at a fixed token load",
             ex.all_of([ex.within(one, 0.0, SMALL) for own in every.values() for one in own]),
-            "largest coefficient of variation of any budget: "
-            + ", ".join(f"{name} {ex.with_interval(one)}" for name, one in worst.items()),
+            f"largest coefficient of variation of any budget: {most}",
         ),
         ex.Claim(
             "it varies less on larger models",
             ex.all_of([ex.clearly(one, -1) for one in steps]) if steps else None,
-            "mean over budgets on RTX PRO 6000, by active parameters: "
-            + ", ".join(
-                f"{name} {ex.with_interval(ex.mean_interval(own))}" for name, own in zip(ordered, averages, strict=True)
-            ),
+            f"mean over budgets on RTX PRO 6000, by active parameters: {by_size}",
         ),
     ]
 
@@ -89,9 +79,7 @@ def _draw(figure: Any, variation: dict[tuple[str, int], ex.Interval], names: lis
     for k, name in enumerate(names):
         ex.band_line(axes, budgets, [variation[name, budget] for budget in budgets], name, ex.COLOURS[k])
     axes.set_xscale("log", base=2)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("token budget, full")
-    axes.set_ylabel("coefficient of variation of the batch time")
+    axes.set(ylim=(0, None), xlabel="token budget, full", ylabel="coefficient of variation of the batch time")
     axes.legend(frameon=False)
 
 

@@ -79,9 +79,15 @@ def run(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, net.ABOVE)}
     drawn = {load: found[net.ORDERS[0], load] for load in (BELOW, net.ABOVE)}
-    until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
+    rows: list[ex.Row] = []
+    for (policy, load), own in found.items():
+        case = f"{policy}, load {load:g}"
+        for agent, share in enumerate(own.grows):
+            name = f"growth of the calls in agent {agent}, over the arrivals there"
+            rows.append(ex.Row(case, name, "%", None, net.percent(share)))
+        rows.append(ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left))
     return ex.Findings(
-        rows=_rows(found),
+        rows=rows,
         claims=[claim for policy in policies for claim in claims(policy, found)],
         constants=ex.constants(f"""
             b, t_b | {BUDGET} tokens, one slot, at each agent | ours: the paper gives no figures for the conjecture
@@ -90,12 +96,10 @@ def run(setting: ex.Setting) -> ex.Findings:
             inside | {", ".join(policies)} | ours: two orders that fill every batch, decodes first and prompts first
             loads | {BELOW:g} and {net.ABOVE:g} at every agent | ours, Poisson arrivals
             keeping up | {net.KEEPING_UP}
-            slots | {until_s:,.0f} | ours; the second half counts
+            slots | {setting.pick(LENGTH_S, LENGTH_S / 4):,.0f} | ours; the second half counts
         """),
-        remark=(
-            "finite runs support the conjecture and cannot prove it. All agents have the same load, and two scheduling "
-            "orders are tried"
-        ),
+        remark="finite runs support the conjecture and cannot prove it. All agents have the same load, and two scheduling "
+        "orders are tried",
         stands_in="nothing: the network is the paper's, its sizes are ours",
         data=ex.curves(
             {(load, agent): (own.times, calls) for load, own in drawn.items() for agent, calls in enumerate(own.calls)},
@@ -105,17 +109,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, drawn),
         size=(9.0, 3.8),
     )
-
-
-def _rows(found: Mapping[Key, Agents]) -> list[ex.Row]:
-    rows: list[ex.Row] = []
-    for (policy, load), own in found.items():
-        case = f"{policy}, load {load:g}"
-        for agent, share in enumerate(own.grows):
-            name = f"growth of the calls in agent {agent}, over the arrivals there"
-            rows.append(ex.Row(case, name, "%", None, net.percent(share)))
-        rows.append(ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left))
-    return rows
 
 
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:

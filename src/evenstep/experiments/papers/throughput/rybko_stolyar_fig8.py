@@ -26,8 +26,8 @@ RATE = round(LOAD * BUDGET / (sum(SHORT) + sum(LONG)), 7)
 FLUID = 2 * RATE - BUDGET / sum(LONG)
 #: Slots of the figure, and those that its lower panels show.
 SLOTS_SHOWN, LAST = 100_000, 3_500
-#: Ends of the axes of Fig. 8: tokens of the unstable order after 10^5 slots, requests and tokens of the stable one.
-GROWN, FEW_REQUESTS, FEW_TOKENS = 1e6, 100, 1e4
+#: Ends of the axes of Fig. 8: tokens of the unstable order after 10^5 slots, and what the stable one holds.
+GROWN, FEW = 1e6, {"requests": 100, "tokens": 1e4}
 ORDERS = ("long calls first", "short calls first")
 
 
@@ -83,9 +83,8 @@ class Path:
 def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
     """Simulate the network for `until_s` slots under one of `ORDERS`, and keep its samples, growth and drift."""
     run = simulate_network(network(order, until_s), seed=seed)
-    return Path(
-        run.times_s, run.requests, run.tokens, net.growth(run, lambda times: net.tasks_at(run, times)), net.drift(run)
-    )
+    growth = net.growth(run, lambda times: net.tasks_at(run, times))
+    return Path(run.times_s, run.requests, run.tokens, growth, net.drift(run))
 
 
 #: Runs by order, one a replicate.
@@ -105,14 +104,12 @@ def run(setting: ex.Setting) -> ex.Findings:
             rate | {RATE:.4f} tasks of each type a slot | ours, from the paper's load of {LOAD:g} at each agent
             first token | by the first decode | the paper's count of tokens
             keeping up | {net.KEEPING_UP}
-            limits | {FEW_REQUESTS} requests, {FEW_TOKENS:,.0f} tokens | the paper's lower panels end there
+            limits | {FEW["requests"]} requests, {FEW["tokens"]:,.0f} tokens | the paper's lower panels end there
             slots | {until_s:,} | the paper's 100,000; fewer with --quick
             samples | {drawn[ORDERS[0]].times.size:,} over a run | ours; the lower panels show the last {LAST:,} slots
         """),
-        remark=(
-            "each agent is loaded to 0.9, but the two long calls never run at the same time once work has piled up: "
-            f"together they need {virtual_load():.2f} of one agent's time"
-        ),
+        remark="each agent is loaded to 0.9, but the two long calls never run at the same time once work has piled up: "
+        f"together they need {virtual_load():.2f} of one agent's time",
         stands_in="nothing: the network is the paper's",
         data={
             "order": [order for order, own in drawn.items() for _ in range(2 * own.times.size)],
@@ -133,37 +130,30 @@ def virtual_load() -> float:
 
 def _rows(paths: Paths) -> list[ex.Row]:
     first, second = ORDERS
-    loads = [one.load for one in judge(network()).engines]
+    growths, tokens, drift = _grown(paths)
     rows = [
-        ex.row("both orders", f"load of agent {k + 1}", "", [load], LOAD)  # the same in every replicate
-        for k, load in enumerate(loads)
+        ex.row("both orders", f"load of agent {k + 1}", "", [one.load], LOAD)  # the same in every replicate
+        for k, one in enumerate(judge(network()).engines)
     ]
     rows += [
         ex.row(first, "load of the virtual station", "", [virtual_load()]),
-        ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths(paths), round(FLUID, 3)),
-        ex.row(first, "tokens in both agents at the end", "log10 tokens", log_tokens(paths), "> 6"),
-        ex.Row(second, "growth of the calls over the arrivals", "%", None, net.percent(_drift(paths))),
+        ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths, round(FLUID, 3)),
+        ex.row(first, "tokens in both agents at the end", "log10 tokens", tokens, "> 6"),
+        ex.Row(second, "growth of the calls over the arrivals", "%", None, net.percent(drift)),
     ]
     for agent in range(2):
-        for name, most in (("requests", FEW_REQUESTS), ("tokens", FEW_TOKENS)):
+        for name, most in FEW.items():
             where = f"{name} in agent {agent + 1}, last {LAST:,} slots"
             rows.append(ex.row(second, f"mean {where}", name, _held(paths, name, agent, "mean"), f"< {most:,.0f}"))
             rows.append(ex.row(second, f"most {where}", name, _held(paths, name, agent, "max")))
     return rows
 
 
-def growths(paths: Paths) -> list[float]:
-    """Growth of the tasks a slot under ``long calls first``, the unstable order, one number a replicate."""
-    return [one.growth for one in paths[ORDERS[0]]]
-
-
-def log_tokens(paths: Paths) -> list[float]:
-    """Decimal logarithm of the tokens left at the end under ``long calls first``, one number a replicate."""
-    return [float(np.log10(one.end_tokens)) for one in paths[ORDERS[0]]]
-
-
-def _drift(paths: Paths) -> ex.Interval:
-    return ex.mean_interval([one.drift for one in paths[ORDERS[1]]])
+def _grown(paths: Paths) -> tuple[list[float], list[float], ex.Interval]:
+    """(growth of the tasks, log10 of the tokens at the end) under the first order; drift of the calls under the second."""
+    first, second = (paths[order] for order in ORDERS)
+    tokens = [float(np.log10(one.end_tokens)) for one in first]
+    return [one.growth for one in first], tokens, ex.mean_interval([one.drift for one in second])
 
 
 def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
@@ -172,24 +162,17 @@ def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
 
 def claims(paths: Paths) -> list[ex.Claim]:
     """The claims of Fig. 8 and its text: tasks grow without bound if long calls go first; few wait if short calls do."""
-    few = {
-        name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in ("requests", "tokens")
-    }
-    limits = {"requests": FEW_REQUESTS, "tokens": FEW_TOKENS}
-    grown, drifted = ex.mean_interval(growths(paths)), _drift(paths)
+    few = {name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in FEW}
+    growths, tokens, drifted = _grown(paths)
+    grown = ex.mean_interval(growths)
+    more = f"{ORDERS[0]}: more than 10^6 tokens at the end (Fig. 8, up)"
     return [
         ex.Claim(
             f"{ORDERS[0]}: the tasks grow without bound, at the fluid model's {FLUID:.3f} a slot, within 10 %",
             ex.near(grown, FLUID, 0.1),
             f"{ex.with_interval(grown)} tasks a slot",
         ),
-        ex.limited(
-            f"{ORDERS[0]}: more than 10^6 tokens at the end (Fig. 8, up)",
-            ex.mean_interval(log_tokens(paths)),
-            float(np.log10(GROWN)),
-            1,
-            "log10 of the tokens {}",
-        ),
+        ex.limited(more, ex.mean_interval(tokens), float(np.log10(GROWN)), 1, "log10 of the tokens {}"),
         ex.Claim(
             f"{ORDERS[1]}: the calls do not grow",
             net.keeps_up(drifted),
@@ -197,8 +180,8 @@ def claims(paths: Paths) -> list[ex.Claim]:
         ),
         *[
             ex.Claim(
-                f"{ORDERS[1]}: a mean below {limits[name]:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)",
-                ex.all_of([ex.clearly(ex.beyond(one, limits[name]), -1) for one in own]),
+                f"{ORDERS[1]}: a mean below {FEW[name]:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)",
+                ex.all_of([ex.clearly(ex.beyond(one, FEW[name]), -1) for one in own]),
                 " and ".join(map(ex.with_interval, own)),
             )
             for name, own in few.items()
@@ -215,11 +198,7 @@ def _draw(figure: Any, drawn: Mapping[str, Path]) -> None:
             for agent in range(2):
                 held = getattr(own, name)[shown, agent]
                 axes.plot(own.times[shown], np.maximum(held, 1), color=ex.COLOURS[agent], lw=1.1, label=f"agent {agent + 1}")
-            axes.set_yscale("log")
-            if grows:
-                axes.set_xscale("log")
-            else:
-                axes.set_ylim(bottom=1)
+            axes.set(yscale="log", xscale="log" if grows else "linear", ylim=(None if grows else 1, None))
             ex.labelled(axes, "slot", name, order, legend=True, fontsize=8)
 
 

@@ -27,17 +27,18 @@ _SOON = 0.5  # seconds: while the first batch runs
 def run(setting: ex.Setting) -> ex.Findings:
     found = {name: fig5(name) for name in FIG5}
     loads = fig2()
-    rows = [
-        ex.row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{")) for name, batches in FIG5.items()
-    ]
-    rows += [
-        ex.row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k]) for k, load in enumerate(loads)
-    ]
-    claims = [ex.Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()]
-    claims.append(ex.Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ", ".join(map(str, loads))))
     return ex.Findings(
-        rows=rows,
-        claims=claims,
+        rows=[
+            *[ex.row(name, "batches of Fig. 5", "", [found[name].count("{")], own.count("{")) for name, own in FIG5.items()],
+            *[
+                ex.row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [loads[k]], FIG2[k])
+                for k in range(len(loads))
+            ],
+        ],
+        claims=[
+            *[ex.Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()],
+            ex.Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ex.listed(loads)),
+        ],
         constants=ex.constants("""
             Fig. 5 | b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each | the paper's
             before | A, B and C have been prefilled; D and E arrive before the first batch shown | the batch that prefills A,
@@ -64,11 +65,8 @@ def fig5(policy: str) -> str:
     arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
     trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)
     batches = schedule(names.build("scheduling", {"name": policy}), trace, token_budget=4)[1:]
-    return "".join("{" + "".join(_letter(k, batch[k][1]) for k in sorted(batch)) + "}" for batch in batches)
-
-
-def _letter(request: int, decodes: bool) -> str:
-    return LETTERS[request] + ("" if decodes else "p")
+    named = ([LETTERS[k] + ("" if batch[k][1] else "p") for k in sorted(batch)] for batch in batches)
+    return "".join("{" + "".join(members) + "}" for members in named)
 
 
 def fig2() -> list[int]:
@@ -82,7 +80,7 @@ def fig2() -> list[int]:
 
 def _draw(figure: Any, found: dict[str, str]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for line, (_name, batches) in enumerate(found.items()):
+    for line, batches in enumerate(found.values()):
         for place, members in enumerate(batches.strip("{}").split("}{")):
             mixed = "p" in members and len(members.replace("p", "")) > members.count("p")
             colour = ex.COLOURS[2 if mixed else 1 if "p" in members else 0]

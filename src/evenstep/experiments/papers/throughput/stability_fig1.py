@@ -15,7 +15,6 @@ from evenstep.experiments.frontier import TOLERANCE, Case, alike, largest_rates
 from evenstep.measure.stability import in_system, stability
 from evenstep.request import F8
 from evenstep.sim.engine.simulation import Engine
-from evenstep.theory.capacity import Closed
 
 PROMPT, OUTPUT, RATE = 129, 112, 14.3
 LAWS = {tp: TokenBudget(fit=f"codellama-34b-tp{tp}") for tp in (1, 2, 4)}  # type: ignore[arg-type]
@@ -34,11 +33,20 @@ SEATS = 32
 
 def run(setting: ex.Setting) -> ex.Findings:
     cases = _cases(setting)
-    closed = {name: case.closed for name, case in cases.items()}
-    found = frontiers(setting, cases)
+    requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
+    rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
+    found = {name: ex.mean_interval(own.each) for name, own in rates.items()}
+    closed = {name: case.closed.requests_per_s or 0.0 for name, case in cases.items()}
     paths = {(line, tp): _path(setting, policy, tp) for line, policy in LINES.items() for tp in LAWS}
+    rows: list[ex.Row] = []
+    for name, rate in found.items():
+        rows.append(ex.Row(name, FRONTIER, "requests/s", round(closed[name], 2), rate))
+        rows.append(ex.Row(name, "error of the closed form", "%", None, _off(closed[name], rate)))
+    for (line, tp), (times, held, _) in paths.items():
+        left = f"requests in the engine after {times[-1]:g} s"
+        rows.append(ex.row(f"{line}, TP{tp}", left, "requests", [float(held[-1])]))
     return ex.Findings(
-        rows=[*_rows(closed, found), *_ends(paths)],
+        rows=rows,
         claims=_claims(closed, found, paths),
         constants=ex.constants(f"""
             b | 512 | the paper's for Sarathi; it gives none for the others
@@ -91,13 +99,6 @@ def _cases(setting: ex.Setting) -> dict[str, Case]:
     }
 
 
-def frontiers(setting: ex.Setting, cases: Mapping[str, Case]) -> dict[str, ex.Interval]:
-    """The largest stable rate of each case, requests a second: the mean over replicates with its 95 % interval."""
-    requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
-    rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
-    return {name: ex.mean_interval(own.each) for name, own in rates.items()}
-
-
 Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]
 
 
@@ -111,42 +112,16 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     return times, in_system(arrival_s, np.sort(done.requests.finished_s), times), stability(done).verdict
 
 
-def _rows(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval]) -> list[ex.Row]:
-    rows: list[ex.Row] = []
-    for name, rate in found.items():
-        formula = closed[name].requests_per_s or 0.0
-        rows.append(ex.Row(name, FRONTIER, "requests/s", round(formula, 2), rate))
-        rows.append(ex.Row(name, "error of the closed form", "%", None, _off(formula, rate)))
-    return rows
-
-
 def _off(formula: float, rate: ex.Interval) -> ex.Interval:
     return rate.map(lambda end: 100 * (formula / end - 1))
 
 
-def _ends(paths: Paths) -> list[ex.Row]:
-    return [
-        ex.row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", [float(held[-1])])
-        for (line, tp), (times, held, _) in paths.items()
-    ]
+def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths: Paths) -> list[ex.Claim]:
+    """The claims from the closed forms (0 where there is none) and the simulated rates, requests a second, by case."""
 
+    def said(cases: Sequence[str]) -> str:
+        return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name]:.2f}" for name in cases)
 
-def all_within(
-    closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str], share: float
-) -> bool | None:
-    """Whether each simulated rate of `cases` lies within a share of its closed form (`ex.all_of` of `ex.near`).
-
-    If no case fails, None where an interval crosses an end or a case has no closed form.
-    """
-    return ex.all_of([ex.near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
-
-
-def said(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str]) -> str:
-    """Text, ``NAME: simulated rate of closed form`` for each case, requests a second; 0.00 where there is no closed form."""
-    return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
-
-
-def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], paths: Paths) -> list[ex.Claim]:
     grouped = [name for name in found if "groups" in name]
     apart = [*grouped, "vanilla-vllm, 32/32"]
     caps = [name for name in found if name.startswith("K_d") or "seats" in name]
@@ -154,10 +129,13 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], path
     steps = [ex.below(found[one], found[next_]) for one, next_ in itertools.pairwise(grouped)]
     short, vanilla, seats = (found[n] for n in found if "32/32" in n)
     slower = [ex.below(vanilla, short), ex.below(seats, short)]
-    verdicts = {f"{line} TP{tp}": verdict for (line, tp), (_, _, verdict) in paths.items()}
     as_drawn = [tp for tp in LAWS if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]]
     return [
-        ex.Claim(f"{says}, within {100 * share:g} %", all_within(closed, found, cases, share), said(closed, found, cases))
+        ex.Claim(
+            f"{says}, within {100 * share:g} %",
+            ex.all_of([ex.near(found[name], closed[name] or math.nan, share) for name in cases]),
+            said(cases),
+        )
         for says, cases, share in (
             ("Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1)", CONSERVING, 0.01),
             ("FasterTransformer and vanilla vLLM without seats keep up with what their own formulas say", apart, 0.02),
@@ -165,7 +143,7 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], path
             ("a finite memory loses what its mean number of requests predicts", memory, 0.05),
         )
     ] + [
-        ex.Claim("FasterTransformer's largest rate grows with its group", ex.all_of(steps), said(closed, found, grouped)),
+        ex.Claim("FasterTransformer's largest rate grows with its group", ex.all_of(steps), said(grouped)),
         ex.Claim(
             "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
             ex.all_of(slower),
@@ -175,7 +153,7 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], path
         ex.Claim(
             f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",
             bool(as_drawn),
-            ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items()),
+            ", ".join(f"{line} TP{tp} {verdict}" for (line, tp), (_, _, verdict) in paths.items()),
         ),
     ]
 

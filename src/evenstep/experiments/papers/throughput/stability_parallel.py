@@ -85,7 +85,7 @@ class Pool(net.Sides):
 
 def served_above(run: NetworkRun) -> float:
     """Requests a second that an overloaded pool serves over the run's second half: tokens run over those of a request."""
-    return net.served(run, [PROMPT + OUTPUT]) / (PROMPT + OUTPUT)
+    return net.work(run, [PROMPT + OUTPUT])[0] / (PROMPT + OUTPUT)
 
 
 def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
@@ -112,12 +112,12 @@ def run(setting: ex.Setting) -> ex.Findings:
         for label, routing in ROUTINGS.items()
         for policy in setting.pick(net.ORDERS, net.ORDERS[:1])
     }
-    heated = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
+    hot_rows, hot_claim = _heated(setting)
     named = {f"{label}, {policy}": own for (label, policy), own in found.items()}
     drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, net.ORDERS[0]].paths.items()}
     return ex.Findings(
-        rows=[*net.rows(named, LIMIT, "served when overloaded, less K b / t_b", "calls"), *_hot_rows(heated)],
-        claims=[*(claim(label, found) for label in ROUTINGS), hot_claim(heated)],
+        rows=[*net.rows(named, LIMIT, "served when overloaded, less K b / t_b", "calls"), *hot_rows],
+        claims=[*(claim(label, found) for label in ROUTINGS), hot_claim],
         constants=ex.constants(f"""
             K, b | {ENGINES} engines, {BUDGET} tokens | ours: the paper gives no figures for Proposition 1
             lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper's averages of Fig. 1
@@ -130,10 +130,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):g} s above the limit, {setting.pick(BELOW_S, BELOW_S / 5):,g}
               s below | ours; the second half counts, in tokens
         """),
-        remark=(
-            "Proposition 1 speaks of any load balancing algorithm; it holds for the three that the paper names and for "
-            "round robin, and cannot hold for a hash, which sends all requests of one key to one engine"
-        ),
+        remark="Proposition 1 speaks of any load balancing algorithm; it holds for the three that the paper names and for "
+        "round robin, and cannot hold for a hash, which sends all requests of one key to one engine",
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
         data=ex.curves(drawn, ("routing", "load"), ("time_s", "calls")),
         draw=lambda figure: _draw(figure, drawn),
@@ -150,32 +148,26 @@ def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
     return net.limit_claim(f"{says}{net.BELOW:g} of that", own, LIMIT, SHARE)
 
 
-def _hot_drifts(heated: list[tuple[str, NetworkRun]]) -> dict[bool, ex.Interval]:
-    """Growth of the calls in the hot key's engine, and the mean growth in the others, as shares of the calls there."""
-    found: dict[bool, list[float]] = {True: [], False: []}
-    for _, run in heated:
+def _heated(setting: ex.Setting) -> tuple[list[ex.Row], ex.Claim]:
+    """Growth of the calls in the hot key's engine, and in the others, and the claim that only the former is overloaded."""
+    runs = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
+    there: list[float] = []
+    elsewhere: list[float] = []
+    for _, run in runs:
         at = hot_engine(run)
-        found[True].append(net.drift(run, at))
-        found[False].append(float(np.mean([net.drift(run, k) for k in range(ENGINES) if k != at])))
-    return {is_hot: ex.mean_interval(own) for is_hot, own in found.items()}
-
-
-def _hot_rows(heated: list[tuple[str, NetworkRun]]) -> list[ex.Row]:
-    where = {True: "the hot key's engine", False: "the others"}
+        there.append(net.drift(run, at))
+        elsewhere.append(float(np.mean([net.drift(run, k) for k in range(ENGINES) if k != at])))
+    grows = {"the hot key's engine": ex.mean_interval(there), "the others": ex.mean_interval(elsewhere)}
+    hot_grows, others_grow = grows.values()
     return [
-        ex.Row(f"hash, one hot key, {where[is_hot]}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
-        for is_hot, own in _hot_drifts(heated).items()
-    ]
-
-
-def hot_claim(heated: list[tuple[str, NetworkRun]]) -> ex.Claim:
-    """The claim that a hash with one hot key overloads that engine and no other; `heated` has `hot` of each replicate."""
-    drifts, load = _hot_drifts(heated), 2 * HOT_RATE / LIMIT
-    return ex.Claim(
-        f"outside the proposition: a hash with one hot key overloads one engine at {load:.2f} of the summed load",
-        ex.all_of([ex.clearly(ex.beyond(drifts[True], 0.05), 1), net.keeps_up(drifts[False])]),
-        f"{heated[0][0]}; the calls there grow by {ex.with_interval(net.percent(drifts[True]))} % of those that come, "
-        f"elsewhere by {ex.with_interval(net.percent(drifts[False]))} %",
+        ex.Row(f"hash, one hot key, {where}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
+        for where, own in grows.items()
+    ], ex.Claim(
+        f"outside the proposition: a hash with one hot key overloads one engine at {2 * HOT_RATE / LIMIT:.2f} of the summed "
+        "load",
+        ex.all_of([ex.clearly(ex.beyond(hot_grows, 0.05), 1), net.keeps_up(others_grow)]),
+        f"{runs[0][0]}; the calls there grow by {ex.with_interval(net.percent(hot_grows))} % of those that come, "
+        f"elsewhere by {ex.with_interval(net.percent(others_grow))} %",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from evenstep.cost.batch import Batch
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.frontier import TOLERANCE, Backlog, Case, Laws, alike, largest_rates, work_through
@@ -63,10 +64,20 @@ def run(setting: ex.Setting) -> ex.Findings:
     requests, longer = setting.pick(12_000, 6_000), setting.pick(100_000, 50_000)
     rates = largest_rates(cells, requests, 0.03, setting.seed, setting.replicates, setting.processes)
     found = {key: ex.mean_interval([rate / limit[key] for rate in own.each]) for key, own in rates.items()}
-    left = _left(cells, limit, longer, setting)
+    replicates = range(setting.replicates)
+    jobs = [Backlog(case, BELOW * limit[key], longer, setting.seed, r) for key, case in cells.items() for r in replicates]
+    shares = np.array(work_through(jobs, setting.processes)).reshape(len(cells), -1)
+    left = {key: ex.mean_interval(own.tolist()) for key, own in zip(cells, shares, strict=True)}
     paths = {load: path(load, setting) for load in LOADS}
+    rows: list[ex.Row] = []
+    for (law, budget, policy), ratio in found.items():
+        case, share = f"{policy}, {law}, b = {budget}", left[law, budget, policy]
+        rows.append(ex.Row(case, "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio))
+        rows.append(ex.Row(case, f"share of the tokens left after a run at {BELOW:g} b / t_b", "", 0.0, share))
+    for load, one in paths.items():
+        rows.append(ex.Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart))
     return ex.Findings(
-        rows=_rows(found, left, paths),
+        rows=rows,
         claims=[*[_claim(law, found) for law in laws], *[_served(law, left) for law in laws], _fluid(paths)],
         constants=ex.constants(f"""
             lengths | means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent | the paper's averages
@@ -79,10 +90,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             run below the limit | {longer:,} requests | what chance leaves goes to 0 as runs get longer
             backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
         """),
-        remark=(
-            "the theorem asks for a finite second moment of the output, which a Pareto law of 1.6 has only because it "
-            "is cut off"
-        ),
+        remark="the theorem asks for a finite second moment of the output, which a Pareto law of 1.6 has only because it is "
+        "cut off",
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs; it prints no figures for Theorem 1",
         data=ex.curves(
             {load: (one.times, one.work, one.fluid) for load, one in paths.items()}, "load", ("time_s", "tokens", "fluid")
@@ -90,30 +99,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, paths),
         size=(7.0, 4.0),
     )
-
-
-def _left(
-    cells: Mapping[Key, Case], limit: Mapping[Key, float], requests: int, setting: ex.Setting
-) -> dict[Key, ex.Interval]:
-    """The share of the tokens that each case leaves after a run just below its limit, over the replicates."""
-    jobs = [
-        Backlog(case, BELOW * limit[key], requests, setting.seed, replicate)
-        for key, case in cells.items()
-        for replicate in range(setting.replicates)
-    ]
-    shares = np.array(work_through(jobs, setting.processes)).reshape(len(cells), -1)
-    return {key: ex.mean_interval(own.tolist()) for key, own in zip(cells, shares, strict=True)}
-
-
-def _rows(found: Mapping[Key, ex.Interval], left: Mapping[Key, ex.Interval], paths: Mapping[float, Path]) -> list[ex.Row]:
-    rows: list[ex.Row] = []
-    for (law, budget, policy), ratio in found.items():
-        case, share = f"{policy}, {law}, b = {budget}", left[law, budget, policy]
-        rows.append(ex.Row(case, "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio))
-        rows.append(ex.Row(case, f"share of the tokens left after a run at {BELOW:g} b / t_b", "", 0.0, share))
-    for load, one in paths.items():
-        rows.append(ex.Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart))
-    return rows
 
 
 def _engine(budget: int) -> Engine:
@@ -142,7 +127,7 @@ def path(load: float, setting: ex.Setting) -> Path:
     That is f(t) = f(0) + (lambda (m_p + m_d) - b / t_b) t, never below 0 (App. C).
     """
     budget, size = 512, PROMPT + OUTPUT
-    served = budget / Case("sarathi", LAW, _engine(budget), alike(PROMPT, OUTPUT)).law.seconds(_full(budget))
+    served = budget / LAW.seconds(Batch(tokens=budget))
     backlog = setting.pick(BACKLOG, BACKLOG // 5)
     until_s = 1.5 * backlog * size / (served * (1 - min(LOADS)))
     times = np.linspace(0, until_s, 200)
@@ -152,12 +137,6 @@ def path(load: float, setting: ex.Setting) -> Path:
     return Path(times, works[0], fluid, apart)
 
 
-def _full(budget: int) -> Any:
-    from evenstep.cost.batch import Batch
-
-    return Batch(tokens=budget)
-
-
 def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) -> F8:
     """float64[T], tokens left at the times."""
     count = round(1.2 * rate * float(times[-1])) + 100
@@ -165,9 +144,8 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
     assert come is not None
     arrival_s = np.concatenate([np.zeros(backlog), come])
     trace = Trace(np.full(arrival_s.size, PROMPT), np.full(arrival_s.size, OUTPUT), arrival_s=arrival_s)
-    run = simulate_engine(
-        trace, Sarathi(), engine=_engine(512), batch_time=LAW, until_s=float(times[-1]) + 1.0, seed=seed + replicate
-    )
+    engine, until_s = _engine(512), float(times[-1]) + 1.0
+    run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=LAW, until_s=until_s, seed=seed + replicate)
     return work_left(run, times)
 
 

@@ -54,18 +54,9 @@ def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: s
     return net.at_rates(network(policy), until_s, seed, rates(load, chats))
 
 
-def served_above(run: NetworkRun) -> float:
-    """Tokens a second that the engine runs over the second half of a run of `at_point` at a load above 1."""
-    return net.served(run, _tokens(run))
-
-
-def growth_below(run: NetworkRun) -> float:
-    """Growth of the tokens left to run over the run's second half, as a share of those that come then."""
-    return net.work_drift(run, _tokens(run))
-
-
-def _tokens(run: NetworkRun) -> list[int]:
-    return [TOKENS[name] for name, _ in run.kinds]
+def work(run: NetworkRun) -> tuple[float, float]:
+    """(tokens a second that the engine runs, growth of those left to run over those that come), as `_networks.work`."""
+    return net.work(run, [TOKENS[name] for name, _ in run.kinds])
 
 
 #: Scheduling policy and share of chats.
@@ -77,8 +68,8 @@ def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]
     return net.Sides(
-        ex.mean_interval([served_above(at_point(net.ABOVE, chats, above_s, seed, policy)) for seed in seeds]),
-        ex.mean_interval([growth_below(at_point(net.BELOW, chats, below_s, seed, policy)) for seed in seeds]),
+        ex.mean_interval([work(at_point(net.ABOVE, chats, above_s, seed, policy))[0] for seed in seeds]),
+        ex.mean_interval([work(at_point(net.BELOW, chats, below_s, seed, policy))[1] for seed in seeds]),
     )
 
 
@@ -133,8 +124,7 @@ def _draw(figure: Any, found: Mapping[Key, net.Sides]) -> None:
         points = [rates(one.served.value / LINE, chats) for chats, one in own.items()]
         at = [[point.get(name, 0.0) for point in points] for name in TYPES]
         axes.plot(*at, marker, color=colour, markersize=8, mfc="none", clip_on=False, label=f"{policy}, overloaded")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set(xlim=(0, None), ylim=(0, None))
     ex.labelled(axes, "chats/s", "documents/s", legend=True, fontsize=8)
 
 

@@ -48,9 +48,8 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
             "WAIT saves is iterations and their energy, and it pays in latency. With few tokens an iteration a threshold of "
             "one a type is already more than fits",
             ex.constants(f"""
-                thresholds |
-                  {"; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True))} |
-                  in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration
+                thresholds | {thresholds_said(work)} | in proportion to the arrivals, as eq. 9 needs; then as printed in
+                  sec. 6.1; for what fits an iteration
             """),
         )
 
@@ -58,9 +57,10 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
     return ex.Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
 
 
-def gated_thresholds(work: Workload, case: Case) -> str:
-    """The thresholds of every policy under test in a case, as text for tables: one tuple a policy, joined by commas."""
-    return ", ".join(str(getattr(policy, "thresholds", ())) for policy in work.gated(case).values())
+def thresholds_said(work: Workload) -> str:
+    """The thresholds of the policies under test at each token limit, as text for tables: ``512 tokens: (1, 1), (2, 2)``."""
+    gated = {case.tokens: work.gated(case).values() for case in work.cases(quick=True)}
+    return "; ".join(f"{n:,} tokens: {ex.listed(getattr(one, 'thresholds', ()) for one in own)}" for n, own in gated.items())
 
 
 @dataclass(frozen=True, slots=True)

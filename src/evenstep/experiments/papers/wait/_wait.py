@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ ENERGY = (
     f"energy | {POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters | BF-IO's power law over "
     "the tokens an iteration runs; idle time is counted"
 )
+#: Requests of a replicate at full size, and when quick.
+REQUESTS = (12_000, 3_000)
 #: Tokens an iteration may run, the same for all policies.
 TOKEN_LIMITS = (512, 2048)
 #: Arrivals over the largest rate.
@@ -119,7 +121,6 @@ class Workload:
         batch_limit: B, requests of an iteration.
         gated: gives the policies under test for a case, by label.
         rates: arrival rates, requests a second, where the paper gives them.
-        requests: of a replicate, in full size.
         law: batch time.
         lengths: draws the lengths of requests from their types; None = all have the type's.
     """
@@ -130,7 +131,6 @@ class Workload:
     batch_limit: int
     gated: Gated
     rates: Sequence[float] = ()
-    requests: int = 12_000
     law: AffineKv = LAW
     lengths: Lengths | None = None
 
@@ -167,27 +167,16 @@ class Workload:
         which = drawn_types(self.shares, requests, seed, replicate)
         types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
         prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
-        return Trace(
-            prompt,
-            output,
-            synthetic=True,
-            arrival_s=Poisson(rate).times(requests, seed, replicate),
-            request_class=which,
-            name="types",
-        )
+        arrival_s = Poisson(rate).times(requests, seed, replicate)
+        return Trace(prompt, output, synthetic=True, arrival_s=arrival_s, request_class=which, name="types")
 
     def one(self, policy: SchedulingPolicy, case: Case, trace: Trace, ahead: bool = False) -> EngineRun:
         """Simulate up to the last arrival, or to the time in which half of the requests could be served if that is later.
 
         With `ahead` the engine forms the next batch while one runs. Memory is not limited.
         """
-        engine = Engine(
-            token_budget=case.tokens,
-            batch_limit=min(self.batch_limit, case.tokens),
-            resident_limit=0,
-            first_token="decode",
-            schedules_ahead=ahead,
-        )
+        limit = min(self.batch_limit, case.tokens)
+        engine = replace(free_engine(), token_budget=case.tokens, batch_limit=limit, schedules_ahead=ahead)
         half_s = len(trace) / 2 / self.largest_rate(case.tokens)
         until_s = max(float(trace.column("arrival_s")[-1]), half_s)
         return simulate_engine(trace, policy, engine=engine, batch_time=self.law, until_s=until_s)
@@ -197,29 +186,21 @@ class Workload:
 
         `steady_tokens_per_s` counts the outputs of requests that complete in the run's second half.
         """
-        run = self.one(policy, case, trace, BASELINES[label][1] if label in BASELINES else False)
+        run = self.one(policy, case, trace, label in BASELINES and BASELINES[label][1])
         half_s = run.totals.makespan_s / 2
         late = run.requests.output_tokens[run.requests.finished_s > half_s]
-        own = {
-            "steady_tokens_per_s": float(late.sum()) / half_s,
-            "energy_j_per_token": energy_j_per_token(run),
-        }
+        own = {"steady_tokens_per_s": float(late.sum()) / half_s, "energy_j_per_token": energy_j_per_token(run)}
         return Shown({**run.summary, **own}, run.digest)
 
     def runs(self, setting: ex.Setting) -> Runs:
         """Run the policies under test and all `BASELINES` in every case, on the same arrivals."""
-        requests, cases = self.size(setting), self.cases(setting.quick)
         runs: dict[tuple[str, Case], list[Shown]] = {}
-        for case in cases:
-            traces = [self.trace(case.rate, requests, setting.seed, r) for r in range(setting.replicates)]
+        for case in self.cases(setting.quick):
+            traces = [self.trace(case.rate, setting.pick(*REQUESTS), setting.seed, r) for r in range(setting.replicates)]
             policies = {**self.gated(case), **{label: policy for label, (policy, _) in BASELINES.items()}}
             for label, policy in policies.items():
                 runs[label, case] = [self.shown(label, policy, case, trace) for trace in traces]
         return runs
-
-    def size(self, setting: ex.Setting) -> int:
-        """Requests of a replicate: `requests`, or 3,000 when quick."""
-        return setting.pick(self.requests, 3_000)
 
     def find(
         self, setting: ex.Setting, remark: str, constants: Sequence[ex.Constant] = (), runs: Runs | None = None
@@ -234,7 +215,7 @@ class Workload:
         return ex.Findings(
             rows=[_row(runs, label, case, field) for case in cases for field in FIELDS for label in labels],
             claims=[_claim(runs, label, other, cases, *how) for label in gated for other in BASELINES for how in COMPARED],
-            constants=[*self.constants(self.size(setting)), *constants],
+            constants=[*self.constants(setting.pick(*REQUESTS)), *constants],
             remark=remark,
             stands_in="the batch-time law of the paper's eq. 1 for Vidur on an A100",
             data={
@@ -279,18 +260,15 @@ def _row(runs: Runs, label: str, case: Case, field: str) -> ex.Row:
 
 def relative(ours: Sequence[float], base: Sequence[float]) -> ex.Interval:
     """Mean of ``100 * (a / b - 1)`` over the pairs of `ours` and `base`, with its interval; nan if a `b` is 0."""
-    return ex.mean_interval([100 * (a / b - 1) if b else np.nan for a, b in zip(ours, base, strict=True)])
+    return ex.mean_interval([100 * (quotient - 1) for quotient in ex.quotients(ours, base)])
 
 
 def _claim(
     runs: Runs, label: str, other: str, cases: Sequence[Case], field: str, sign: int, says: str, up_to: float
 ) -> ex.Claim:
     """One comparison in every case with a load below `up_to`: it holds if the intervals of all have the sign."""
-    apart = {
-        case.said: relative(ex.values(runs[label, case], field), ex.values(runs[other, case], field))
-        for case in cases
-        if case.load < up_to
-    }
+    below = [case for case in cases if case.load < up_to]
+    apart = {case.said: relative(*ex.pair(runs, (label, case), (other, case), field)) for case in below}
     seen = "; ".join(f"{said} {ex.with_interval(one)} %" for said, one in apart.items())
     return ex.Claim(f"{label} {says} {other}", ex.all_of([ex.clearly(one, sign) for one in apart.values()]), seen)
 

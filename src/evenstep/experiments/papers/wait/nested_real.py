@@ -58,9 +58,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         runs,
     )
     added = {
-        f"{label} over {other}, {case.said}": ex.paired_difference(
-            *ex.pair(runs, (label, case), (other, case), "e2e_mean_s")
-        )
+        f"{label} over {other}, {case.said}": ex.paired_difference(*ex.pair(runs, (label, case), (other, case), LATENCY))
         for label, case in runs
         if label not in BASELINES
         for other in BASELINES

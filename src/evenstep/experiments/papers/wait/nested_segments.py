@@ -44,7 +44,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     found: Found = {
         panel: designs(types_at(panel[1]), counts, iterations=panel[3] / D0_S, delta=panel[2]) for panel in PANELS
     }
-    flat = [(key, one) for key, tried in found.items() for one in tried]
+    flat: list[Design] = ex.flat(found)
     return ex.Findings(
         rows=_rows(found),
         claims=_claims(found, counts),
@@ -63,14 +63,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         "Few segments cannot keep up at 500: everybody counts as if it stayed to its segment's end",
         stands_in="a geometric law of output lengths for the frequencies of the paper's data",
         data={
-            **{
-                name: [key[i] for key, _ in flat]
-                for i, name in enumerate(("figure", "requests_per_s", "delta", "horizon_s"))
-            },
-            "segments": [one.segments for _, one in flat],
-            "full_batch_kv_tokens": [one.solved.kv_tokens for _, one in flat],
-            "queues_kv_tokens": [one.queue_kv_tokens for _, one in flat],
-            "expected_latency_s": [one.latency_s for _, one in flat],
+            **ex.grouped(found, ("figure", "requests_per_s", "delta", "horizon_s")),
+            "segments": [one.segments for one in flat],
+            "full_batch_kv_tokens": [one.solved.kv_tokens for one in flat],
+            "queues_kv_tokens": [one.queue_kv_tokens for one in flat],
+            "expected_latency_s": [one.latency_s for one in flat],
         },
         draw=lambda figure: _draw(figure, found),
         size=(8.5, 3.6),
@@ -124,18 +121,11 @@ def _draw(figure: Any, found: Found) -> None:
         own = {panel: tried for panel, tried in found.items() if panel[1] == rate}
         for colour, (panel, tried) in zip(ex.COLOURS, own.items(), strict=False):
             x = [one.segments for one in tried]
-            axes.plot(
-                x,
-                [one.solved.enough_kv_tokens for one in tried],
-                color=colour,
-                marker=".",
-                lw=1.3,
-                label=f"enough, delta {panel[2]:g}, T = {panel[3]:g} s",
-            )
-            full = [one.solved.kv_tokens for one in tried]
+            enough, full = zip(*[(one.solved.enough_kv_tokens, one.solved.kv_tokens) for one in tried], strict=True)
+            label = f"enough, delta {panel[2]:g}, T = {panel[3]:g} s"
+            axes.plot(x, enough, color=colour, marker=".", lw=1.3, label=label)
             axes.plot(x, full, color=colour, lw=1.0, ls=":", label="of it a full batch")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         ex.labelled(axes, "segments L", title=f"{rate:g} requests/s")
     panels[0].set_ylabel("KV tokens")
     panels[1].legend(frameon=False, fontsize=7)

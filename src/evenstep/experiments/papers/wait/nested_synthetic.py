@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers.wait._families import gated_thresholds
+from evenstep.experiments.papers.wait._families import thresholds_said
 from evenstep.experiments.papers.wait._wait import Case, Workload
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.view import SchedulingPolicy
@@ -24,13 +24,13 @@ WORK = Workload((10,) * 4, OUTPUTS, SHARES, LIMIT, gated)
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    scaled = "; ".join(f"{case.tokens:,} tokens: {gated_thresholds(WORK, case)}" for case in WORK.cases(quick=True))
     return WORK.find(
         setting,
         "below capacity every policy that keeps up has the throughput of the arrivals; pausing at the segments' heads costs "
         "latency. The ratios are those of eq. 10 with equality, so the queues at the heads have no drift back",
         ex.constants(f"""
-            thresholds | {scaled} | the paper's ratios, less where an iteration holds less; B is the batch they fill
+            thresholds | {thresholds_said(WORK)} | the paper's ratios, less where an iteration holds less; B is the batch
+              they fill
             rates | 0.5, 0.9 and 1.1 of capacity | the paper prints the proportions of the types only
         """),
     )

@@ -25,13 +25,14 @@ MEMORY = 9
 OVERFLOWS, GROWTH = 1 - 4.5 * math.exp(-2), 0.3
 #: Seconds between the starts of two trials, so that each begins empty, and of a long run.
 APART_S, LONG_S = 30.0, 20_000.0
-KNOWS = "WAIT"
 POLICIES: dict[str, SchedulingPolicy] = {
     "FCFS": Sarathi(),
     "vanilla vLLM": VanillaVllm(),
     "Nested WAIT": NestedWait((2, 1), (1,), max_hold_s=1e9),
-    KNOWS: Wait((1, 1), max_hold_s=1e9),
+    "WAIT": Wait((1, 1), max_hold_s=1e9),
 }
+#: Policies that do not know types, and the proposition about each.
+PROPOSITION = {"FCFS": 4, "vanilla vLLM": 5, "Nested WAIT": 5}
 #: The gap over that of a quarter of the horizon: 1 where a constant share is lost, 1/2 where it falls like 1 / sqrt(T).
 CONSTANT = 0.75
 
@@ -98,6 +99,8 @@ def run(setting: ex.Setting) -> ex.Findings:
     early = {n: [long_run(own, horizon_s / 4, setting.seed, r)[1] for r in each] for n, own in POLICIES.items()}
     gap = {name: (TOKENS_PER_S - own[:, 1]).tolist() for name, own in long.items()}
     stays = {name: ex.ratio(own, [TOKENS_PER_S - one for one in early[name]]) for name, own in gap.items()}
+    lost = {name: f"{ex.with_interval(ex.mean_interval(own))} of {TOKENS_PER_S:g}" for name, own in gap.items()}
+    loses = "loses a constant share of the fluid throughput (Proposition"
     letter = shares["their mean"]
     return ex.Findings(
         rows=[
@@ -121,14 +124,9 @@ def run(setting: ex.Setting) -> ex.Findings:
             ex.placed(f"the queue of type 2 is at least {GROWTH:g} t", growth, GROWTH, math.inf),
             *(
                 ex.limited(
-                    f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
-                    stays[name],
-                    CONSTANT,
-                    1,
-                    f"{ex.with_interval(ex.mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
+                    f"{name} {loses} {number})", stays[name], CONSTANT, 1, f"{lost[name]} of {TOKENS_PER_S:g} tokens/s"
                 )
-                for name in POLICIES
-                if name != KNOWS
+                for name, number in PROPOSITION.items()
             ),
         ],
         constants=ex.constants(f"""

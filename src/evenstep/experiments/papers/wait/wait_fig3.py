@@ -23,14 +23,16 @@ def run(setting: ex.Setting) -> ex.Findings:
     names = profiles.shown(setting)
     kinds: dict[str, dict[str, tuple[F8, Fit]]] = {}
     for name in names:
-        cases = {f"{n} decodes, contexts grow": _decodes(name, n) for n in REQUESTS}
+        served = profiles.served(name, profiles.requests(setting, 0), 2048, setting.pick(120.0, 10.0))
+        cases = {f"{n} decodes, contexts grow": _decodes(name, [(n, context) for context in CONTEXTS]) for n in REQUESTS}
         cases["one prefill, longer and longer"] = _prefills(name)
-        cases["decodes, their number grows"] = _more(name)
-        cases["a served run, all iterations"] = _served(name, setting)
+        cases["decodes, their number grows"] = _decodes(name, [(n, 1024) for n in range(1, 129)])
+        cases["a served run, all iterations"] = served.kv_batch.astype(np.float64), served.seconds
         kinds[name] = {kind: (kv, fit_laws({"kv": kv, "seconds": s}).fits[0]) for kind, (kv, s) in cases.items()}
+    flat = {(name, kind): (kv, fit) for name, own in kinds.items() for kind, (kv, fit) in own.items()}
     return ex.Findings(
-        rows=[row for name, own in kinds.items() for kind, (_, fit) in own.items() for row in _rows(name, kind, fit)],
-        claims=[_claim(kind, [own[kind][1] for own in kinds.values()], names) for kind in next(iter(kinds.values()))],
+        rows=[row for key, (_, fit) in flat.items() for row in _rows(": ".join(key), fit)],
+        claims=[_claim(kind, {name: own[kind][1] for name, own in kinds.items()}) for kind in kinds[names[0]]],
         constants=[
             *ex.constants(f"""
                 contexts | {CONTEXTS[0]} to {CONTEXTS[-1]} | the paper says 'different number of tokens in the batch', not
@@ -39,27 +41,22 @@ def run(setting: ex.Setting) -> ex.Findings:
             """),
             *profiles.constants(setting),
         ],
-        remark=(
-            "with one d0 and d1, eq. 1 fits while one thing grows; not a served run, where a prefill token costs far more "
-            "than a KV token: most of an iteration is decided by the tokens it runs, not by those it holds"
-        ),
+        remark="with one d0 and d1, eq. 1 fits while one thing grows; not a served run, where a prefill token costs far "
+        "more than a KV token: most of an iteration is decided by the tokens it runs, not by those it holds",
         stands_in=profiles.STANDS_IN,
-        data=_data(kinds),
+        data=ex.curves(
+            {key: (kv, fit.seconds, fit.residuals) for key, (kv, fit) in flat.items()},
+            ("profile", "case"),
+            ("kv_tokens", "fitted_s", "residual_s"),
+        ),
         draw=lambda figure: _draw(figure, kinds),
         size=(10, 2.6 * len(names)),
         intervals="The tables are deterministic: no intervals.",
     )
 
 
-def _decodes(name: str, count: int) -> tuple[F8, F8]:
-    return _timed(name, [(count, context) for context in CONTEXTS])
-
-
-def _more(name: str) -> tuple[F8, F8]:
-    return _timed(name, [(count, 1024) for count in range(1, 129)])
-
-
-def _timed(name: str, batches: list[tuple[int, int]]) -> tuple[F8, F8]:
+def _decodes(name: str, batches: list[tuple[int, int]]) -> tuple[F8, F8]:
+    """KV tokens and seconds of batches of (number of decodes, context of each)."""
     law = profiles.law(name)
     seconds = [
         law.seconds(Batch(tokens=n, requests=n, decodes=n, kv=n * (k + 1), decode_context=n * k, longest=k))
@@ -74,28 +71,18 @@ def _prefills(name: str) -> tuple[F8, F8]:
     return np.array(PROMPTS, np.float64), np.array(seconds)
 
 
-def _served(name: str, setting: ex.Setting) -> tuple[F8, F8]:
-    table = profiles.served(name, profiles.requests(setting, 0), 2048, setting.pick(120.0, 10.0))
-    return table.kv_batch.astype(np.float64), table.seconds
-
-
-def _rows(name: str, kind: str, fit: Fit) -> list[ex.Row]:
+def _rows(case: str, fit: Fit) -> list[ex.Row]:
     return [
-        ex.row(f"{name}: {kind}", "R^2", "", [fit.r_squared]),
-        ex.row(f"{name}: {kind}", "d0", "ms", [1e3 * fit.options["d0_s"]]),
-        ex.row(f"{name}: {kind}", "d1", "us a KV token", [1e6 * fit.options["d1_s"]]),
+        ex.row(case, "R^2", "", [fit.r_squared]),
+        ex.row(case, "d0", "ms", [1e3 * fit.options["d0_s"]]),
+        ex.row(case, "d1", "us a KV token", [1e6 * fit.options["d1_s"]]),
     ]
 
 
-def _claim(kind: str, fits: list[Fit], names: list[str]) -> ex.Claim:
-    seen = ", ".join(f"{name} {fit.r_squared:.3f}" for name, fit in zip(names, fits, strict=True))
-    holds = all(fit.r_squared >= GOOD for fit in fits)
+def _claim(kind: str, fits: dict[str, Fit]) -> ex.Claim:
+    seen = ", ".join(f"{name} {fit.r_squared:.3f}" for name, fit in fits.items())
+    holds = all(fit.r_squared >= GOOD for fit in fits.values())
     return ex.Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
-
-
-def _data(kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> dict[str, Any]:
-    flat = {(name, kind): (kv, fit.seconds, fit.residuals) for name, own in kinds.items() for kind, (kv, fit) in own.items()}
-    return ex.curves(flat, ("profile", "case"), ("kv_tokens", "fitted_s", "residual_s"))
 
 
 def _draw(figure: Any, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:

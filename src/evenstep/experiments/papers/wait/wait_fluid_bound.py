@@ -27,10 +27,7 @@ MORE = 0.01
 def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[float]:
     """Throughput of a scheduling policy over the fluid one, one number a replicate; a prefill counts as a token (eq. 8).
 
-    Args:
-        name: of the policy.
-        load: share of what the engine keeps up with.
-        requests: arrivals of a replicate; the run ends when so many are expected.
+    `load` is a share of what the engine keeps up with. A run ends when so many `requests` are expected.
     """
     types = Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).at_load(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
@@ -52,14 +49,10 @@ def run(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(names.members("scheduling"), QUICK)
     found = {(name, load): shares(name, load, requests, setting) for name in policies for load in loads}
     most = {key: ex.mean_interval(own) for key, own in found.items()}
+    says = f"{{}} is not above the fluid throughput by more than {MORE:.0%}, load {{:g}}"
     return ex.Findings(
         rows=[ex.row(f"{name}, load {load:g}", "share of fluid throughput", "", own) for (name, load), own in found.items()],
-        claims=[
-            ex.placed(
-                f"{name} is not above the fluid throughput by more than {MORE:.0%}, load {load:g}", one, -np.inf, 1 + MORE
-            )
-            for (name, load), one in most.items()
-        ],
+        claims=[ex.placed(says.format(*key), one, -np.inf, 1 + MORE) for key, one in most.items()],
         constants=ex.constants(f"""
             types | prompts {PROMPTS}, outputs {OUTPUTS}, {SHARES} in proportion | ours
             batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token | the paper prints neither
@@ -82,8 +75,7 @@ def _draw(figure: Any, most: Any) -> None:
         own = {name: one.value for (name, at), one in most.items() if at == load}
         axes.plot(list(own.values()), list(own), ".", color=colour, label=f"load {load:g}")
     axes.axvline(1.0, color="0.5")
-    ex.labelled(axes, "share of the fluid throughput")
-    axes.legend(frameon=False)
+    ex.labelled(axes, "share of the fluid throughput", legend=True)
 
 
 experiment = ex.Experiment("every policy against the fluid throughput", "WAIT Proposition 2", run, most_traces=0)

@@ -78,8 +78,7 @@ def _draw(figure: Any, peaks: Any, enough: Any) -> None:
     axes.hist(peaks, 30, color=ex.COLOURS[0])
     for colour, (delta, kv) in zip(ex.COLOURS[1:], enough.items(), strict=False):
         axes.axvline(kv, color=colour, label=f"eq. 12, delta {delta:g}")
-    ex.labelled(axes, "most KV tokens held", "runs")
-    axes.legend(frameon=False)
+    ex.labelled(axes, "most KV tokens held", "runs", legend=True)
 
 
 experiment = ex.Experiment("how often eq. 12's memory overflows", "WAIT Theorem 2", run, most_traces=0)

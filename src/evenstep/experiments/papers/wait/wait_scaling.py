@@ -34,15 +34,13 @@ KINDS: Mapping[str, tuple[tuple[int, ...], bool, float]] = {
 }
 ZETAS, HORIZON_S = (1, 4, 16, 64, 256), 1_000.0
 REPLICATES, SNAPSHOTS = 30, 200
-#: Slopes on log zeta that the theorems say, and how far they may be off: of the latency, and of the throughput lost.
-SLOPES: Mapping[tuple[str, str], tuple[float, float]] = {
-    (kind, quantity): {"latency": (0.5, 0.1), "throughput gap": (-0.5, 0.1)}[quantity]
-    if kind == "equality"
-    else {"latency": (0.0, 0.05), "throughput gap": (-1.0, 0.15)}[quantity]
-    for quantity in ("latency", "throughput gap")
-    for kind in KINDS
-}
 UNITS = {"latency": "s", "throughput gap": "tokens/s"}
+#: Slopes on log zeta that the theorems say, and how far they may be off: with equality, and with strict thresholds.
+EQUALITY = {"latency": (0.5, 0.1), "throughput gap": (-0.5, 0.1)}
+STRICT = {"latency": (0.0, 0.05), "throughput gap": (-1.0, 0.15)}
+SLOPES: Mapping[tuple[str, str], tuple[float, float]] = {
+    (kind, quantity): (EQUALITY if kind == "equality" else STRICT)[quantity] for quantity in UNITS for kind in KINDS
+}
 #: Latency and throughput gap by kind and zeta, float64[replicates] each.
 Runs = Mapping[tuple[str, int], Mapping[str, F8]]
 
@@ -86,12 +84,6 @@ def _tokens_by(at: F8, times: F8, outputs: I8) -> F8:
     return tokens[np.searchsorted(times[order], at, side="right")]
 
 
-def slopes(runs: Runs, kind: str, quantity: str, zetas: tuple[int, ...]) -> F8:
-    """float64[replicates], the least-squares slope of log quantity (a key of `UNITS`) on log zeta of each replicate."""
-    logs = np.log([runs[kind, zeta][quantity] for zeta in zetas])
-    return np.polyfit(np.log(zetas), logs, 1)[0]
-
-
 def run(setting: ex.Setting) -> ex.Findings:
     horizon_s = setting.pick(HORIZON_S, 200.0)
     zetas, many = setting.pick(ZETAS, ZETAS[:3]), setting.seeds or setting.pick(REPLICATES, 3)
@@ -100,25 +92,18 @@ def run(setting: ex.Setting) -> ex.Findings:
         for zeta in zetas:
             found = np.array([one(kind, zeta * horizon_s, setting.seed, r) for r in range(many)])
             runs[kind, zeta] = dict(zip(UNITS, found.T, strict=True))
-    fitted = {key: ex.mean_interval(slopes(runs, *key, zetas).tolist()) for key in SLOPES}
+    fitted = {(kind, q): ex.slopes(zetas, [runs[kind, zeta][q].tolist() for zeta in zetas]) for kind, q in SLOPES}
+    says = "{}: log {} has slope {:g} +-{:g} on log zeta"
     return ex.Findings(
         rows=[
-            ex.row(f"{kind}, zeta = {zeta}", quantity, unit, runs[kind, zeta][quantity].tolist())
-            for kind, zeta in runs
+            ex.row(f"{kind}, zeta = {zeta}", quantity, unit, own[quantity].tolist())
+            for (kind, zeta), own in runs.items()
             for quantity, unit in UNITS.items()
         ]
-        + [
-            ex.row(kind, f"slope of log {q}", "", slopes(runs, kind, q, zetas).tolist(), SLOPES[kind, q][0])
-            for kind, q in SLOPES
-        ],
+        + [ex.row(kind, f"slope of log {q}", "", own, SLOPES[kind, q][0]) for (kind, q), own in fitted.items()],
         claims=[
-            ex.placed(
-                f"{kind}: log {quantity} has slope {slope:g} +-{off:g} on log zeta",
-                fitted[kind, quantity],
-                slope - off,
-                slope + off,
-            )
-            for (kind, quantity), (slope, off) in SLOPES.items()
+            ex.placed(says.format(*key, slope, off), ex.mean_interval(fitted[key]), slope - off, slope + off)
+            for key, (slope, off) in SLOPES.items()
         ],
         constants=ex.constants(f"""
             types | prompts 1, outputs 1 and 2, one arrival a second each | those of Proposition 4
@@ -145,10 +130,8 @@ def _draw(figure: Any, runs: Runs) -> None:
     for axes, (quantity, unit) in zip(figure.subplots(1, 2), UNITS.items(), strict=True):
         zetas = list(dict.fromkeys(zeta for _, zeta in runs))
         ex.lines(axes, {kind: (zetas, [np.mean(runs[kind, z][quantity]) for z in zetas]) for kind in KINDS}, marker=".")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ex.labelled(axes, "zeta", f"{quantity}, {unit}")
-        axes.legend(frameon=False)
+        axes.set(xscale="log", yscale="log")
+        ex.labelled(axes, "zeta", f"{quantity}, {unit}", legend=True)
 
 
 experiment = ex.Experiment("WAIT's latency and throughput against the horizon", "WAIT Theorems 1 to 3", run, most_traces=0)

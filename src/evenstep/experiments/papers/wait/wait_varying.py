@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,10 +43,7 @@ FIELDS = {
     "energy_j_per_token": ("energy", "J/token"),
 }
 #: What a policy with gates has less of than Sarathi: the field, the words and the figure's text.
-SAVED = (
-    ("iterations", "fewer iterations", "{} iterations"),
-    ("energy_j_per_token", "less energy a token", "{} J"),
-)
+SAVED = (("iterations", "fewer iterations", "{} iterations"), ("energy_j_per_token", "less energy a token", "{} J"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +102,8 @@ class Family:
         assert events is not None
         arrival_s = np.interp(events, expected, np.arange(expected.size) * phase_s)[events < expected[-1]]
         which = drawn_types(self.shares, arrival_s.size, seed, replicate)
-        return Trace(
-            np.asarray(self.prompts, np.int64)[which],
-            np.asarray(self.outputs, np.int64)[which],
-            synthetic=True,
-            arrival_s=arrival_s,
-            request_class=which,
-            name=self.name,
-        )
+        prompt, output = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
+        return Trace(prompt, output, synthetic=True, arrival_s=arrival_s, request_class=which, name=self.name)
 
 
 FAMILIES = (
@@ -125,35 +117,25 @@ Runs = Mapping[tuple[str, str, str], Sequence[EngineRun]]
 def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
     """Simulate a policy, called `label`, on an engine without limits; the run ends with the last arrival."""
     engine = Engine(token_budget=0, batch_limit=0, first_token="decode")
-    return simulate_engine(
-        trace, policy, engine=engine, batch_time=LAW, name=label, until_s=float(trace.column("arrival_s")[-1])
-    )
+    until_s = float(trace.column("arrival_s")[-1])
+    return simulate_engine(trace, policy, engine=engine, batch_time=LAW, name=label, until_s=until_s)
 
 
 def run(setting: ex.Setting) -> ex.Findings:
     whole_s, many = setting.pick(WHOLE_S, 120.0), range(setting.replicates)
-    runs: Runs = {
-        (family.name, profile, label): [
-            one(family.trace(loads, whole_s / len(loads), setting.seed, r), policy, label) for r in many
-        ]
-        for family in FAMILIES
-        for profile, loads in PROFILES.items()
-        for label, policy in family.policies(loads).items()
-    }
-    steady = {
-        family.name: [
-            one(
-                family.trace((STEADY,), whole_s / 2, setting.seed, r),
-                family.policy(family.thresholds(BEFORE), SOLVE_S),
-                "solved anew",
-            )
-            for r in many
-        ]
-        for family in FAMILIES
-    }
+    runs: dict[tuple[str, str, str], list[EngineRun]] = {}
+    steady: dict[str, list[EngineRun]] = {}
+    for family in FAMILIES:
+        for profile, loads in PROFILES.items():
+            traces = [family.trace(loads, whole_s / len(loads), setting.seed, r) for r in many]
+            for label, policy in family.policies(loads).items():
+                runs[family.name, profile, label] = [one(trace, policy, label) for trace in traces]
+        solving = family.policy(family.thresholds(BEFORE), SOLVE_S)
+        traces = [family.trace((STEADY,), whole_s / 2, setting.seed, r) for r in many]
+        steady[family.name] = [one(trace, solving, "solved anew") for trace in traces]
     middles, latency = _by_arrival(runs, whole_s)
     return ex.Findings(
-        rows=[*_rows(runs), *_thresholds(steady)],
+        rows=_rows(runs, steady),
         claims=[*_claims(runs), *_near(steady)],
         constants=_constants(whole_s),
         remark="the paper names conditions on thresholds for rates that change and runs static ones; what is estimated, "
@@ -175,13 +157,17 @@ def _values(runs: Sequence[EngineRun], field: str) -> list[float]:
     return [energy_j_per_token(run) for run in runs] if field == "energy_j_per_token" else ex.values(runs, field)
 
 
-def _rows(runs: Runs) -> list[ex.Row]:
+def _rows(runs: Runs, steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Row]:
     found: list[ex.Row] = []
     for (family, profile, label), own in runs.items():
         for field, (quantity, unit) in FIELDS.items():
             base = () if label == "solved anew" else _values(runs[family, profile, "solved anew"], field)
             case = f"{label} on the types of {family}, {profile}" if label == "Sarathi" else f"{family} {label}, {profile}"
             found.append(ex.row(case, quantity, unit, _values(own, field), None, base, "solved anew"))
+    for family in FAMILIES:
+        for k, n in enumerate(family.thresholds(STEADY)):
+            case, quantity = f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)"
+            found.append(ex.row(case, quantity, "requests", _solved(steady[family.name], k), float(n)))
     return found
 
 
@@ -189,31 +175,16 @@ def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
     return [float(run.totals.counted[f"threshold_{k + 1}"]) for run in runs]
 
 
-def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Row]:
-    return [
-        ex.row(
-            f"{family.name} at a constant rate",
-            f"n_{k + 1} at the end (the theory's beside it)",
-            "requests",
-            _solved(steady[family.name], k),
-            float(n),
-        )
-        for family in FAMILIES
-        for k, n in enumerate(family.thresholds(STEADY))
-    ]
-
-
 def _claims(runs: Runs) -> list[ex.Claim]:
     found: list[ex.Claim] = []
-    for family in FAMILIES:
-        for profile in PROFILES:
-            own = {label: runs[family.name, profile, label] for label in family.policies(PROFILES[profile])}
-            for other in ("for the mean", "for the peak"):
-                text = f"{family.name} solved anew has a lower latency than with thresholds {other}, {profile}"
-                found.append(ex.compared(text, *ex.pair(own, "solved anew", other, "e2e_mean_s"), -1, "{} s"))
-            for field, less, said in SAVED:
-                text = f"{family.name} solved anew still takes {less} than Sarathi, {profile}"
-                found.append(ex.compared(text, _values(own["solved anew"], field), _values(own["Sarathi"], field), -1, said))
+    for family, profile in itertools.product([family.name for family in FAMILIES], PROFILES):
+        anew, sarathi = (family, profile, "solved anew"), runs[family, profile, "Sarathi"]
+        for other in ("for the mean", "for the peak"):
+            text = f"{family} solved anew has a lower latency than with thresholds {other}, {profile}"
+            found.append(ex.compared(text, *ex.pair(runs, anew, (family, profile, other), "e2e_mean_s"), -1, "{} s"))
+        for field, less, said in SAVED:
+            text = f"{family} solved anew still takes {less} than Sarathi, {profile}"
+            found.append(ex.compared(text, _values(runs[anew], field), _values(sarathi, field), -1, said))
     return found
 
 

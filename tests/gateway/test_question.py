@@ -9,9 +9,8 @@ from tests.gateway.running import END, engine, framed, reset, until, whole
 
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.serve.backend import Backend
-from evenstep.gateway.serve.fetching import fetch
 
 
 def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
@@ -25,7 +24,7 @@ def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
         async with engine(answers) as one:
             worker = Worker(url=one.url, name="w")
             backend = Backend(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert [await fetch(backend, "/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
+            assert [await backend.fetch("/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
             assert len(one.asked) == 3
 
     asyncio.run(story())
@@ -41,13 +40,13 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
 
         async with engine(answers) as one:
             backend = Backend(Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert await fetch(backend, "/x", 5.0) == (200, b"abcd")
+            assert await backend.fetch("/x", 5.0) == (200, b"abcd")
 
     asyncio.run(story())
 
 
 def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.serve.fetching._MOST", 100)
+    monkeypatch.setattr("evenstep.gateway.serve.backend._MOST_FETCHED", 100)
 
     async def story():
         async def answers(number, head, body, writer):
@@ -59,11 +58,11 @@ def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):
         async with engine(answers) as one:
             worker = Worker(url=one.url, name="w")
             backend = Backend(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert await fetch(backend, "/x", 1.0) == (203, b"ab")
-            assert (await fetch(backend, "/x", 1.0))[0] == 0
-            assert await fetch(backend, "/x", 0.02) == (0, b"")
+            assert await backend.fetch("/x", 1.0) == (203, b"ab")
+            assert (await backend.fetch("/x", 1.0))[0] == 0
+            assert await backend.fetch("/x", 0.02) == (0, b"")
             await until(lambda: not backend.endpoint.connections)
             one.server.close()
-            assert await fetch(backend, "/x", 1.0) == (0, b"")
+            assert await backend.fetch("/x", 1.0) == (0, b"")
 
     asyncio.run(story())

@@ -1,4 +1,8 @@
-"""A running gateway, as operation code sees it: workers, rules, readiness, and its end."""
+"""A running gateway, as operation code sees it: its config, numbers, readiness and end.
+
+Admin API, scraping, discovery and signals live on another thread and come in through `operate.control.ControlProxy`, which
+carries each call over to the gateway's loop.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,9 @@ import ssl
 from typing import Any
 
 from evenstep.dispatch.core import Dispatcher
-from evenstep.engines.view import EngineSample
 from evenstep.gateway.config.config import GatewayConfig, check_files
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.callers import Callers
-from evenstep.gateway.operate.control import Control
-from evenstep.gateway.serve.ended import Sink
 from evenstep.gateway.serve.front import Front
 from evenstep.gateway.serve.pools import Pools
 
@@ -21,11 +22,11 @@ _log = logging.getLogger("evenstep.gateway")
 _LOOK_S = 0.05
 
 
-class Gateway(Control):
-    """One gateway; `Control` describes most of its methods.
+class Gateway:
+    """One gateway.
 
     Call all methods on `loop`: first `check`, then `start`. To end it, call `drain`, `drained`, `give_up` and `close` in
-    order.
+    order. Only `drained` and `give_up` wait.
 
     Args:
         config: the checked config at the start; `reload` replaces it.
@@ -34,6 +35,7 @@ class Gateway(Control):
         tls: for engines with https; None = trust the system's authorities.
 
     Attributes:
+        config: the one in force.
         front: takes requests; until `start` it refuses generations with status 503.
         pools: the workers of each model.
 
@@ -42,13 +44,9 @@ class Gateway(Control):
     """
 
     def __init__(
-        self,
-        config: GatewayConfig,
-        loop: asyncio.AbstractEventLoop,
-        salt: bytes,
-        tls: ssl.SSLContext | None = None,
+        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, salt: bytes, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._config = config
+        self.config = config
         self.pools = Pools(config, loop, tls)
         self.front = Front(self.pools, config, salt)
 
@@ -59,8 +57,8 @@ class Gateway(Control):
             InputError: an invalid worker, an unreadable secret, an unreadable tokenizer, or a decision log that cannot be
                 written.
         """
-        check_files(self._config)
-        for worker in self._config.fleet():
+        check_files(self.config)
+        for worker in self.config.fleet():
             self.pools.backend_of(worker)
 
     def start(self) -> None:
@@ -72,67 +70,57 @@ class Gateway(Control):
             InputError: see `check`.
         """
         self.front.why_not_ready = ""
-        for worker in self._config.fleet():
-            self.add_worker(worker)
-
-    def config(self) -> GatewayConfig:
-        return self._config
+        for worker in self.config.fleet():
+            self.pools.add(worker)
 
     def snapshot(self) -> dict[str, Any]:
-        front = self.front
+        """Everything measured, as plain numbers; a new mapping each time.
+
+        Returns:
+            ``models``: model -> `Dispatcher.snapshot()`; ``gateway``: numbers of the data path itself, as `metrics_page`
+            takes them.
+        """
+        front, pools = self.front, self.pools.all
+        engines = [(name, one) for pool in pools for name, one in pool.backends.items()]
         return {
-            "models": {pool.name: pool.snapshot() for pool in self.pools.all},
+            "models": {pool.name: pool.snapshot() for pool in pools},
             "gateway": {
                 "connections": len(front.clients),
                 "answers_total": {str(code): count for code, count in sorted(front.codes.items())},
                 "passing": len(front.passing),
-                "generations": sum(pool.requests for pool in self.pools.all),
+                "generations": sum(pool.requests for pool in pools),
                 "is_draining": front.is_draining,
                 "not_ready": front.not_ready(),
                 "worker_counted_here_only": {name: name in self.pools.counted_here for name in self.pools.workers},
-                "decision_log_failed": {pool.name: bool(pool.log.why) for pool in self.pools.all if pool.log},
-                "decision_log_failures_total": {pool.name: pool.log.failures for pool in self.pools.all if pool.log},
-                "worker_counting_estimated": {
-                    name: not one.dialect.counts for pool in self.pools.all for name, one in pool.backends.items()
-                },
-                "worker_cannot_continue": {
-                    name: bool(one.endpoint.restarts) for pool in self.pools.all for name, one in pool.backends.items()
-                },
+                "decision_log_failed": {pool.name: bool(pool.log.why) for pool in pools if pool.log},
+                "decision_log_failures_total": {pool.name: pool.log.failures for pool in pools if pool.log},
+                "worker_counting_estimated": {name: not one.dialect.counts for name, one in engines},
+                "worker_cannot_continue": {name: bool(one.endpoint.restarts) for name, one in engines},
             },
         }
 
     def workers(self) -> list[Worker]:
+        """Every worker of the gateway, including those that are leaving or have not said which models they serve."""
         return list(self.pools.workers.values())
 
     def not_ready(self) -> str:
+        """See `Front.not_ready`."""
         return self.front.not_ready()
 
-    def notes(self) -> list[str]:
-        return self.front.notes()
-
-    def add_worker(self, worker: Worker) -> None:
-        self.pools.add(worker)
-
-    def remove_worker(self, name: str, drain: bool) -> None:
-        self.pools.remove(name, drain)
-
-    def sampling(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            self.pools.sampling(name)
-
-    def sampled(self, name: str, sample: EngineSample) -> None:
-        self.pools.sampled(name, sample)
-
-    def counts_alone(self, name: str) -> None:
-        self.pools.counts_alone(name)
-
-    def scrape_failed(self, name: str) -> None:
-        self.pools.scrape_failed(name)
-
     def reload(self, config: GatewayConfig) -> None:
+        """Use another config from now on, except for its workers; see `Pools.add` and `Pools.remove`.
+
+        Keys of workers are read again, and its `slots` hold for workers that have none of their own.
+
+        Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were. Load
+        the kernels of its policy first, since a dispatcher is built with it. Workers are asked again for their models.
+
+        Raises:
+            InputError: the config cannot be used; nothing has changed then.
+        """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
-        self._config = config
+        self.config = config
         self.pools.go_by(config)
         self.front.go_by(config, callers)
         for pool in self.pools.all:
@@ -140,10 +128,8 @@ class Gateway(Control):
         self.pools.ask_again()
         _log.info("reloaded", extra={"policy": config.policy})
 
-    def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
-        self.front.listen_to(sinks, (*of_classes, *sinks))
-
     def drain(self) -> None:
+        """Accept no new requests, and let accepted ones finish; it returns at once. A second call does nothing."""
         if self.front.is_draining:
             return
         running = sum(pool.requests for pool in self.pools.all)

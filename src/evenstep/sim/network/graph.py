@@ -1,4 +1,4 @@
-"""Checks that calls run equally often in every task; only then can another call wait for all of them."""
+"""Checks of a task's graph of calls: every loop ends, and calls that others wait for together run equally often."""
 
 from __future__ import annotations
 
@@ -8,8 +8,47 @@ import numpy as np
 
 from evenstep.request import F8
 
-#: A residual of least squares that counts as zero.
-_ZERO = 1e-6
+#: A residual of least squares that counts as zero, and how close a mean is to one run more to count as one.
+_ZERO, _ROUNDING = 1e-6, 1e-12
+
+
+def means(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> F8:
+    """float64[calls, calls], how many runs of each call (column) one run of a call (row) leads to on average.
+
+    Arguments as of `endless`.
+    """
+    place = {name: k for k, name in enumerate(after)}
+    led = np.zeros((len(place), len(place)))
+    for name, parents in after.items():
+        if parents:
+            led[place[parents[0]], place[name]] += 1
+        for follows, chance in then[name].items():
+            if follows in place:
+                led[place[name], place[follows]] += chance
+    return led
+
+
+def endless(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> str | None:
+    """The first call with `then` in a loop that does not end; None if all loops end.
+
+    A loop does not end if each run of it leads to at least one more on average. A run of a call leads to each call in `then`
+    with its chance, and to each call that waits for it: a branching process. It ends if the largest eigenvalue of the means
+    within the loop is below 1.
+
+    Args:
+        after: the parents of each call; they run equally often, so only the first counts.
+        then: the chance of each call that may follow; the end may be among them.
+    """
+    led = means(after, then)
+    leads = np.eye(len(led), dtype=bool) | (led > 0)
+    for _ in range(len(led).bit_length()):
+        leads = leads @ leads
+    for k, name in enumerate(after):
+        loop = leads[k] & leads[:, k]
+        own = led[np.ix_(loop, loop)]
+        if own[:, loop[:k].sum()].any() and then[name] and np.abs(np.linalg.eigvals(own)).max() >= 1 - _ROUNDING:
+            return name
+    return None
 
 
 def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]], begin: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ from tests.gateway.running import engine, request, serving, until, whole
 from tests.gateway.test_engine import HEAD, Asked
 
 from evenstep.gateway.config.sections import Engines
-from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM, Endpoint
+from evenstep.gateway.connections.engine import KEPT_BY_THE_SYSTEM, Endpoint
 
 
 async def ask(endpoint):
@@ -116,5 +116,18 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
             reads = connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
             assert max(sends, reads) <= 2 * KEPT_BY_THE_SYSTEM  # Linux takes it twice
             writer.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])
+def test_an_address_that_names_no_host_cannot_be_reached(url):
+    async def story():
+        endpoint = Endpoint(url, Engines(), asyncio.get_running_loop())
+        leg = Asked()
+        endpoint.send(leg, (HEAD, b""), 5.0)
+        async with asyncio.timeout(5):
+            await leg.over.wait()
+        assert leg.heard[0] == "connect"
 
     asyncio.run(story())
