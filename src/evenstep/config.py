@@ -571,7 +571,7 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
 
 
 def check_integers(where: str, low: int, **given: object) -> None:
-    """Raise an `InputError` for the first value, by its name, that is not an integer from `low` to `MOST`; None is skipped.
+    """Raise an `InputError` that names the first value that is not an integer from `low` to `MOST`; None is skipped.
 
     A float such as 2.0 is refused, too.
     """

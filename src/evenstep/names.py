@@ -55,7 +55,7 @@ _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where member
 
 @cache
 def members(room: str) -> tuple[str, ...]:
-    """Names of all members of a room, sorted: its own files that bind the room's word, and other packages' entry points.
+    """Sorted names of all members of a room: of its own files that bind ``BINDINGS[room]``, and of other packages' entries.
 
     `room` is a key of `BINDINGS`; any other is a KeyError. The answer is kept until the process ends.
     """

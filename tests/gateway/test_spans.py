@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import sys
+import threading
 import time
 
 import aiohttp
@@ -95,6 +96,27 @@ def test_an_error_is_one_and_what_never_was_is_left_out():
     (span,) = spans_of(one(outcome="error", status=502, sent_s=nan, first_s=nan))
     assert span.status.status_code.name == "ERROR" and not span.events
     assert not {"evenstep.wait_s", "evenstep.ttft_s", "evenstep.tpot_s"} & set(span.attributes)
+
+
+@pytest.mark.slow
+def test_a_collector_that_hangs_holds_nobody_at_the_end(monkeypatch):
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+    asked, may_end = threading.Event(), threading.Event()
+
+    class Hanging(SpanExporter):
+        def export(self, _):
+            asked.set()
+            may_end.wait(60.0)
+            return SpanExportResult.SUCCESS
+
+    monkeypatch.setattr("evenstep.gateway.operate.spans._STOP_S", 0.1)
+    spans = Spans(Traces(HERE), Hanging())
+    spans.ended(one())
+    before_s = time.monotonic()
+    spans.close()
+    assert asked.wait(30.0) and time.monotonic() - before_s < 20.0
+    may_end.set()
 
 
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ def test_a_line_has_a_figure_under_each_heading():
     assert cells(first, first)[:3] == ["250", "first", "200"]
     better = replace(row(RUN, "best"), tokens_per_s=275.0)
     assert cells(better, first)[1] == "+10.0"
+    assert cells(replace(first, tokens_per_s=math.nan), first)[0] == "-"
 
 
 def test_a_machine_that_was_too_slow_is_told():

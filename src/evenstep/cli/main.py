@@ -44,7 +44,7 @@ class Command(Protocol):
         """Run the command; returns the exit code. An error is raised, not printed.
 
         Args:
-            args: what that parser parsed, and `command_line`, the line as typed.
+            args: what the command's own parser parsed, and `command_line`, the line as typed.
         """
         ...
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     An error becomes a line on stderr and a code; with ``--debug`` it is raised instead.
 
     Args:
-        argv: words after ``evenstep``; those of this process by default.
+        argv: words after ``evenstep``; None = those that this process was started with.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):  # a daemon's may be closed

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Replay:
     """The command ``evenstep replay`` (see `main.Command`): decides a decision log's events once more.
 
-    It prints the first decision that differs. The exit code is 1 if one differs although the log's own policy and predictor
-    decide.
+    It prints the first decision that differs. The exit code is 1 if there is one and neither ``--policy`` nor
+    ``--predictor`` was given.
     """
 
     summary = "replay a decision log, with the same rules or others"

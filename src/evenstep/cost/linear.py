@@ -21,10 +21,11 @@ class Linear(OfLoad):
     Args:
         overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token.
-        sync_s: synchronisation term added to C: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
+        sync_s: synchronisation term added to C: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``), with
+            straight lines between them.
 
     Raises:
-        InputError: a negative or non-finite value.
+        InputError: a negative or non-finite value, or group sizes that are not whole or do not ascend.
 
     Source: BF-IO sec. 6.2; defaults are the spec's fit to BF-IO's step times at G = 16, B = 72.
     """

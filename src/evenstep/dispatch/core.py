@@ -120,7 +120,10 @@ class Dispatcher:
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last 64 events, oldest first, for debugging; each with all commands returned by the same call."""
+        """The last 64 events, oldest first, for debugging.
+
+        Each comes with all commands that `handle` or `handle_all` returned when it handled the event.
+        """
         return self._journal.history
 
     @property
@@ -217,14 +220,15 @@ class Dispatcher:
         """Handle events in order, and return the commands of all of them. Handled events are removed from `events`.
 
         Decisions, state and log are as if each event had been handled by itself and its commands carried out. Time never
-        goes back: an event with an earlier stamp than the last one happens now.
+        goes back: an event stamped earlier than the last one gets that one's time.
 
         Args:
             events: oldest first, changed.
             ticks: handle one `Tick` after them, if they make one due.
 
         Raises:
-            InputError: as `handle`. The event is left first in `events`, and the next call returns the commands so far.
+            InputError, RuntimeError: as `handle`. The event is left first in `events`; remove it before the next call, which
+                returns the commands so far.
         """
         turn, history, waiting, journal = self._turn, self._journal.history, self.pool.here, self._journal
         while events or (ticks and turn.due):

@@ -38,7 +38,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantLimits(Tenant, frozen=True, kw_only=True, omit_defaults=True):
-    """The limits of `Tenant` as a dispatcher's settings hold them; encoded, fields with their default are left out."""
+    """The limits of a `Tenant` in a dispatcher's settings. When they are encoded, fields with their default are left out."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -80,5 +80,5 @@ NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in Sta
 
 
 def impossible(state: int, cause: Cause) -> RuntimeError:
-    """The error, for the caller to raise, if `TABLE` has no entry for this state and cause: a bug of the dispatcher."""
+    """The error to raise if a caller finds no entry for this state and cause in `TABLE`: a bug of the dispatcher."""
     return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")

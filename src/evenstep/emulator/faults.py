@@ -98,7 +98,7 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The active faults in `on`, oldest first; `Fault.count` says how often each is still to strike, 0 = no limit."""
+    """The active faults: the list `on`, oldest first. `Fault.count` says how often each will still strike, 0 = no limit."""
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []

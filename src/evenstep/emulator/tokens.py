@@ -72,7 +72,7 @@ def after(state: int, token: int) -> int:
 
 
 def drawn(state: int, salt: int = 0) -> int:
-    """64 well mixed bits of a state, an integer from 0 (splitmix64's finaliser); another salt gives other bits."""
+    """A pseudo-random integer in 0..2**64 - 1, computed from a state and a salt alone (splitmix64's finaliser)."""
     x = (state ^ salt) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK

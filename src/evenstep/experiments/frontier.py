@@ -358,9 +358,9 @@ def largest_rates(
 ) -> dict[K, Rates]:
     """The largest stable rate of each case, requests a second, under the keys of `cases`, over `seeds` replicates.
 
-    All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
-    of them, else by the middle of the last bracket. Each search begins at the case's own guess, with `requests`, `precision`
-    and `seed` as in `Bisection`; `processes` are those of `work_through`.
+    All replicates of a case are measured in one way: by what the engine serves in an overload, if each replicate shows that
+    this is the limit; else by the middle of the last bracket. Each search begins at the case's own guess, with `requests`,
+    `precision` and `seed` as in `Bisection`; `processes` are those of `work_through`.
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]

@@ -133,9 +133,9 @@ def clearly(difference: Interval, sign: int) -> bool | None:
 
 
 def within(value: Interval, low: float, high: float) -> bool | None:
-    """Whether a value's whole interval lies in ``low <= x <= high``; False if all of it lies outside, on one side.
+    """Whether a value's whole interval lies in ``low <= x <= high``; False if no part of it does.
 
-    None if it crosses an end or is missing (one replicate).
+    None if only a part of it does, or if it is missing (one replicate).
     """
     if value.low is None or value.high is None:
         return None

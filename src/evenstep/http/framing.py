@@ -67,7 +67,7 @@ class Sized:
     """The framing of a body with a Content-Length.
 
     Args:
-        length: its bytes; 0 = it is `over` from the start.
+        length: number of bytes in the body; with 0 the body is `over` from the start.
     """
 
     __slots__ = ("announced", "over", "rest")

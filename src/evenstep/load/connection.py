@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close the connection at once. A call on it is left as it is: it is not ended."""
+        """Close the connection at once. This does not end the call on it; `Call.fail` does both."""
         self._call = None
         self._transport.abort()
 

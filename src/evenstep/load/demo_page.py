@@ -37,15 +37,15 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`.
+    """One policy's figures as texts, in the order of `COLUMNS`. Tokens a second of engine time are compared with `first`.
 
-    The change is in per cent, ``first`` for that row itself. Unknown figures are `MISSING`, and so is the change between a
-    row with full slots and one without.
+    The change is in per cent; the row `first` itself says "first". Unknown figures are `MISSING`, and so is the change
+    between a row with full slots and one without.
     """
     is_alike = row.is_full == first.is_full and first.tokens_per_s > 0
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if is_alike else math.nan
     return [
-        f"{row.tokens_per_s:,.0f}",
+        MISSING if math.isnan(row.tokens_per_s) else f"{row.tokens_per_s:,.0f}",
         "first" if row is first else MISSING if math.isnan(change) else f"{change:+.1f}",
         f"{row.wall_tokens_per_s:,.0f}",
         short(row.summary["p95_tpot_ms"]),

@@ -60,7 +60,7 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """Give a request that was not in `known` its due time, in seconds from the run's start; once a request."""
+        """Set the due time of a request that was not in `known`, in seconds from the run's start; call it once for each."""
         heapq.heappush(self._due, (at_s, row))
 
 

@@ -15,9 +15,9 @@ _FIRST_SPAN_S = 2.0**-20
 class ByClass:
     """Sums requests, output tokens, waits and admissions by class; memory grows with the number of classes only.
 
-    A finite run serves all requests in the end, so a class's share of the whole run is its share of the trace. The share a
-    policy gave it is its share of the admissions up to the last admission of the class that runs out first. That time is
-    known within 1/64 of the run.
+    A finite run serves all requests in the end, so a class's share of the whole run is only its share of the trace. What the
+    policy gave each class shows while all classes still have requests. ``admitted_share`` therefore counts admissions until
+    one class has its last; that time is known within 1/64 of the run.
     """
 
     def __init__(self) -> None:

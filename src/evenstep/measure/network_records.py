@@ -44,8 +44,8 @@ class CallTable:
 
     Args:
         task, kind: int64[C], its row in `TaskTable`, and its index in `NetworkRun.kinds`.
-        engine: int64[C], index of the engine that it was sent to; -1 before that.
-        released_s: float64[C], seconds, when it was sent: the calls before it were done, its delay over; inf before that.
+        engine: int64[C], index of the engine that it was sent to; -1 if not sent.
+        released_s: float64[C], seconds, when it was sent: the calls before it were done, its delay over; inf if not sent.
         finished_s: float64[C], clock at its end, seconds; nan where it is not done.
     """
 
@@ -102,7 +102,7 @@ class NetworkRun:
         A call counts from its release to its end. If all tasks came at once, the verdict is ``undecided`` with nan figures.
 
         Args:
-            engine: index in `engines` of the one judged by its own calls; None = all engines together.
+            engine: index in `engines` of the engine to judge, by its own calls; None = all engines together.
         """
         if self.counted_s <= 0:
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)

@@ -16,9 +16,9 @@ def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> No
     """Enter (sign 1) or take back (sign -1) one departure in a worker's ring, in place.
 
     Args:
-        counts, loads: the ring: departures (int64), and their load in units, by column.
+        counts, loads: the ring: for each column the number of departures (int64), and the sum of their loads, in units.
         column: ``t & mask`` for a departure before step t; mask is the ring's length minus 1.
-        load: its load at step t, in units.
+        load: the load that the leaving request would have at step t, in units (`unit` of `project`).
     """
     counts[column] += sign
     loads[column] += sign * load

@@ -351,9 +351,9 @@ def _made_by(comparison: Comparison) -> Iterable[str]:
 
 
 def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequence[str] = ()) -> Iterable[str]:
-    """The section "How this was made" as pieces of HTML: command line, unless empty, and notes, both plain text; then facts.
+    """The section "How this was made" as pieces of HTML: the command line (unless empty), the notes, then the facts.
 
-    `known` has, for each heading, names and values as `facts` shows them.
+    `command` and `notes` are plain text. `known` has, for each heading, names and values as `facts` shows them.
     """
     yield "<h2>How this was made</h2>"
     if command:

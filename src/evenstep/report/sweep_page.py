@@ -26,7 +26,7 @@ def write_sweep(swept: Swept, path: Path) -> None:
 
 
 def page(swept: Swept) -> str:
-    """The whole page as HTML text; it loads nothing, and shows at most `PAGE_ROWS` rows of figures."""
+    """The whole page as HTML text; it loads no other file, and its table of figures has at most `PAGE_ROWS` rows."""
     title = f"Sweep of {_listed(swept.parameters)}"
     parts = [
         f"<h1>{escape(title)}</h1>",

@@ -55,7 +55,10 @@ def name_limit(width: int | None) -> int | None:
 
 
 def cut_names(names: Sequence[str], most: int | None) -> dict[str, str]:
-    """Names of at most `most` letters, None = any number: a longer one ends in its place, by which `full_names` lists it."""
+    """Each name -> what is shown of it, at most `most` letters (None = all): one that is cut ends in its number in `names`.
+
+    The numbers count from 1; `full_names` lists the cut names by them.
+    """
     found: dict[str, str] = {}
     for place, name in enumerate(names, 1):
         mark = f"… [{place}]"
@@ -98,9 +101,9 @@ class Column:
     kind: Literal["figure", "share", "change"] = "figure"
 
     def cell(self, result: PolicyResult, first: PolicyResult) -> str:
-        """The text of one policy's cell: mean over replicates, or for ``change`` `versus_first` in per cent of `first`.
+        """The text of one policy's cell: mean over replicates; a change is `versus_first` in per cent of `first`'s mean.
 
-        "baseline" for a change if `versus_first` is None; "-" without a value.
+        A change reads "baseline" if `versus_first` is None. A cell without a value, or a change from 0, reads "-".
         """
         if self.kind == "change":
             found = result.versus_first

@@ -221,7 +221,7 @@ def first_with(keys: Ints, key: int) -> int:
 
 @part
 def set_load(view: RuleView, load: F8) -> None:
-    """Write the KV tokens of each worker, of requests running or sent and not yet decoding, to float64[G] `load`."""
+    """Write each worker's KV tokens, of running requests and of those sent and not yet decoding, to float64[G] `load`."""
     for g in range(view.load.size):
         load[g] = view.load[g] + view.queued_load[g]
 

@@ -103,11 +103,11 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
     """Admit the waiting request at place i of the queue if its whole prefill fits and leaves `reserve` KV tokens free.
 
-    It runs as much of it as the budget allows.
+    As much of the prefill as the budget allows runs in this batch. Without a budget, seat or place it is not admitted.
 
     Args:
-        at: place in `work.order` from which on keys are larger than its own.
-        makes_room: whether requests from there on are evicted for it.
+        at: place in `work.order`, the running requests by key, from which on keys are larger than the waiting one's.
+        makes_room: whether running requests from there on may be evicted for it, the last first, as many as it takes.
 
     Returns:
         Whether it is admitted.

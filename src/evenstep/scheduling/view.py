@@ -225,7 +225,7 @@ class SchedulingPolicy(Protocol):
     def form_batch(self, view: EngineView) -> BatchDecision:
         """Choose the tokens that each request runs in the next iteration, and the running requests to evict.
 
-        The answer depends on the view alone, which stays unchanged.
+        The answer must depend on the view alone, and the policy must not change it.
         """
         ...
 

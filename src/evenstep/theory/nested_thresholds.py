@@ -33,12 +33,12 @@ class NestedThresholds:
     """Thresholds and what they need.
 
     Args:
-        thresholds: int64[m], n_i requests, of segments 1 .. m.
-        ends: int64[m - 1], l'_i: the last output token of each segment but the last.
+        thresholds: int64[m], n_i of segments 1 .. m: requests that have to stand at a segment's head before it runs.
+        ends: int64[m - 1], l'_i, the output token with which segment i ends; the last segment has no entry.
         go_on: float64[m - 1], p_i, the share of a segment's requests that go on to the next.
         iteration_s: seconds of an iteration of a full batch.
         kv_tokens: M^pi, KV tokens of a full batch.
-        enough_kv_tokens: KV tokens of memory that suffice with the asked probability, over the asked iterations.
+        enough_kv_tokens: KV tokens of memory that suffice over `iterations` with probability 1 - `delta` (`with_slack`).
         kappa: slack that the thresholds were solved with, standard deviations.
     """
 

@@ -27,9 +27,9 @@ def open_source(
     """The source that replicates are taken of: a recorded trace, or a generator (YAML synthetic, ServeGen).
 
     Args:
-        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`; a path ending in ``.yaml`` or
-            ``.yml`` without a format is a workload file, of which `limit` cuts the requests and to which nothing else
-            applies but ``prefix_blocks=False``.
+        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`. A path ending in ``.yaml`` or
+            ``.yml`` without a format is a workload file: `limit` cuts its requests, ``prefix_blocks=False`` applies, and
+            the rest is ignored.
 
     Returns:
         The source as the field `source`, not yet scaled to a rate. `requests_per_s` and `load` are what a workload file

@@ -58,9 +58,10 @@ class Breaker:
         self.failing.discard(name)
 
     def failed(self, name: str, request: int, is_certain: bool) -> bool:
-        """Count a failed call to this engine, and return whether the engine should be ejected now.
+        """Note a failed call to this engine, and return whether the engine should be ejected now.
 
-        Unless `is_certain`, the request itself may be the cause: then the failure is kept in doubt.
+        It counts at once if `is_certain`. Else the request itself may be the cause: the failure waits for `answered` or
+        `forget`, and False is returned.
         """
         if is_certain:
             return self._count(name)
@@ -95,7 +96,8 @@ class Breaker:
         self.circuits[name].state = "probing"
 
     def probed(self, name: str, ok: bool) -> float:
-        """Handle a probe's result: `ok` closes the circuit and clears its failures, else its cooldown is doubled.
+        """Handle a probe's result: `ok` closes the circuit and clears its failures, else its cooldown is doubled, to `cap_s`
+        at most.
 
         Returns the seconds until the next probe; 0 if the engine is back.
         """

@@ -356,8 +356,8 @@ class Mirror:
         """Raise a RuntimeError if a column differs from the sum over requests, or a worker holds more than its slots.
 
         Args:
-            told: function of a place: slots running, sent and reserved, KV tokens running and sent, and number of running
-                requests there, counted from the requests.
+            told: counts from the requests, for the worker at a place: slots running, slots sent, slots reserved, KV tokens
+                running, KV tokens sent, and running requests (one may take several slots).
             margin: slots that a worker's requests may hold beyond the most slots it ever had.
         """
         at = self.at

@@ -35,14 +35,14 @@ class Tenants:
     def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
         """The refusal of a request by its tenant's limits; None for an accepted one, which counts against the rate.
 
-        Requests at all sharing dispatchers count. The rate is a token bucket, full at the tenant's first request.
+        Requests at all dispatchers that share these limits count. The rate is a token bucket, full at the first request.
 
         Args:
-            mean_wait_s: mean wait of admitted requests: Retry-After of a ``tenant-limit``.
-            now_s: time of the dispatcher that asks. One before the tenant's last request counts as the time of that request.
+            mean_wait_s: mean wait of admitted requests; a ``tenant-limit`` gives it as Retry-After.
+            now_s: time of the dispatcher that asks; if the tenant's last request has a later time, that is used.
 
         Returns:
-            429, the reason as in `commands.Reject`, and Retry-After in whole seconds.
+            429, the reason as in `commands.Reject`, and Retry-After in whole seconds, 1 to 60.
         """
         here = [present[tenant] for present in self.present if tenant in present]
         if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (

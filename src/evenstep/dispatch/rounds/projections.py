@@ -114,7 +114,7 @@ class Projections:
             self._failed = error
 
     def look_again(self) -> None:
-        """Forget which predictions are due, as `has_asked` found them, because the prepared round was not decided."""
+        """Drop what `has_asked` found to be due: the round it prepared was not decided, so the next one looks again."""
         self._found = -2
 
     def forget(self) -> None:

@@ -42,7 +42,7 @@ class Rounds:
         Nothing happens while no request waits; a round that is open stays as it is. If a round is ripe, `Turn.due` is set.
 
         Args:
-            is_arrival: a request arrived. If no other waits, it finds slots that were free before: nothing gathers for it.
+            is_arrival: a request arrived. If no other waits, the slots were free before it: rounds it opens need not gather.
         """
         turn = self._turn
         waiting = len(self._pool.here)
@@ -68,7 +68,10 @@ class Rounds:
         self.ripe = is_ripe
 
     def stepped(self, group: int) -> None:
-        """End the gathering of a group whose step is complete; its round is ripe. Without an open round, try to open one."""
+        """End the gathering of a group whose step is complete: its round, if one is open, is ripe from now on.
+
+        If a round of any group is ripe, `Turn.due` is set; if none is, rounds are opened as by `open`.
+        """
         if group in self.opened_s:
             self.opened_s[group] = -math.inf
             self.ripe = True

@@ -97,13 +97,13 @@ class Told(NamedTuple):
 
 
 class StepTables(NamedTuple):
-    """All that a delivered chunk changes.
+    """The tables that chunks and leaving requests change.
 
     Args:
         requests, workers, groups, early, members, news: columns, as their types say.
         early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
-        quiet: one number, 1 while no request waits for the end of a step.
-        ended: one number, written: the group of which a step ended while a request waited for that; -1 = no group.
+        quiet: array of one number, only read: 1 while no request waits for the end of a step, else 0.
+        ended: array of one number, written: the group whose step ended while a request waited for that; -1 = no group.
     """
 
     requests: Told

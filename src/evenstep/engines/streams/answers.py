@@ -53,15 +53,16 @@ _BODY = msgspec.json.Decoder(_Body)
 
 
 def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = True) -> Answer:
-    """Parse, check and count an answer with status 200.
+    """Parse and check an answer with status 200; its token counts are those in the engine's ``usage``.
 
     Args:
         finish_reasons: every choice must have a finish_reason (`Dialect.finish_reasons`).
-        hands_back: the reason ``recomputed`` means that the engine hands the request back; False = it is a stop string.
+        hands_back: a finish_reason or stop_reason ``recomputed`` means that the engine hands the request back; False = it is
+            only a stop string.
 
     Raises:
-        EngineError: not JSON, cut off, an error object, no choices, or a choice that was aborted or lacks the
-            finish_reason it must have. An answer with a choice that is handed back does not raise for its other choices.
+        EngineError: not JSON, cut off, an error object, no choices, or a choice that ends with ``abort`` or ``error``, or
+            lacks the finish_reason it must have. If the engine hands one choice back, the others do not raise.
     """
     read = _read(body)
     if not read.choices:

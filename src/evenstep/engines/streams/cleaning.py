@@ -91,7 +91,10 @@ def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with a last member ``system_fingerprint`` (JSON), unless it has one or the value is empty or null."""
+    """The event with `fingerprint`, JSON, as a last member ``system_fingerprint``.
+
+    It is returned as it is if it has that key already, or if `fingerprint` is empty or ``null``.
+    """
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

@@ -36,17 +36,18 @@ class FullReply:
     counts `produced` and `prompt_tokens` may be read at any time.
 
     Args:
+        dialect: how this engine's streams differ from others.
         chat: chat completions, else completions.
         client: options the client asked for.
         engine: options the engine was asked for.
-        choices: answers to each prompt; every choice of every prompt has its own index.
+        choices, prompts: number of answers to each prompt, and of prompts; every answer has its own index.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
         bytes_per_token: bytes of a token's text, for estimates where events tell no counts; 0 = one token an event.
         limit: bytes of the largest event; a larger one is a failure.
-        hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
+        hands_back: whether the stop reason ``recomputed`` hands the request back; False = it is the request's stop string.
         templates: forms of this engine's earlier streams, used and learned by `ReplyStream`; None = not used.
     """
 

@@ -77,12 +77,12 @@ class WorkloadLine:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a board.
+    """How a board was made.
 
     Args:
         date, commit: day it was made, as in 2026-05-31; commit of the sources, or empty outside a repository.
         command: exact command line.
-        seeds: replicates; replicate r has seed r.
+        seeds: number of replicates; replicate r has seed r.
         versions: version by component.
     """
 

@@ -61,7 +61,7 @@ def full(table: IterationTable, budget: int) -> F8:
 
 
 def constants(setting: ex.Setting) -> list[ex.Constant]:
-    """The constants of findings that every experiment on profiles shares: requests, batch limit, memory and policy."""
+    """What experiments that use `served` have in common, for `Findings.constants`: requests, batch limit, memory, policy."""
     return ex.constants(f"""
         requests | {setting.pick(400, 80)} | of sample:sharegpt, all there at the start; the paper drives it under a high
           load

@@ -26,7 +26,10 @@ class Cache:
         self._known: dict[str, dict[str, Any] | None] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The stored result for this key, or None; do not change it. `InputError` if its file exists and cannot be read."""
+        """The stored result for this key; do not change it. None if there is none, or if its file is damaged.
+
+        Raises an `InputError` if the file cannot be opened.
+        """
         if key not in self._known:
             self._known[key] = self._read(key)
         return self._known[key]

@@ -78,10 +78,13 @@ class GatewayConfig:
     traces: sections.Traces = field(default_factory=sections.Traces)
 
     def fleet(self) -> list[Worker]:
-        """The workers of `workers` in their order, one for each rank, with name and slots; without discovered ones.
+        """The workers that `workers` lists, in their order, one for each rank, each with its name and slots.
+
+        Discovered workers are not among them.
 
         Raises:
-            InputError: an invalid URL or rank, or two workers with the same name or engine.
+            InputError: an entry that `Worker.each` rejects, two workers of the same name, or an engine listed twice
+                (`listed_twice`).
         """
         found: dict[str, Worker] = {}
         for entry in self.workers:

@@ -213,10 +213,10 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 
 
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
-    """The state of a worker: of its rank, or of all ranks on the page together (sums) if it has no rank.
+    """The state of a worker: that of its rank, or if it has no rank, the sum over all ranks on the page.
 
-    None if the page lacks its rank, or has no ranks. On a further node of several, ranks are counted from `first_rank`. An
-    instance of an external load balancer has its own page, on which its rank keeps its number.
+    None if the page lacks its rank, or has no ranks. On the page the worker's rank has the number `first_rank` + `rank`.
+    An instance of an external load balancer is a worker without a rank; the one rank on its page may have any number.
 
     Args:
         samples: by rank, as `fetch` returns them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from evenstep.errors import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 _NS = 1_000_000_000
-_STOP_MS = 3000
+_STOP_S = 3.0
 
 
 class Spans:
@@ -75,9 +76,10 @@ class Spans:
         span.end(_ns(one.ended_s, ahead_ns))
 
     def close(self) -> None:
-        """Send the spans that wait, for 3 seconds at most, and end; later requests get no span."""
-        self._provider.force_flush(_STOP_MS)
-        self._provider.shutdown()
+        """Send the spans not yet sent, for 3 seconds at most, and end; later requests get no span."""
+        sending = Thread(target=self._provider.shutdown, daemon=True)  # it has no time limit of its own that holds
+        sending.start()
+        sending.join(_STOP_S)
 
 
 def _attributes(one: Ended) -> dict[str, str | int | float | bool]:

@@ -34,7 +34,7 @@ class Backend:
     """A worker and its endpoint.
 
     Args:
-        worker: as its operator describes it, with its name.
+        worker: its description, as `Worker.each` returns it.
         endpoint: at its URL; ranks with the same URL share it.
         api_key: sent as the bearer token; empty = no token is sent.
 
@@ -43,8 +43,8 @@ class Backend:
         templates: the observed form of its streams, learned from them.
         passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
-        denied: those of them that it has refused; while any is there, it gets no requests.
-        denied_s: monotonic time of the last refusal, in seconds; -inf = it never refused.
+        denied: those of them that it has said it does not serve; while there are any, it gets no requests.
+        denied_s: monotonic time, in seconds, at which one was last added to `denied`; -inf = never.
 
     Raises:
         InputError: an unknown engine or option.

@@ -79,10 +79,10 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """Use the limits, headers and classes of another config from now on, with the callers that it allows.
+        """From now on use another config's limits for clients, its names of session headers, and its callers.
 
         Args:
-            callers: made from `config`.
+            callers: made from `config`; they hold its keys and classes.
         """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)

@@ -77,10 +77,11 @@ def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
 
 @part
 def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
-    """Count requests that have become visible since the last decision, and keep this one's time; call it once a decision.
+    """Add the new requests to the numbers and sizes of arrivals in `memory`, and keep the time of this decision there.
 
-    A request is new if it waited less than the time since then, or has a larger id than any before: a host may show only
-    a window of the pool. At the first decision all are new.
+    Call it once a decision. It looks at the first `waiting` requests. One is new if it became visible after the last
+    decision, or if its id is larger than any counted before: where only a window of the pool is shown, it may have been
+    visible for longer. At the first decision all are new.
     """
     elapsed = since_last_s(view.now_s, memory)
     is_first, newest = memory[SEEN] == 0, memory[NEWEST]

@@ -160,9 +160,11 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 
 @part
 def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints, plan: Plan, shares: Shares) -> None:
-    """Owe each waiting class its share of the admissions of this decision, and take one slot off for each of its own.
+    """Update what each class is owed (`owed`) after a decision; changes nothing unless slots are shared (`are_shared`).
 
-    A class left without waiting requests is owed nothing. `worker` is the decision's answer; `plan.kind` is overwritten.
+    Each waiting class is owed its share of the slots given out, less one slot for each of its own requests admitted. If its
+    last waiting request was admitted, it is owed nothing more, but what it received too much still counts. `worker` is the
+    decision's answer; `plan.kind` is overwritten.
     """
     if not are_shared(weights, moment, view):
         return

@@ -42,9 +42,10 @@ def number_groups(view: RuleView, number: Ints) -> int:
 
 @part
 def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
-    """Write for each step h from 0 its weight, discount ** h, and to `gains` the KV tokens a newcomer has gained then.
+    """For each step h from 0, set `weights[h]` to discount ** h and `gains[h]` to `growth[h]`.
 
-    A growth that is nan (profiles differ by request) or missing counts as 0.
+    The growth is the KV tokens a newcomer has gained after h steps. A growth that is nan (profiles differ by request) or
+    missing counts as 0.
     """
     weight = 1.0
     for h in range(weights.size):

@@ -84,10 +84,10 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """The rank of one of the `OLDEST` waiting requests that gains more than `best_gain` on worker o in place of `out`.
+    """Find, of the oldest waiting requests, `OLDEST` in number, the one that gains most in place of `out` on worker o.
 
-    It is the one that gains most; `best` if none gains more. It must fit the worker's KV memory. Cached tokens are not
-    counted.
+    Returns its rank, or `best` if none gains more than `best_gain`. Only requests that fit the worker's KV memory are tried,
+    and cached tokens are not counted. Call `set_others` for o first.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size

@@ -66,7 +66,7 @@ class Dynamo(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit."""
+    """Working space: room (see `filling.Room`), tokens and requests of each worker; a request's cost on those with room."""
 
     fleet: Room
     prefill: WorkerFloats  # prefill_g of `Dynamo`, with requests that this decision sends; the next two likewise

@@ -35,9 +35,9 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the requests of each, by place, and a draw for each request.
+    """Working space: the open workers (see `filling.Open`), and a draw in [0, 1) for each waiting request, oldest first.
 
-    Requests are those running or sent; a draw is in [0, 1).
+    `queue` counts the requests running or sent, by a worker's place in `fleet`.
     """
 
     fleet: Open

@@ -21,8 +21,8 @@ class OlbLbmm(ByLength):
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
     * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion.
-      Then, while the worker that is ready last got a request now, its shortest one may move. It goes to the
-      worker of earliest completion that has room, if it completes there before the last worker was ready.
+      Then the worker that is ready last gives up the shortest request it got in this decision, to the worker with
+      room that completes it first. This repeats while the request completes there before the last worker was ready.
 
     Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
@@ -30,8 +30,8 @@ class OlbLbmm(ByLength):
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
             prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
             outputs, those that clients name, so simulations refuse ``predicted``.
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests, for at most a
-            quarter of the free slots, are placed first, since the longest may find KV memory full time and again.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
+            since the longest may find KV memory full time and again: a quarter of the free slots or one at most.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.

@@ -59,7 +59,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
-    """Where only slots limit: send the oldest requests, as many as there are slots, each to a random worker with a slot."""
+    """Send the oldest requests, one for each free slot, to random workers with a slot. Call it only if slots alone limit."""
     sent = min(view.waiting_load.size, filling.total_free(view))
     filling.draw_all(dice, 0, sent, view, work.chance)
     count = filling.list_where_slots_limit(view, work.fleet)

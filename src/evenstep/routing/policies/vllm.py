@@ -37,7 +37,10 @@ class VLLM(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), and of each worker its waiting requests and their `waiting_weight`."""
+    """Working space: the room (see `filling.Room`); for each worker how many requests wait, and what each adds to its score.
+
+    `weight` is what each adds besides 1: `waiting_weight`, or 3 with the score ``waiting-4``.
+    """
 
     fleet: Room
     waiting: WorkerFloats

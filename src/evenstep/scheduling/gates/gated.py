@@ -159,8 +159,8 @@ def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
 def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
     """Whether a request stands at the head of its segment, where it waits for enough others.
 
-    It does before its prefill ends, and when its output is just as long as a segment's end. A request that was ever evicted
-    does not.
+    It stands there until its prefill ends, and whenever its output is exactly as long as one of `ends`, where the next
+    segment begins. After an eviction it never does.
     """
     if view.evictions[row] > 0:
         return False

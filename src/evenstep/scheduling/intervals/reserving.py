@@ -89,14 +89,16 @@ def form_reserved(
 def admit_believed(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> int:
-    """Start requests of the queue in order, up to the first that would not fit to its believed end; returns their number.
+    """Start requests of the queue in order, up to the first that the batch's limits keep out, or that would not fit with
+    those that stay until each has reached its believed end; returns how many started.
 
     If no request holds memory, the first one starts in any case; the engine has checked that it fits alone.
 
     Args:
         believed: ``(view, options, row)``, output length of a request, tokens.
         share: of the memory that may be filled, 0 to 1.
-        count: entries of `work.ahead`, sorted, of those that stay; those that start are inserted.
+        count: entries at the front of `work.ahead`, sorted: one for each request that stays. One is inserted for each that
+            starts.
     """
     ahead, capacity, joined = work.ahead, int(share * view.kv_capacity), 0
     for i in range(view.waiting.size):

@@ -13,7 +13,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class HindsightShortestFirst(Ruled):
-    """Knows every output length, as `output_high`, and admits the shortest first, as many as fit to their ends.
+    """Knows every output length, as `output_high`; admits the shortest first, until one would not fit memory to its end.
 
     A yardstick, no policy to run: a simulator shows it the truth, not the ``bounds`` that others believe. Ties go to the one
     that came first in the trace. It is not optimal.

@@ -18,9 +18,9 @@ class Sjf(Ruled):
     """Sarathi with a queue sorted by predicted output length, the shortest first; running requests are not interrupted.
 
     Args:
-        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; requests without
-            bounds go first.
-        prompt_weight: output tokens that a prompt token counts in the order; 0 = the prompt does not count.
+        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; without bounds it is
+            0.
+        prompt_weight: output tokens that one prompt token counts as in the order; 0 = the prompt does not count.
 
     Raises:
         InputError: a weight that is not a finite number.

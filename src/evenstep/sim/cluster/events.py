@@ -145,7 +145,7 @@ def apply_outages(run: Run, q: int) -> int:
 
 @part
 def broken(fixed: Fixed, now: Now, worker: int) -> int:
-    """Note that the answer sends a request to an unknown worker or one without a free slot; returns `BROKEN`."""
+    """Record that the answer sends a request to `worker`, unknown or without a free slot; returns `BROKEN`."""
     unknown = worker < HOLD or worker >= fixed.workers
     now.error_kind, now.error_worker = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, worker
     return model.BROKEN

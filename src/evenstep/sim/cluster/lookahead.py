@@ -110,7 +110,8 @@ def project_others(run: Run, g: int, step: int) -> None:
 def project(run: Run) -> None:
     """Write all workers' projected loads after h = 0..H steps, in KV tokens, to `Ahead.projections`.
 
-    A request counts in full before its expected departure, not after. Linear loads come from the windows of departures.
+    A request counts in full until its expected departure, and from that step on not at all. Loads that grow linearly are
+    computed from the departures listed by step (`Ahead.leaving`), without looking at each request.
     """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     for g in range(fixed.workers):
@@ -134,7 +135,8 @@ def project(run: Run) -> None:
 def due_predictions(run: Run) -> None:
     """List in `Ahead.due` the slots whose prediction is missing, too old or already wrong, for the host to answer.
 
-    `Now.due` becomes their number. Too old is `refresh_every` produced tokens; wrong is a departure that did not happen.
+    `Now.due` becomes their number. A prediction is too old when the request has produced `refresh_every` tokens since, and
+    wrong if it said that the request would be gone by now.
     """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     count, B, every = 0, fixed.slots_max, fixed.refresh_every

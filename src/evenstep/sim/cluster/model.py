@@ -196,7 +196,7 @@ class Node(Record):
 
 
 class Loss(Record):
-    """An outage."""
+    """A worker is lost, or comes back."""
 
     step: int  # it falls due when its group has done so many steps
     worker: int

@@ -161,7 +161,7 @@ def said(code: int, run: Run) -> str:
 
 
 def conditions_of(task: Task) -> EngineConditions:
-    """The settings that a run was asked for, as its records keep them: names, laws and beliefs in words."""
+    """The conditions of a run for its records; policy, batch-time law and source of the output bounds are given as text."""
     bounds, said = task.bounds, "given"
     if isinstance(bounds, Quantiles):
         said = f"{type(bounds.predictor).__name__} at {bounds.low:g} and {bounds.high:g}"

@@ -20,7 +20,7 @@ MOST_CLASS = 1_000_000
 
 
 def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds to show the policy: as given, or the true lengths twice for one of hindsight (``believes = "truth"``)."""
+    """The bounds to show the policy: as given; for a policy with ``believes = "truth"`` both are the true lengths."""
     if getattr(policy, "believes", "") == "truth":
         return trace.output_tokens, trace.output_tokens
     return bounds
@@ -100,9 +100,9 @@ def check_trace(trace: Trace, engine: Engine) -> None:
 
 
 def largest(engine: Engine, prompt: I8, output: I8) -> tuple[int, int, int]:
-    """The place of the request that needs most KV memory, what it needs and what the engine has, tokens in whole blocks.
+    """Find the request that needs most KV memory: its place, what it needs, and what the engine has.
 
-    0 for all without requests, or if the engine's memory has no limit.
+    Both are tokens in whole blocks. All three numbers are 0 if there are no requests, or the engine's memory has no limit.
     """
     if not engine.kv_tokens or not prompt.size:
         return 0, 0, 0

@@ -172,7 +172,7 @@ class Routing(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Calls sent to each engine and not done, and tokens that it still has to run, at regular times: [S, E]."""
+    """At S regular times, for each of E engines: its calls that are not done, and the tokens it still has to run. [S, E]."""
 
     requests: IntTable
     tokens: IntTable

@@ -20,9 +20,10 @@ _CLASS = float(1 << 44)
 
 @part
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
-    """Send the call in `row`, released at `now_s`, to an engine of its group, which `choose` gives; it waits there.
+    """Send the call in `row`, released at `now_s`, to an engine of its group, where it waits.
 
-    Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine of the group, `ROUTE_RAISED` if it raised.
+    If the group has several engines, `choose` picks one. Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no
+    engine of the group, `ROUTE_RAISED` if it raised.
     """
     call = net.calls[row]
     group = net.groups[call.group]

@@ -64,13 +64,13 @@ def parse(
 ) -> Trace:
     """Read a CSV file and let `build` make a trace of its columns.
 
-    `build` is called with a fast table first; if anything is wrong with the file it is called again with a slow
-    one, whose rows have line numbers.
+    A fast table is tried first. If anything in the file is doubtful, `build` gets a slow one, whose rows have line numbers,
+    so it may be called twice.
 
     Args:
         fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored.
             The slow table holds all of them as text; in the fast one a timestamp is int64 in its Arrow unit.
-        build: columns to trace; it checks every field through the table.
+        build: makes the trace of a table's columns; it has to check every field by the table's methods.
         skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
 

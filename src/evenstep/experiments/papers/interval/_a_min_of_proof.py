@@ -120,7 +120,8 @@ def claim(view: RuleView, row: int, tokens: int) -> int:
 def key_of(view: RuleView, options: Any, row: int) -> float:
     """The key of a running request; the smallest is evicted first.
 
-    For ``any`` it is the bound plus a chance in [0, 1). For ``grown`` it is 1e18 within the bound, else chance times claim.
+    With `victim` ``any`` it is the request's `bound` plus a chance in [0, 1). With ``grown`` it is 1e18 while the output is
+    shorter than the bound, else the chance times the KV tokens that it holds after one more token (`claim`).
     """
     chance = uniform(view.seed, _VICTIMS, view.request_id[row], view.iteration)
     if options.victim_any:

@@ -87,7 +87,7 @@ def drift(run: NetworkRun, engine: int | None = None) -> float:
 
 
 def keeps_up(share: ex.Interval) -> bool | None:
-    """Whether a drift, a share of the arrivals, lies below `DRIFT`; None if its interval crosses that or has no ends."""
+    """Whether what is left grows by less than `DRIFT` of the arrivals; None if its interval contains that or has no ends."""
     return ex.clearly(ex.beyond(share, DRIFT), -1)
 
 

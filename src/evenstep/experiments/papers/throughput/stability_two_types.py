@@ -64,7 +64,10 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
-    """Run loads `ABOVE` and `BELOW` a point of the line, once for each replicate: tokens a second served, and growth."""
+    """What a policy serves above a point of the line, in tokens a second, and the growth below it; means over replicates.
+
+    The loads are `_networks.ABOVE` and `BELOW`, times the line. At the point, chats bring the share `chats` of the tokens.
+    """
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]
     return net.Sides(
