@@ -251,7 +251,7 @@ async def soak(faults: int, seed: int, policy: str = "best") -> Found:
                 await one(schedule, server.port, number)
                 if number % ANEW == 0:
                     for worker in workers:
-                        server.gateway.add_worker(worker)
+                        server.gateway.pools.add(worker)
 
         await asyncio.gather(*(user() for _ in range(AT_ONCE)))
     for number, legs in schedule.asked.items():
