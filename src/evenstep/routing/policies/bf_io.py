@@ -34,8 +34,8 @@ class BFIO(Ruled):
             worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. Helps without a
             horizon, hurts with an undiscounted one.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests. A live
-            dispatcher searches all the same.
+        exact: solve each decision to optimality (HiGHS), which may take seconds each; for small instances and for measuring
+            gaps. Digests may differ between versions of HiGHS. A live dispatcher searches all the same.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
