@@ -1,4 +1,4 @@
-"""evenstep evens out LLM serving: which worker decodes which request, so that no accelerator waits at a barrier."""
+"""evenstep evens out LLM serving: it chooses which worker decodes which request, so that no worker waits at a barrier."""
 
 from __future__ import annotations
 

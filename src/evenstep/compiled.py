@@ -1,8 +1,8 @@
 """The only file that imports numba, and the only one that sets its flags.
 
-Kernels are plain functions marked with `jit`, `part` and their like, or `declared` for one signature. A policy's door has
-one, so the simulators' loops are compiled once and kept in the disk cache. Without numba, or with
-``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
+A kernel is a plain function marked with `jit`, `part` and their like, or with `declared`, which fixes one signature. All
+compiled policies of one kind share a signature, so a simulator's loop is compiled once and kept in the disk cache. Without
+numba, or with ``EVENSTEP_PLAIN=1``, kernels run as plain Python; `mode()` reports this, and banners and manifests show it.
 
 ``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array raises an IndexError. Its code has a cache of
 its own, so that the two builds never mix.
@@ -41,7 +41,7 @@ else:
     except ImportError:  # pragma: no cover - exercised by EVENSTEP_PLAIN in the tests
         numba = None
 
-#: Whether this is the checked build.
+#: True in the checked build.
 CHECKED = numba is not None and kernel_cache.is_checked()
 _BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain
 change.is_compiled = numba is not None and not _BEGINS_PLAIN
@@ -60,9 +60,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def mode() -> str:
-    """How kernels run now, in words for banners: ``numba <version>``, with ``, checked (slow)`` in the checked build.
+    """How kernels run now, as text for banners: ``numba <version>``, in the checked build followed by ``, checked (slow)``.
 
-    ``plain Python (slow)`` without numba; ``until they are compiled`` is added before this process changes over (`late`).
+    Without numba ``plain Python (slow)``; until this process changes over (`late`), with ``until they are compiled`` added.
     """
     if numba is None:
         return "plain Python (slow)"
@@ -72,7 +72,7 @@ def mode() -> str:
 
 
 def _type_of(made: Any) -> Any:
-    """The type by which compiled code knows a kernel."""
+    """numba's type of a kernel, which it uses when it compiles code that names the kernel."""
     from numba.core.registry import cpu_target  # pyright: ignore[reportMissingTypeStubs]
 
     context: Any = cpu_target.typing_context
@@ -81,25 +81,26 @@ def _type_of(made: Any) -> Any:
 
 
 def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> Any:
-    """A kernel, or its plain text: for now where this process begins so, for ever without numba."""
+    """`plain` without numba; before this process changes over (`late`), a `Late` with options `what`; else `make()`."""
     if numba is None:
         return plain
     return make() if change.is_compiled else Late(plain, make, _type_of, **what)
 
 
 def _made(function: F, flags: dict[str, Any]) -> F:
-    """A kernel that is compiled when it is called, and kept in the cache if there is one."""
+    """A kernel that numba compiles with these flags at its first call, and keeps in the disk cache if there is one."""
     return _later(function, lambda: _cached(function, flags), is_door="no_cpython_wrapper" not in flags)
 
 
 def _cached(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
+    """The function as a numba dispatcher with evenstep's disk cache; it is not compiled yet."""
     made = numba.njit(**flags)(function)
     made._cache = _cache_of(function)
     return made
 
 
 def jit(function: F) -> F:
-    """Compile a kernel helper at its first call with arguments of new types, cached on disk; same bits on every machine.
+    """Compile a kernel at its first call with arguments of new types, cached on disk; same bits on every machine.
 
     It may not allocate arrays (`allocating` may). Without numba it stays plain Python, as with all decorators of this file.
     """
@@ -107,46 +108,41 @@ def jit(function: F) -> F:
 
 
 def allocating(function: F) -> F:
-    """Compile a helper as `jit` does, and let it allocate arrays: for working space whose size only the data know."""
+    """Compile a kernel at its first call, as `jit` does, but let it allocate arrays (working space whose size the data give)."""
     return _made(function, {**_FLAGS, "_nrt": True})
 
 
 def inlined(function: F) -> F:
-    """Mark a helper whose text numba puts into its callers, for pieces of a loop that pass many arrays. Not cached alone."""
+    """Mark a helper that numba copies into its callers and caches as part of them: for helpers with many arrays as arguments."""
     return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
-#: Flags of helpers that only compiled code calls: no references counted, no way in from Python to compile.
+#: Flags of helpers that only compiled code calls: no reference counts, and no wrappers for calls from Python.
 _BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def part(function: F) -> F:
-    """Mark a piece of a rule or loop: compiled into its callers' code, so that passing structs costs nothing.
+    """Mark a piece of a rule or loop, to be compiled into the code of its callers, so that passing structs costs nothing.
 
-    It is kept on disk as a part of them, not by itself. Python cannot call the compiled form.
+    It is cached on disk only with its callers. Python cannot call the compiled form.
     """
     return _later(function, lambda: numba.njit(forceinline=True, **_BORROWING)(function), is_door=False)
 
 
 def borrowing(function: F) -> F:
-    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts.
-
-    Compiled and cached as with `jit`, but only kernels can call the compiled form. For loops that pass many arrays,
-    where counting would cost more than the work.
-    """
+    """Compile a kernel as `jit` does, without counting references to arrays. Only kernels may call it; it may not slice."""
     return _made(function, _BORROWING)
 
 
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
     """Register a Python function under a symbol name; returns an object that kernels call like the function.
 
-    Kernels from the disk cache find it in any process that has registered it first. Without numba the result is the
-    function itself.
+    Register the same name in each process before it loads a kernel that calls it. Without numba the result is `function`.
 
     Args:
         name: the symbol, unique in the whole program.
         signature: result and arguments as ``float64(int64, float64)``; int64 and float64 are the only types.
-        function: what is called, kept until the process ends; it must not raise.
+        function: kept until the process ends; it must not raise.
     """
     if numba is None:
         return function
@@ -160,13 +156,13 @@ def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
     return numba.types.ExternalFunction(name, result(*arguments))
 
 
-_kept: list[object] = []  # functions that compiled code calls
+_kept: list[object] = []  # functions of `callback`, so that they are never freed
 
 
 def declared(signature: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a kernel, or loads it from disk, when it is defined, for this signature only.
 
-    A call with arguments of other types raises a TypeError. `signature` is numba's, as `signature()` makes it.
+    `signature` is the result of `signature()`. A call with arguments of other types raises a TypeError.
     """
 
     def wrap(function: F) -> F:
@@ -182,9 +178,9 @@ def declared(signature: Any) -> Callable[[F], F]:
 
 
 def entry(kernel: Any) -> Any:
-    """The compiled code of a `declared` kernel, as a function that skips the search for a signature at each call.
+    """The compiled code of a `declared` kernel, as a function. Its arguments must have the declared types: it does not check.
 
-    Pass exactly the declared types. Without numba the result is the kernel itself.
+    Without numba the result is the kernel itself.
     """
     if numba is None:
         return kernel
@@ -198,10 +194,10 @@ _plain_texts: dict[Any, Any] = {}
 
 
 def as_plain(kernel: Any) -> Any:
-    """A kernel as a plain Python function that calls the plain forms of the kernels it uses.
+    """The plain Python form of a kernel, which calls the plain forms of the kernels it uses. Other objects are returned as is.
 
-    That holds for kernels that its file defines, imports by name, or calls as ``module.kernel``. The same kernel always
-    gives the same function. Any other object is returned unchanged.
+    The kernels it uses are found if its file defines them, imports them by name, or calls them as ``module.kernel``. The
+    same kernel always gives the same function.
     """
     text = getattr(kernel, "py_func", None)
     if text is None:
@@ -214,7 +210,7 @@ def as_plain(kernel: Any) -> Any:
 
 
 def _in_plain(value: Any, used: tuple[str, ...]) -> Any:
-    """A global of a kernel for its plain form; of a module with kernels, the attributes with the names it uses."""
+    """The plain form of a global of a kernel: `as_plain`, or for a module with kernels a namespace of the `used` names."""
     if not isinstance(value, types.ModuleType):
         return as_plain(value)
     attributes = {name: getattr(value, name) for name in used if hasattr(value, name)}
@@ -224,7 +220,7 @@ def _in_plain(value: Any, used: tuple[str, ...]) -> Any:
 
 
 class _Address:
-    """A compiled function as the address of its code: numba asks for nothing else."""
+    """A compiled function given to numba by the address of its code; `kept` keeps that code alive."""
 
     def __init__(self, address: int, kept: Any) -> None:
         self.address, self.kept = address, kept
@@ -236,8 +232,8 @@ class _Address:
 def address_of(kernel: Any) -> Any:
     """Wrap the code address of a `declared` kernel with one signature, to pass it to an `entry` as an argument.
 
-    If the kernel itself is passed, numba looks its code up at each call of the `entry`. With the address it does not, but
-    each call of the kernel takes slightly longer. Python cannot call the result. Without numba it is the kernel itself.
+    It spares the search for the kernel's code at each call of the `entry`, and makes each call of the kernel slightly
+    slower. Python cannot call the result. Without numba it is the kernel itself.
     """
     if numba is None:
         return kernel
@@ -247,12 +243,12 @@ def address_of(kernel: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayOf:
-    """Mark, in an `Annotated` field of a `struct`, that gives the compiler's type of the array, which is C-contiguous.
+    """Mark in an `Annotated` field of a `struct`: the field is a C-contiguous array of this compiled type.
 
     Args:
         dtype: a NumPy scalar type by name, as ``int64``.
         dimensions: number of axes.
-        writable: whether a rule may write the array.
+        writable: True if a rule may write the array.
     """
 
     dtype: str
@@ -273,9 +269,9 @@ IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2
 
 
 class Record(np.void):
-    """A row of named words, each int or float, that loops read and write in place: ``slot.row``, ``now.waiting += 1``.
+    """A row of named fields, each int or float, that loops read and write in place: ``slot.row``, ``now.waiting += 1``.
 
-    A subclass declares the words as annotations and nothing else. Do not call it: `one` makes a record, `rows` a table of
+    A subclass declares the fields as annotations and nothing else. Do not call it: `one` makes a record, `rows` a table of
     them. Both are passed to compiled code as fields of a `struct`.
     """
 
@@ -290,6 +286,8 @@ R = TypeVar("R", bound=Record)
 
 
 def _setter(place: int) -> Any:
+    """A function that writes the field at index `place` of a record."""
+
     def put(record: Any, value: Any) -> None:
         record[place] = value
 
@@ -311,23 +309,24 @@ class Rows(list[R], Generic[R]):
 
 @functools.cache
 def _dtype(shape: type) -> Any:
+    """The NumPy structured type of a `Record` class: int64 for int, float64 for float."""
     kinds = get_type_hints(shape)
     return np.dtype((shape, [(name, np.int64 if kinds[name] is int else np.float64) for name in kinds]), align=True)
 
 
 @functools.cache
 def _plain_record(shape: type) -> type:
-    """A class with the same words, for plain Python: reading one is ten times as fast as from an array."""
+    """A class with the same fields, for plain Python, where it is read ten times as fast as a NumPy record."""
     return type(shape.__name__, (), {"__slots__": tuple(get_type_hints(shape))})
 
 
 def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
-    """A new table of `count` records of the class `shape`. A given word has its value in all records; every other is 0."""
+    """A new table of `count` records of the class `shape`; `words`: field -> value in all records. Other fields are 0."""
     if numba is not None:
         table: Any = np.zeros(count, _dtype(shape))
         if words and count:
             fill(table[:1], **words)
-            table[1:] = table[0]  # in one pass; a column at a time would be one for each
+            table[1:] = table[0]  # faster than filling column after column
         return cast("Rows[R]", table)
     made = Rows[R](_plain_record(shape)() for _ in range(count))
     made.shape = shape
@@ -336,7 +335,7 @@ def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
 
 
 def one(shape: type[R]) -> R:
-    """A new record of the class `shape`; every word is 0."""
+    """A new record of the class `shape`; every field is 0."""
     return rows(shape, 1)[0]
 
 
@@ -369,9 +368,9 @@ def fill(table: Rows[Any], **words: Any) -> None:
 
 
 def widened(table: Rows[R], count: int) -> Rows[R]:
-    """A new table of `count` records, not fewer than `table` has: those of `table` first, then records of zeros.
+    """A new table of `count` records, which must not be fewer than `table` has: those of `table`, then records of zeros.
 
-    With numba the first are copies; without, they are the same records. Use `table` no more.
+    With numba the first are copies; without, they are the same records. Do not use `table` afterwards.
     """
     if _is_list(table):
         made = rows(table.shape, count)
@@ -383,13 +382,10 @@ def widened(table: Rows[R], count: int) -> Rows[R]:
 
 
 def struct(shape: type[tuple[Any, ...]]) -> Any:
-    """The compiled type of a `NamedTuple` of int, float, bool, arrays (`ReadInts` .. `Table`), records and other structs.
+    """The compiled type of a `NamedTuple`, for code that reads its fields by name, as plain Python does; None without numba.
 
-    A field may also be bytes, or a tuple of such types, as ``tuple[int, int]``. Plain Python and compiled code read the same
-    fields by name; None without numba.
-
-    Raises:
-        TypeError: a field of another type.
+    A field is an int, float, bool, bytes, an array (`ReadInts` .. `Table`), a record, a table of records, another struct, or
+    a tuple of such types, as ``tuple[int, int]``. A field of another type raises a TypeError.
     """
     if numba is None:
         return None
@@ -398,12 +394,9 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
 
 
 def signature(returns: Any, *arguments: Any) -> Any:
-    """numba's signature of a function that returns `returns`, for `declared`; None without numba.
+    """numba's signature of a function from the types `arguments` to `returns`, for `declared`; None without numba.
 
-    Each type is one that a field of a `struct` may have, or a type of numba's own.
-
-    Raises:
-        TypeError: another type.
+    Each type is one that a field of a `struct` may have, or a type of numba's own; another type raises a TypeError.
     """
     if numba is None:
         return None
@@ -420,6 +413,7 @@ def several(kind: Any, count: int) -> Any:
 
 
 def _field_type(shape: type, name: str, hint: Any) -> Any:
+    """numba's type for the type `hint` of the field `name` of `shape`; for other types a TypeError that names the field."""
     scalars = {int: numba.types.int64, float: numba.types.float64, bool: numba.types.boolean}
     if hint in scalars:
         return scalars[hint]
@@ -461,21 +455,21 @@ def _compiled_read_only() -> Any:
     return found
 
 
-#: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
+#: ``read_only(array)``: a read-only form of the same array, which costs nothing in compiled code.
 read_only: Any = _later(sealed, _compiled_read_only, is_door=False)
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
-    """Compile one generated function for one declared signature, cached on disk next to the function it is made for.
+    """Compile the text of a function for one signature. The kernel is cached on disk as if it stood in the file of `beside`.
 
     Args:
         source: the text of one function.
-        scope: the names it uses; it may not shadow builtins.
-        beside: a function of the file whose folder keeps the cache. A change of that file drops the cache.
-        signature: numba's; None without numba.
+        scope: the global names that it uses; it may not shadow builtins.
+        beside: a function whose file gives the kernel its place in the cache. A change of that file drops the cached code.
+        signature: result of `signature()`; None without numba.
 
     Returns:
-        The kernel, as `declared` makes it.
+        The kernel, compiled for this signature only (`declared`).
     """
     names: dict[str, Any] = {"__name__": beside.__module__, **scope}
     home = getattr(beside, "py_func", beside).__code__.co_filename
@@ -488,7 +482,7 @@ _IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", r
 
 
 def _imported(root: Path, source: Path) -> set[Path]:
-    """Modules of ours that a source imports names or constants from."""
+    """The files below `root`, the folder of evenstep, from which the file `source` itself imports: not those they import."""
     found: set[Path] = set()
     for module, many, few in _IMPORT.findall(source.read_text(encoding="utf-8")):
         folder = root.joinpath(*module.split("."))
@@ -497,12 +491,10 @@ def _imported(root: Path, source: Path) -> set[Path]:
 
 
 def drop_stale_caches(root: Path) -> None:
-    """Delete the index of compiled kernels that are older than a source they may contain, so that they are compiled anew.
+    """Delete, folder by folder, the index files of kernels older than any source of their folder, so that they compile anew.
 
-    These sources are their own file, all that it imports from evenstep, and this file. numba checks only the first.
-
-    Args:
-        root: the package's folder, where kernels are kept next to their sources.
+    A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and this file; numba
+    checks only the first. `root` is the folder of evenstep, whose kernels are kept next to their sources.
     """
     for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         indices = list(room.glob("__pycache__/*.nbi"))
@@ -521,7 +513,7 @@ def drop_stale_caches(root: Path) -> None:
 
 
 def _cache_of(function: Any) -> Any:
-    """The disk cache of a kernel; nothing is kept where there is no folder for it."""
+    """The disk cache of a kernel, or a cache that keeps nothing if there is no folder for it."""
     from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
 
     is_ours = Path(function.__code__.co_filename).is_relative_to(kernel_cache.ROOT)
@@ -533,14 +525,17 @@ def _cache_of(function: Any) -> Any:
 
 @functools.cache
 def _cache_class(is_ours: bool) -> Any:
-    """numba's cache of one kernel, in our folder; a user's own kernel is kept where numba would, if it can be."""
+    """The class of disk caches for evenstep's kernels (`is_ours`), in the folder of `kernel_cache`, or for users' kernels.
+
+    A user's kernel goes to the folder that numba chooses, and only without one to that of `kernel_cache`.
+    """
     from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
 
     class Locator(caching.InTreeCacheLocator):
         def get_cache_path(self) -> str:
             return str(kernel_cache.place().folder_of(Path(self._py_file)))
 
-        def ensure_cache_path(self) -> None:  # whether it can be written was seen once, and not for each kernel
+        def ensure_cache_path(self) -> None:  # `kernel_cache.place` has tested that it can be written
             Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     where = kernel_cache.place()
@@ -551,16 +546,16 @@ def _cache_class(is_ours: bool) -> Any:
         _locator_classes = [*usual, Locator] if has_place else usual
 
     class Kept(caching.FunctionCache):
-        """A cache that is a help and never a hindrance: what a full disk does not take is compiled again next time.
+        """A disk cache that ignores disk errors: a kernel that could not be saved is compiled again by the next process.
 
-        What it lacks is compiled under a lock, so that of two processes one compiles and the other loads.
+        A missing kernel is compiled under a lock, so that of two processes one compiles and the other loads.
         """
 
         _impl_class = Impl
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             key: tuple[Any, ...] = super()._index_key(sig, codegen)
-            # compiled code imports its module, and a user's file is another module here than in its own test
+            # compiled code imports its module, and a user's file may have several module names
             return key if is_ours else (*key, self._py_func.__module__, kernel_cache.text_of(self._py_func))
 
         def save_overload(self, sig: Any, data: Any) -> None:
@@ -594,7 +589,7 @@ def _cache_class(is_ours: bool) -> Any:
 
 
 def _listen() -> None:
-    """Have it announced when a kernel is compiled that the cache does not have."""
+    """Announce to operators (`kernel_cache.announce`) each compilation that starts; free the kernel's lock if it fails."""
     from numba.core import event  # pyright: ignore[reportMissingTypeStubs]
 
     class Compiling(event.Listener):
@@ -612,23 +607,23 @@ def _listen() -> None:
 
 @jit
 def check(holds: Any) -> None:
-    """Raise an IndexError if `holds` is false, in the checked build (``EVENSTEP_CHECKED=1``) only; else do nothing."""
+    """Raise an IndexError if `holds` is false, but only in the checked build (``EVENSTEP_CHECKED=1``)."""
     if CHECKED and not holds:
         raise IndexError("compiled code used an index outside its table")
 
 
-# compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
+# Compiled 64-bit integers wrap silently; NumPy scalars wrap too, but warn at every draw.
 warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.draws")
 if numba is not None:
     if kernel_cache.place().is_beside:
         drop_stale_caches(kernel_cache.ROOT)
     _listen()
-    # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
+    # Compiled policies are functions passed as values; numba warns at every use that this is experimental.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
 
 
 def _types() -> tuple[Any, ...]:
-    """Scalars, arrays and the policies' signature as numba knows them; all None without numba."""
+    """The ten numba types that are bound to `INT` .. `BATCH_TYPE` below; all None without numba."""
     if numba is None:
         return (None,) * 10
     i, f, array = numba.types.int64, numba.types.float64, numba.types.Array
@@ -648,8 +643,8 @@ batch_kernel = declared(BATCH)
 def parameters(policy: object) -> NDArray[np.float64]:
     """The fields of a policy or law as one float64 vector, in the order of declaration.
 
-    Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, from 0, and a
-    tuple of numbers its length and the numbers. Text that is no choice is a TypeError.
+    Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, from 0, and a tuple
+    of numbers its length and the numbers. Text that is no such choice raises a TypeError.
     """
     hints = get_type_hints(type(policy))
     values: list[float] = []
@@ -665,15 +660,15 @@ def parameters(policy: object) -> NDArray[np.float64]:
 
 
 def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
-    """Make the type by which a rule reads a policy's fields, and the source text that fills it from `parameters`.
+    """The type by which a rule reads the fields of a policy class, and source text that fills it from `parameters`.
 
-    Booleans, ints and floats keep their kind. A field that may be ``None`` is a float, nan for None; a tuple is
-    a float64 array. A choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
+    Booleans, ints and floats keep their kind. A field that may be ``None`` is a float, nan for None; a tuple is a float64
+    array. A choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
     ``options.order_margin`` and ``options.order_free_slots``.
 
     Returns:
-        A namedtuple class ``Options``; and lines of Python source that read a variable ``parameters``, as `parameters`
-        makes it, and end with ``options = Options(...)``.
+        A namedtuple class ``Options``; and lines of Python source that read a variable ``parameters``, as `parameters` makes
+        it, and end with ``options = Options(...)``.
     """
     names: list[str] = []
     lines = ["at = 0"]
@@ -684,7 +679,7 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
         if words:
             found = [f"{name}_{re.sub(r'[^0-9a-zA-Z]', '_', word)}" for word in words]
             lines += [f"{one} = parameters[at] == {k}" for k, one in enumerate(found)]
-        elif any(get_origin(one) is tuple for one in (hint, *get_args(hint))):  # also text that becomes one
+        elif any(get_origin(one) is tuple for one in (hint, *get_args(hint))):  # also a union with text, converted to one
             found = [name]
             lines += [f"{name} = parameters[at + 1 : at + 1 + int(parameters[at])]", f"at += {name}.size"]
         else:
@@ -698,12 +693,13 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
 
 
 def _words(hint: object) -> tuple[str, ...]:
-    """The words of a ``Literal`` of words; empty for every other hint."""
+    """The words of a `Literal` of words; empty for any other type."""
     options = get_args(hint) if get_origin(hint) is Literal else ()
     return options if all(isinstance(option, str) for option in options) else ()
 
 
 def _choice(hint: object, value: str) -> float:
+    """The index, from 0, of `value` in the `Literal` that a type is or contains; a TypeError if it is not there."""
     options = [hint, *get_args(hint)]
     for option in options:
         if get_origin(option) is Literal and value in get_args(option):
@@ -711,7 +707,7 @@ def _choice(hint: object, value: str) -> float:
     raise TypeError(f"{value!r} is not a Literal of {hint}: a kernel needs choices it can number")
 
 
-#: How to make the compiled door of a policy whose rule is in a module: by the module's name, with the module's names.
+#: Module name -> for each module of that name its globals, and the function that makes doors of its policies (`has_rule`).
 _ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
@@ -720,27 +716,21 @@ def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -
 
     Args:
         module: the module's name.
-        entry: makes the compiled door of a policy class.
-        scope: the module's globals. They identify the module, since two files of users may give theirs the same name.
+        entry: given a policy class, makes its compiled door (`kernel_of`).
+        scope: the module's globals. They identify the module, since two files of users may have the same module name.
     """
     _ENTRIES.setdefault(module, []).append((scope, entry))
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
-    """The function that makes the compiled door of a policy class from the rule of the file that defines the class.
-
-    None if that file has no rule. A rule in the file of a base class does not count.
-    """
+    """The function that makes the compiled door of a class; None if the file that defines the class has no rule."""
     found = _ENTRIES.get(policy.__module__, [])
     own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
     return own[-1] if own else None
 
 
 def door_of(policy: object) -> Any | None:
-    """The compiled door for the rule of a policy's class, or of its nearest base class with one; None without a rule.
-
-    The door is as in `kernel_of`.
-    """
+    """The compiled door of a policy, by the rule of its class or of the nearest base class with a rule; None without any."""
     for shape in type(policy).__mro__:
         entry = rule_of(shape)
         if entry is not None:
@@ -755,10 +745,10 @@ def kernel_file(policy: object) -> Path | None:
 
 
 def kernel_of(policy: object) -> Any | None:
-    """The compiled door of a policy, made from the rule in the file of its class; None without a rule there.
+    """The compiled door of a policy, through which hosts call its rule; None if the file of its class has no rule.
 
-    A door has a kernel, `route_into` (routing) or `form_batch_into` (scheduling). Its ``scratch`` gives the sizes of the
-    kernel's working space. A class is compiled once.
+    A door has a kernel, `route_into` (routing) or `form_batch_into` (scheduling), and ``scratch``, which gives the sizes of
+    the kernel's working space. A class is compiled once.
     """
     entry = rule_of(type(policy))
     return None if entry is None else entry(type(policy))

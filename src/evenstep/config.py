@@ -1,8 +1,8 @@
-"""Settings from YAML files and flags: versioned, strict, layered, and able to say where each came from.
+"""Settings from YAML files and flags: versioned, strict and layered; the origin of each value is kept.
 
-Every YAML file of the project is a mapping with ``version: 1``; the other keys are the fields of a dataclass,
-nested where the dataclass nests. An unknown key, a key given twice or a value that does not fit is an
-`InputError` that names file, line and field, and offers the nearest name. `schema` publishes the same fields.
+Every YAML file of the project is a mapping with ``version: 1``; the other keys are the fields of a dataclass, nested where
+the dataclass nests. An unknown key, a key given twice or a value that does not fit is an `InputError` that names file, line
+and field, and offers the nearest name. `schema` publishes the same fields.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ class Document:
     lines: dict[str, int]
 
     def where(self, field: str = "") -> str:
-        """The file and line of a field, as ``compare.yaml line 4``, for errors.
-
-        A field without a line gets that of the nearest field that contains it. Without such a field it is the file alone.
-        """
+        """File and line of a field, or of its nearest container with a line, as ``compare.yaml line 4``; else the file."""
         line = self.lines.get(field)
         while line is None and field:
             field = field[: max(field.rfind("."), field.rfind("["), 0)]
@@ -64,8 +61,8 @@ class Layer:
     Args:
         origin: where they come from, as a person would say it: ``compare.yaml``, ``command line``.
         values: field name -> value; a field that is left out leaves the layers below in force.
-        text: True when values are text, to be converted to the type of their field (flags); False when they have that
-            type already (YAML).
+        text: True if values are text (flags), to be converted to the type of their field; False if they have that type
+            (YAML).
     """
 
     origin: str
@@ -86,7 +83,7 @@ class Settled(Generic[T]):
     origin: dict[str, str]
 
     def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
-        """Make the error for the setting `name`, for the caller to raise, with `expected` and `hint` as in `InputError`.
+        """Return, not raise, the error for the setting `name`; `expected` and `hint` are as in `InputError`.
 
         It shows the origin, the value, and the name as its origin writes it: ``--max-tokens`` on the command line.
         """
@@ -98,8 +95,8 @@ class Settled(Generic[T]):
         """Check that numeric settings are in range. A setting that is None is skipped.
 
         Args:
-            at_least: setting -> least value, which is allowed. An integer may be `MOST` at most, a float must be finite.
-                Names without such a setting, and settings that are not numbers, are skipped.
+            at_least: setting -> least allowed value. An integer may be `MOST` at most, a float must be finite. Names without
+                such a setting, and settings that are not numbers, are skipped.
             above_zero: settings that have to be finite and > 0; each must exist and be a number or None.
 
         Raises:
@@ -124,8 +121,8 @@ def read_yaml(path: str | Path) -> Document:
     ``1e-7`` and ``1_000`` are numbers. ``no``, and integers in octal, in hexadecimal or with leading zeros, are text.
 
     Raises:
-        InputError: unreadable file, not YAML, not a mapping, a key twice, an alias inside the value that it stands for, or a
-            missing or other version.
+        InputError: unreadable file, not YAML, not a mapping, a key twice, an alias that contains itself, or a missing or
+            other version.
     """
     import yaml
 
@@ -161,11 +158,11 @@ def read_yaml(path: str | Path) -> Document:
 
 @contextmanager
 def in_file(path: str | Path, about: str) -> Generator[None]:
-    """A ``with`` block whose `InputError`s are raised again with file and line of their field, as the errors of `load` are.
+    """Context manager: an `InputError` of its block about `about` is raised again, with file and line of its field instead.
 
     Args:
-        path: the YAML file; it is read again when an error occurs.
-        about: only errors with this `where` are changed, to ``<file> line <n>``; all others pass as they are.
+        path: the YAML file; it is read again when such an error occurs.
+        about: errors whose `where` is this text get ``<file> line <n>`` as `where`. All others pass as they are.
     """
     try:
         yield
@@ -180,18 +177,17 @@ def load(path: str | Path, kind: type[T]) -> T:
     """Read a YAML file of ours into a dataclass of type `kind`. Keys that are left out get the dataclass's defaults.
 
     Raises:
-        InputError: see `read_yaml`; also an unknown key, a missing one without a default, or a value that does not fit.
+        InputError: a file that `read_yaml` refuses, an unknown key, a missing one without a default, or a value that does
+            not fit.
     """
     document = read_yaml(path)
     return convert(document.values, kind, where=document)
 
 
 def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, text: bool = False) -> T:
-    """Make a dataclass from plain values. An unknown key is an error at every depth.
+    """Make a dataclass from plain values, nested as the dataclass nests. An unknown key is an error at every depth.
 
     Args:
-        values: keys to values, nested where the dataclass nests.
-        kind: the dataclass.
         where: what errors call the place: a `Document`, which knows its lines, or a name.
         text: convert text to the type of the field, as flags need it; if False, text fits text fields only.
 
@@ -230,10 +226,7 @@ def settle(kind: type[T], *layers: Layer) -> Settled[T]:
 
 
 def schema(kind: type[Any], title: str) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a YAML file that holds this dataclass, ``version`` included.
-
-    Descriptions of fields come from the ``Args:`` of the docstrings; `title` becomes the schema's title.
-    """
+    """The JSON Schema (2020-12) of a YAML file with the fields of `kind` and ``version``, each field with its description."""
     (name,), parts = objects(kind)
     for part in parts.values():
         part.pop("description", None)
@@ -243,7 +236,7 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``.
 
-    `body` is the schema of a mapping, with its ``properties``. The version is added to `body` in place.
+    `body` is the schema of a mapping, with its ``properties``. It is changed in place: the version is added.
     """
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
@@ -254,11 +247,11 @@ def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dic
 def objects(
     *kinds: type[Any], hook: Callable[[Any], dict[str, Any]] | None = None
 ) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """Make JSON schemas of dataclasses and of all dataclasses they hold: no unknown keys, descriptions from docstrings.
+    """JSON schemas of dataclasses and all dataclasses in them: no unknown keys, descriptions from the docstrings' ``Args:``.
 
     Args:
-        kinds: the dataclasses.
-        hook: gives the schema of a type that is neither a dataclass nor a plain value; without it they are TypeErrors.
+        hook: gives the schema of a type that is neither a dataclass nor a plain value. Without it such a type is a
+            TypeError.
 
     Returns:
         The schema names of `kinds`, in their order; and the schemas of all these dataclasses by name, for ``$defs``.
@@ -281,7 +274,7 @@ def objects(
 
 
 def _loader() -> Any:
-    """A safe loader with the plain scalars of YAML 1.2."""
+    """A class of safe PyYAML loader that reads unquoted words as YAML 1.2 does: ``no`` is text, ``1e-7`` is a number."""
     import yaml
 
     class Loader(yaml.SafeLoader): ...
@@ -306,9 +299,9 @@ def _loader() -> Any:
 
 
 def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: tuple[Any, ...] = ()) -> None:
-    """Note the line of every key and of every item of a list; a key given twice, or an alias of what holds it, is refused.
+    """Write the line of every key and list item below a YAML node, which stands at `path`, into `lines`.
 
-    `around` are the nodes that hold this one.
+    A key given twice, or an alias of one of the nodes `around` it, raises an `InputError` that names the file `shown`.
     """
     import yaml
 
@@ -333,10 +326,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """Field name -> default, for a dataclass or msgspec struct; None also stands for "no default".
-
-    Fields that the constructor does not take are left out. A default factory is called for its value.
-    """
+    """Field name -> default, for the fields that the constructor of `kind`, a dataclass or struct, takes; None = no default."""
     import msgspec
 
     found: Sequence[Any] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
@@ -349,7 +339,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
 
 
 def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) -> None:
-    """Raise an error for an unknown key at any depth of `values`, which should be of type `hint` and stand at `path`."""
+    """Raise an `InputError` for the first unknown key in `values` at any depth; `hint` is their type, `path` their field."""
     kind = record_in(hint)
     if kind is not None and isinstance(values, Mapping):
         known = fields_of(kind)
@@ -373,35 +363,34 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
 
 
 def renamed(kind: Any, name: str) -> str:
-    """A sentence on what became of a former field; empty text if the class does not list it.
-
-    The class attribute `RENAMED` maps a former name to the present one, `RETIRED` a former name to the sentence.
-    """
+    """A sentence on a former field: its new name from the class attribute `RENAMED`, or the text in `RETIRED`; else ""."""
     found = getattr(kind, "RENAMED", {}).get(name, "")
     return f"It is called {found}." if found else getattr(kind, "RETIRED", {}).get(name, "")
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The types that a union is made of, or the type itself."""
+    """The types of a union, or a tuple of the type alone."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def is_record(kind: Any) -> bool:
-    """Whether a type has fields: a dataclass, or a struct of msgspec."""
+    """True if a type has fields: a dataclass, or a struct of msgspec."""
     return dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__")
 
 
 def record_in(hint: Any) -> Any:
-    """The one dataclass or struct that a type is, or has among the types of its union; None if there is none or several."""
+    """The one dataclass or struct in a type or in the types of its union; None if there is no such type, or several."""
     found = [option for option in _options(hint) if is_record(option)]
     return found[0] if len(found) == 1 else None
 
 
 def _place(where: str | Document, field: str) -> str:
+    """The place that an error names for a field: file and line of a `Document`, else `where` itself."""
     return where.where(field) if isinstance(where, Document) else where
 
 
 def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Document) -> InputError:
+    """The `InputError` for a message of msgspec about `values`, which should be of type `kind`."""
     said, _, path = message.partition(" - at `$")
     field = path.strip("`.")
     missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", said)
@@ -415,16 +404,17 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
 
 
 def unless_secret(field: str, value: Any) -> Any:
-    """The value as an error may show it: ``(hidden)`` if the field is a secret, or if text or parts of the value are.
+    """The value as an error may show it: ``(hidden)`` if the field is a secret, or if the value has one inside, as ``key: x``.
 
-    Secrets are ``keys`` with its items, and each ``key``, ``api_key``, ``token`` and ``salt``.
+    Secrets are ``keys`` with its items, and each ``key``, ``api_key``, ``token`` and ``salt``. Empty text, ``missing`` and
+    None are never hidden.
     """
     is_secret = re.search(r"(^|\.)(keys(\[\d+\])?|key|api_key|token|salt)$", field)
     holds_one = re.search(r"\b(key|api_key|token|salt)\b[\"']?\s*[:=]", str(value))
     return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
 
 
-#: msgspec's words for a type, in ours.
+#: msgspec's text for a type -> the text of our errors.
 _WORDS = {
     "int": "an integer",
     "float": "a number",
@@ -444,7 +434,8 @@ _WORDS = {
 def numeral(value: Any, hint: Any) -> Any:
     """Respell a numeral as JSON writes it: the text ``.05`` becomes the text ``0.05``, ``+3`` becomes ``3``.
 
-    Only text for a type `hint` of int, float and None alone is changed. Any other value comes back as it is, unchecked.
+    Only text is changed, and only if `hint` consists of int, float and None. Any other value is returned as it is,
+    unchecked, as is text that is not a numeral.
     """
     if not isinstance(value, str) or not {int, float, types.NoneType}.issuperset(_options(hint)):
         return value
@@ -461,7 +452,7 @@ def expectation(said: str, hint: Any) -> str:
 
     Args:
         said: msgspec's message about the refused value, such as ``Expected `int`, got `str` - at `$.pool.limit` ``.
-        hint: the field's type, or None. A `Literal` gives ``one of <choices>``; any other type gives what `said` expected.
+        hint: the field's type, or None. A `Literal` gives ``one of <choices>``, any other type what `said` expected.
     """
     if choices := _choices(hint):
         return f"one of {', '.join(choices)}"
@@ -470,12 +461,12 @@ def expectation(said: str, hint: Any) -> str:
 
 
 def _choices(hint: Any) -> list[str]:
-    """The words a field may be, when its type is a Literal."""
+    """The words that a `Literal` type allows; empty for any other type."""
     return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
 
 
 def _hint_at(kind: Any, field: str) -> Any:
-    """The type of a dotted field, inside lists and mappings too; None where it has none."""
+    """The type of the field of `kind` with this dotted path, inside lists and mappings too; None if it does not exist."""
     for part in re.findall(r"[^.\[\]]+", field):
         found = record_in(kind)
         kind = get_type_hints(found).get(part) if found is not None else next(reversed(get_args(kind)), None)
@@ -483,6 +474,7 @@ def _hint_at(kind: Any, field: str) -> Any:
 
 
 def _value_at(values: Any, field: str) -> Any:
+    """The value at a dotted path in plain values; the text ``not as expected`` if there is no such place."""
     for part in re.findall(r"[^.\[\]]+", field):
         try:
             values = values[int(part)] if isinstance(values, list) else values[part]
@@ -492,7 +484,7 @@ def _value_at(values: Any, field: str) -> Any:
 
 
 def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
-    """One value converted to its field's type, so that an error names the layer it came from."""
+    """Convert a value to the type of the field `name` of `kind`; an `InputError` names the origin of `layer`."""
     import msgspec
 
     hint = get_type_hints(kind)[name]
@@ -505,6 +497,7 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
 
 
 def _reachable(kind: Any) -> list[Any]:
+    """All dataclasses and structs that occur in a type, at any depth, the type itself included."""
     found: list[Any] = []
     pending = [kind]
     while pending:
@@ -532,10 +525,9 @@ def meaning(kind: Any) -> dict[str, str]:
 
 
 def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
-    """Convert numbers to floats, or read them from text such as ``1/2/3*0.5``: 1, 2, and then three times 0.5.
+    """A tuple of finite floats from numbers, or from text such as ``1/2/3*0.5``: 1, 2, and then three times 0.5.
 
-    `where` and `field` are as in the `InputError` for text that is not a list of numbers, or a number that is not finite.
-    A tuple may be empty; text must hold one number at least.
+    A tuple may be empty; text must hold at least one number. Anything else raises an `InputError` with `where` and `field`.
     """
     if not isinstance(value, str):
         return tuple(finite(where, field, x) for x in value)
@@ -549,7 +541,7 @@ def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
 
 
 def finite(where: str, field: str, value: object) -> float:
-    """Convert a number or text to a float, which must be finite; for the `InputError`, `where` and `field` are as in it."""
+    """Convert a number or text to a float. Raises an `InputError` with `where` and `field` if it is not a finite number."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -560,21 +552,15 @@ def finite(where: str, field: str, value: object) -> float:
 
 
 def check_at_least(where: str, low: int, given: object, *names: str) -> None:
-    """Check that flags' values are integers from `low` to `MOST`, as `check_integers`; errors call them ``--name``.
+    """Raise an `InputError` for the first of the attributes `names` of `given` that is not an integer from `low` to `MOST`.
 
-    Args:
-        where, low: as in `check_integers`.
-        given: object with the values as attributes; None = the flag was not given.
-        names: the attributes to check, each of which must exist.
+    An attribute that is None passes. The error calls it ``--name``, as a flag.
     """
     check_integers(where, low, **{f"--{name}": getattr(given, name) for name in names})
 
 
 def check_integers(where: str, low: int, **given: object) -> None:
-    """Raise an `InputError` that names the first value that is not an integer from `low` to `MOST`; None is skipped.
-
-    A float such as 2.0 is refused, too.
-    """
+    """Raise an `InputError` for the first value that is not an integer from `low` to `MOST`. None passes; 2.0 does not."""
     for name, value in given.items():
         number = int(value) if isinstance(value, Integral) else low - 1
         if value is not None and not low <= number <= MOST:
@@ -582,8 +568,5 @@ def check_integers(where: str, low: int, **given: object) -> None:
 
 
 def integers(low: float, found: int) -> str:
-    """The accepted integers in words: ``an integer >= <low>``.
-
-    If `found`, the refused value, is above `MOST`, the words are ``an integer from <low> to <MOST>``.
-    """
+    """The accepted integers as text: ``an integer >= <low>``, or both ends if the refused value `found` is above `MOST`."""
     return f"an integer from {low} to {MOST}" if found > MOST else f"an integer >= {low}"

@@ -1,4 +1,4 @@
-"""`streams.uniform` for kernels, with streams given by number."""
+"""`streams.uniform` for compiled code (kernels), with streams given by number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _mix(state: np.uint64, word: np.uint64) -> np.uint64:
 
 @jit
 def head(seed: int, stream_number: int) -> np.uint64:
-    """Mix seed and stream number into the state that `uniform_from` takes; all draws of a decision share it."""
+    """Mix seed and stream number into the state that `uniform_from` takes; all draws of one seed and stream share it."""
     return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
 
 
@@ -36,8 +36,5 @@ def uniform_from(head: np.uint64, request_id: int, draw: int) -> float:
 
 @jit
 def uniform(seed: int, stream_number: int, request_id: int, draw: int) -> float:
-    """A number in [0, 1); equals `streams.uniform` in bits, and its other arguments mean the same.
-
-    `stream_number` is `streams.stream_number` of the stream's name.
-    """
+    """A number in [0, 1), equal in bits to that of `streams.uniform`; for `stream_number` see `streams.stream_number`."""
     return uniform_from(head(seed, stream_number), request_id, draw)

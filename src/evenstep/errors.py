@@ -12,7 +12,7 @@ from typing import Any
 class EvenstepError(Exception):
     """Base of the errors that evenstep reports on purpose.
 
-    Others that reach a caller are bugs of ours, except the system's own, as OSError or MemoryError.
+    Any other exception that reaches a caller is a bug of evenstep, except the system's own, such as OSError or MemoryError.
     """
 
 
@@ -54,19 +54,17 @@ def check_range(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse values that are not real numbers (None, text), nan, and numbers outside a range. All bounds are optional.
+    """Raise an error for the first value that is not a real number (None, text), nan, or outside a range.
 
     Args:
-        where, expected, hint: as of `InputError`.
-        low: the smallest number in the range.
-        above: all numbers of the range are greater than this one; None = no such bound.
-        high: the largest number in the range.
-        below: all numbers of the range are less than this one; None = no such bound.
-        finite: whether inf and -inf are refused too.
-        given: the numbers by their fields. A field called like a bound, as `low`, cannot be given.
+        where, expected, hint: arguments of the `InputError`.
+        low, high: bounds of the range; a number equal to one is in the range.
+        above, below: bounds that are not in the range themselves; None = no such bound.
+        finite: True = inf and -inf are outside the range too.
+        given: field -> value. A field called like an argument, as `low`, cannot be given.
 
     Raises:
-        InputError: naming the first that is not in the range.
+        InputError: names the field and its value.
     """
     for field, value in given.items():
         if not (
@@ -80,7 +78,7 @@ def check_range(
 
 
 def check_range_if_given(where: str, expected: str, /, **given: Any) -> None:
-    """Check numbers as `check_range` does, with the same arguments and error. None passes: the field may be left out."""
+    """Raise the `InputError` of `check_range` for a number outside a range; its keywords are allowed. A value None passes."""
     check_range(where, expected, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -105,9 +103,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_known(where: str, field: str, word: str, known: Collection[str], expected: str) -> None:
-    """Raise an `InputError` if a word is not among the known ones; its hint offers those most like it.
-
-    `where`, `field` and `expected` are as in `InputError`.
-    """
+    """Raise an `InputError` about `word`, the value of `field`, if it is not in `known`; its hint offers the nearest."""
     if word not in known:
         raise InputError(where, field, word, expected, nearest(str(word), known))

@@ -24,7 +24,7 @@ _files: ContextVar[_Files | None] = ContextVar("files of the command", default=N
 
 @contextmanager
 def one_command() -> Generator[None]:
-    """A block in which `reads` and `writes` refuse a file that is on both sides; outside of it they do nothing."""
+    """Context manager: in its block `reads` and `writes` refuse a file that was given to both. Outside they do nothing."""
     before = _files.set(_Files())
     try:
         yield
@@ -33,7 +33,7 @@ def one_command() -> Generator[None]:
 
 
 def reads(path: Path) -> None:
-    """Note that a file is read; raises `InputError` if the command writes to it."""
+    """Note that the command reads a file. Raises an `InputError` if `writes` was called for the same file."""
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
         if key in files.replaced:
@@ -42,9 +42,9 @@ def reads(path: Path) -> None:
 
 
 def writes(path: Path, flag: str = "output") -> None:
-    """Note that a file will be replaced; raises `InputError` if the command has read it.
+    """Note that the command will replace a file. Raises an `InputError` if `reads` was called for the same file.
 
-    A device and a file that does not exist yet need no check. `flag` names the file on the command line, for errors.
+    A device, or a file that does not exist yet, always passes. `flag` names the file on the command line, for errors.
     """
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
@@ -54,6 +54,7 @@ def writes(path: Path, flag: str = "output") -> None:
 
 
 def _key(path: Path) -> tuple[int, int] | None:
+    """Device and inode of an existing regular file; None for anything else."""
     if "\0" in str(path) or not path.is_file():
         return None
     found = path.stat()

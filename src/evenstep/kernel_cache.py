@@ -1,8 +1,8 @@
 """Finds the folder of compiled kernels on disk, without loading the compiler.
 
 It is in ``NUMBA_CACHE_DIR`` if that is set and writable, else next to the sources if they are writable. Else it is in the
-first writable one of ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, nothing is
-kept and every process compiles. Folders elsewhere are named after the sources' contents, so that versions never share
+first writable one of ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, kernels are
+not kept and every process compiles. Folders elsewhere are named after a hash of the sources, so that versions never share
 them. The checked build (`compiled`) has its own folders.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 ROOT = Path(__file__).parent
-#: Whether kernels run as plain Python until this process changes over (`late`); set before `compiled` is imported.
+#: True if kernels run as plain Python until this process changes over (`late`); set before `compiled` is imported.
 begins_plain = False
 _NAME = "evenstep"
 
@@ -32,7 +32,7 @@ class Place:
     """The place of compiled kernels.
 
     Args:
-        is_beside: whether they are in the ``__pycache__`` of each source's folder; `folder` is then None.
+        is_beside: True if they are in the ``__pycache__`` of each source's folder; `folder` is then None.
         folder: the folder that holds them otherwise; None with `is_beside` False = they are not kept.
     """
 
@@ -41,13 +41,13 @@ class Place:
 
     @property
     def is_kept(self) -> bool:
-        """Whether compiled kernels outlive the process that compiled them."""
+        """True if compiled kernels outlive the process that compiled them."""
         return self.is_beside or self.folder is not None
 
     def folder_of(self, source: Path) -> Path | None:
-        """The folder for the kernels of one source file; None = they are not kept. The folder may not exist yet.
+        """The folder, maybe missing, for the kernels of a source file, given by absolute path; None = not kept by evenstep.
 
-        `source` is an absolute path. A file outside evenstep gets a folder named after a hash of its own folder.
+        A file outside evenstep gets a folder named after a hash of its own folder, or with `is_beside` None.
         """
         if self.is_beside and source.is_relative_to(ROOT):
             return source.parent / "__pycache__"
@@ -58,9 +58,9 @@ class Place:
         return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
 
     def has(self, source: Path) -> bool:
-        """Whether this place has a compiled kernel of a source file that is not older than the file, which must exist.
+        """True if this place has a compiled kernel of an existing source file that is not older than the file.
 
-        In a `folder`, whose name changes with evenstep's sources, any age counts.
+        In a `folder`, which is named after evenstep's sources, any age counts.
         """
         folder = self.folder_of(source)
         if folder is None:
@@ -69,7 +69,7 @@ class Place:
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
 
     def is_noted(self, what: str) -> bool:
-        """Whether `note` recorded that all kernels of `what` are here, with the present sources, Python and kind of CPU.
+        """True if `note` has recorded that all kernels of `what` are here, with the present sources, Python and kind of CPU.
 
         `what` is any text on which caller and recorder agree. False if kernels are not kept.
         """
@@ -87,6 +87,7 @@ class Place:
                 file.touch()
 
     def _note_of(self, what: str) -> Path | None:
+        """The file that `note` makes for `what`; None if kernels are not kept."""
         folder = ROOT / "__pycache__" if self.is_beside else self.folder
         name = hashlib.sha256(f"{sys.version} {platform.machine()} {what}".encode()).hexdigest()[:16]
         return None if folder is None else folder / f"{name}.compiled"
@@ -97,7 +98,7 @@ class Place:
         return None if folder is None else folder / "compiling.lock"
 
     def said(self) -> str:
-        """Part of a line for operators: where kernels are kept, or that they are not; empty if they are next to sources."""
+        """Text for operators: where kernels are kept, or that they are not kept; empty if they are next to their sources."""
         if self.is_beside:
             return ""
         if self.folder is None:
@@ -109,17 +110,17 @@ class Place:
 
 
 def is_checked() -> bool:
-    """Whether kernels are compiled in the checked build (`compiled`)."""
+    """True if kernels are compiled in the checked build (`compiled`)."""
     return os.environ.get("EVENSTEP_CHECKED") == "1"
 
 
 @cache
 def place() -> Place:
-    """The place where this process keeps its kernels, by the rules of this module's docstring.
+    """The place where this process keeps its kernels, by the rules at the top of this file.
 
-    It is looked for once a process, with the environment of that moment. Folders are made, and tried with a temporary file.
+    The first call decides for the whole process. It makes folders, and tests them by writing a temporary file.
     """
-    if is_checked():  # its code never meets that of another build
+    if is_checked():  # the two builds share no folder
         bases = (ROOT / "__pycache__", *_bases())
         return Place(False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None))
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -131,6 +132,7 @@ def place() -> Place:
 
 
 def _bases() -> Iterator[Path]:
+    """Folders outside the sources to try, best first; the temporary one is created, with access for this user only."""
     named = os.environ.get("XDG_CACHE_HOME")
     if named:
         yield Path(named) / _NAME
@@ -143,12 +145,13 @@ def _bases() -> Iterator[Path]:
 
 
 def _usable(base: Path) -> Path | None:
-    """The folder of these sources below a base, if it can be written."""
+    """The folder for kernels of the present sources below `base`, made if missing; None if it cannot be written."""
     folder = base / f"kernels-{fingerprint()}"
     return folder if _is_writable(folder) else None
 
 
 def _is_writable(folder: Path) -> bool:
+    """Make a folder and write a temporary file there; False if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -158,7 +161,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Make a folder in a shared place, or check that we own it: kernels are loaded as code."""
+    """Make a folder in a shared place; False if it is open to other users, since kernels are loaded as code."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -169,12 +172,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches next to the kernels' folder.
+    """Let matplotlib and fontconfig keep their caches next to the kernels' folder, by setting environment variables.
 
-    It sets ``MPLCONFIGDIR``, and ``XDG_CACHE_HOME`` with ``NUMBA_CACHE_DIR`` unless the former is set.
-
-    Does nothing where kernels are next to their sources or not kept, or where ``MPLCONFIGDIR`` is set. Without a writable
-    folder both complain on stderr, or refuse to work.
+    It sets ``MPLCONFIGDIR``; and ``XDG_CACHE_HOME`` with ``NUMBA_CACHE_DIR``, unless ``XDG_CACHE_HOME`` is set. It does
+    nothing if ``MPLCONFIGDIR`` is set, or if kernels are next to their sources or not kept.
     """
     folder = place().folder
     if folder is None or "MPLCONFIGDIR" in os.environ:
@@ -187,7 +188,7 @@ def lend_to_drawing() -> None:
 
 @cache
 def fingerprint() -> str:
-    """A hash of all our sources and the interpreter's version, 16 hex digits."""
+    """A hash of all sources of evenstep and of Python's version, 16 hex digits."""
     found = hashlib.sha256(sys.version.encode())
     for source in sorted(ROOT.rglob("*.py")):
         found.update(str(source.relative_to(ROOT)).encode())
@@ -196,11 +197,7 @@ def fingerprint() -> str:
 
 
 def text_of(kernel: FunctionType) -> str:
-    """A hash of what a user's kernel is made from: evenstep, and the files and constants of the functions that it calls.
-
-    Args:
-        kernel: as plain Python.
-    """
+    """SHA-256 in hex of all that a user's plain kernel is compiled from: evenstep, and files and constants of what it calls."""
     made, new, seen = hashlib.sha256(fingerprint().encode()), [kernel], set[FunctionType]()
     while new:
         function = new.pop()
@@ -220,14 +217,15 @@ def text_of(kernel: FunctionType) -> str:
 
 
 def _newest_source() -> float:
+    """The latest time of change of any source of evenstep, seconds since 1970."""
     return max(source.stat().st_mtime for source in ROOT.rglob("*.py"))
 
 
 class Announcer:
-    """Announces, before a long silence, that kernels are being compiled. Only the first announcement is said.
+    """Announces that kernels are being compiled, because that takes long. Only the first announcement is passed on.
 
     Attributes:
-        say: called with the line; None = nothing is said, and a later announcement may still be.
+        say: called with the line; None = nothing is passed on, and a later announcement may still be.
     """
 
     def __init__(self) -> None:
@@ -240,10 +238,7 @@ class Announcer:
         self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', kept for later runs'}")
 
     def meanwhile(self, doing: str) -> None:
-        """Announce that another process compiles, then say `doing`: a line on how this process works until then.
-
-        `doing` is said at each call, the announcement only if it is the first.
-        """
+        """Make the announcement, unless one was made; then pass on `doing`, a line on how this process works until then."""
         self()
         if self.say is not None:
             self.say(doing)
@@ -253,6 +248,7 @@ class Announcer:
         self._tell("another process compiles kernels; waiting for it, then loading them")
 
     def _tell(self, line: str) -> None:
+        """Pass `line` on to `say`, unless an earlier line was passed on."""
         if self.say is not None and not self._said:
             self._said = True
             self.say(line)

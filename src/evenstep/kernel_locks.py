@@ -1,8 +1,8 @@
-"""Lets one process compile a kernel while others that need it wait, and then load the result.
+"""Lets one process compile a kernel while others that need it wait and then load the result.
 
-The lock of a kernel is one byte of a file in the folder of compiled kernels, locked by the system. A process that dies
-loses its locks, so nothing waits for it. A folder that cannot be written, or a system without such locks, has no locks:
-each process then compiles by itself.
+The lock of a kernel is one byte of a file in the folder of compiled kernels, locked by the system. The system frees the
+locks of a process that dies. A folder that cannot be written, or a system without such locks, has no locks: each process
+then compiles by itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Locks:
     """The locks of one folder's kernels between processes. Between threads they do not lock; numba does.
 
     Args:
-        file: its bytes are locked; it is created if missing, and nothing is written to it. None, or a file that cannot be
-            opened = nothing is locked.
+        file: the file whose bytes are locked; it is created if missing, and nothing is written to it. None, or a file that
+            cannot be opened = nothing is locked.
         say: called once before each wait for another process.
         pause: sleeps for the given seconds between two tries; callers may replace the attribute.
     """
@@ -41,7 +41,7 @@ class Locks:
         self, file: Path | None, say: Callable[[], None] = lambda: None, pause: Callable[[float], None] = time.sleep
     ) -> None:
         self._say, self.pause = say, pause
-        self._held: dict[int, int] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures
+        self._held: dict[int, int] = {}  # byte -> number of `take`s: a kernel may be compiled for two signatures
         self._file = -1
         if file is not None and fcntl is not None:
             with suppress(OSError):
@@ -75,7 +75,7 @@ class Locks:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, byte)  # pyright: ignore[reportOptionalMemberAccess]
 
     def _is_ours(self, byte: int) -> bool:
-        """Whether this process has the byte now, or can have no lock at all."""
+        """Try to lock the byte. True if this process has it now, or if the file system has no locks."""
         assert fcntl is not None
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
@@ -88,5 +88,5 @@ class Locks:
 
 @cache
 def locks() -> Locks:
-    """The one `Locks` of this process, for the folder where it keeps its kernels; waits are announced to operators."""
+    """The one `Locks` of this process, for the folder where it keeps kernels; it announces waits to operators."""
     return Locks(kernel_cache.place().lock_file(), kernel_cache.announce.waiting)

@@ -1,12 +1,12 @@
 """Kernels that run as plain Python until this process switches to their compiled code; results are equal in bits.
 
 A long-lived process can so begin at once on a machine that has no compiled kernels. It sets `kernel_cache.begins_plain`
-before it imports `compiled`, and has another process compile. It loads what that compiled in a thread
-(`in_compiled_code`), and changes over between two decisions (`change_over`). What a kernel reads and writes is the same
-for both: arrays, numbers, and tuples of them.
+before it imports `compiled`, and has another process compile. A thread then loads the compiled kernels (`in_compiled_code`),
+and the process changes over between two decisions (`change_over`). What a kernel reads and writes is the same for both:
+arrays, numbers, and tuples of them.
 
-Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them. Plain
-text that still runs at the change then meets nothing that it cannot call.
+Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them. So plain
+Python that still runs at the change meets nothing that it cannot call.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 
 class Change:
-    """Whether this process runs compiled code yet.
+    """Tells whether this process runs compiled code yet.
 
     Attributes:
-        is_compiled: whether all threads run compiled code; always False without numba.
+        is_compiled: True if all threads run compiled code; always False without numba.
         threads: ids of threads that run compiled code before the others may (`in_compiled_code`).
     """
 
@@ -44,8 +44,8 @@ class Late:
         plain: the kernel as a Python function.
         make: compiles the kernel, or loads it from the cache; called once, when the compiled kernel is first needed.
         typed: gives the kernel's type for the compiler, from what `make` returned.
-        is_door: whether Python may call what `make` returned; if not, Python always runs `plain`.
-        is_declared: whether `make` compiles it at once, for the one signature it has (`compiled.declared`).
+        is_door: True if Python may call what `make` returned; else Python always runs `plain`.
+        is_declared: True if `make` compiles it at once, for its one signature (`compiled.declared`).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Late:
 
     @property
     def _numba_type_(self) -> Any:
-        """What the compiler asks of a name in a kernel that it compiles."""
+        """The kernel's numba type; numba reads this attribute when it compiles another kernel that names this one."""
         return self._typed(self.made)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,7 +88,8 @@ _all: list[Late] = []
 
 @contextmanager
 def in_compiled_code() -> Generator[None]:
-    """Let this thread run compiled code inside the block, before other threads may. Loads all declared kernels first."""
+    """Let this thread run compiled code inside the block, before other threads may. First loads all declared kernels, or
+    compiles those that are not in the cache."""
     change.threads.add(get_ident())
     try:
         for kernel in list(_all):
@@ -102,7 +103,7 @@ def in_compiled_code() -> Generator[None]:
 def change_over() -> None:
     """Let every thread run compiled code from now on; does nothing if no `Late` kernel exists.
 
-    Names in evenstep's modules that hold a `Late` kernel are bound to its compiled kernel, if it was made and Python may
+    Names in evenstep's modules that hold a `Late` kernel are bound to its compiled kernel, if that was made and Python may
     call it. Other kernels are made at their next call.
     """
     if not _all:

@@ -1,8 +1,8 @@
-"""Finding things by name: the name is the file.
+"""Finds policies, predictors, laws and other members of rooms (folders of evenstep) by name: the name is the file.
 
 ``br-h`` is ``br_h.py`` in ``routing/`` or one folder below. The file binds its class to ``policy``; each room has its own
 word (`BINDINGS`). A name may also be ``package.module:Thing``, ``mine.py:Thing``, ``mine.py`` (its binding), or an entry
-point that another package offers in the group ``evenstep.<room>``: installed is not active until named. There is no
+point of another package in the group ``evenstep.<room>``. Such a package is imported only when its name is used. There is no
 registry.
 """
 
@@ -39,14 +39,14 @@ BINDINGS: dict[str, str] = {
     "experiments": "experiment",
     "engines": "adapter",
 }
-#: What errors call a member, where that is not the word it binds.
+#: The word for a member in errors, if it is not the word that it binds.
 _NOUNS = {
     "scheduling": "scheduling policy",
     "batch": "batch-time law",
     "workload": "trace format",
     "engines": "engine",
 }
-#: How the name of a module begins that was loaded from a user's file; a hash of the path ends it.
+#: Start of the names of modules loaded from users' files; a hash of the path is their end.
 USER_MODULE = "evenstep_user_"
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
@@ -55,7 +55,7 @@ _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where member
 
 @cache
 def members(room: str) -> tuple[str, ...]:
-    """Sorted names of all members of a room: of its own files that bind ``BINDINGS[room]``, and of other packages' entries.
+    """Sorted names of all members of a room: its own files that bind ``BINDINGS[room]``, and entry points of other packages.
 
     `room` is a key of `BINDINGS`; any other is a KeyError. The answer is kept until the process ends.
     """
@@ -68,14 +68,15 @@ def members(room: str) -> tuple[str, ...]:
 def find(room: str, name: str) -> Any:
     """The member of a room that a name stands for: usually a class, which is not called here; a module for ``workload``.
 
-    A user's file is executed when it is first named, and again when it has changed.
+    A user's file is executed when it is first named, and again after it has changed.
 
     Args:
-        room: a key of `BINDINGS`; ``batch`` are engines' time laws.
+        room: a key of `BINDINGS`; ``batch`` has the batch-time laws.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:
-        InputError: no such name (the nearest are offered), two owners of it, or a file that cannot be loaded.
+        InputError: no such name (the nearest are offered), two owners of it, or a file or module that cannot be loaded. The
+            errors of an entry point's own code pass as they are.
     """
     word = BINDINGS[room]
     place, _, thing = name.rpartition(":") if ":" in name else (name, "", "")
@@ -102,10 +103,8 @@ def find(room: str, name: str) -> Any:
 def parse(text: str) -> dict[str, str]:
     """``"bf-io:horizon=20,discount=0.9"`` as ``{"name": "bf-io", "horizon": "20", "discount": "0.9"}``.
 
-    The name may itself have a colon (``mine.py:Thing``). Dashes in option names become underscores; values stay text.
-
-    Raises:
-        InputError: an option without ``=`` or given twice.
+    The name may itself have a colon (``mine.py:Thing``). Dashes in option names become underscores; values stay text. An
+    option without ``=``, or given twice, raises an `InputError`.
     """
     name, colon, tail = text.partition(":")
     if colon and "=" not in tail.partition(":")[0].partition(",")[0]:  # mine.py:Thing, maybe with options
@@ -126,9 +125,9 @@ def parse(text: str) -> dict[str, str]:
 def options(text: str, where: str) -> dict[str, str]:
     """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; empty for empty text.
 
-    Values stay text. `where` is the place that errors name, which are those of `parse`.
+    Values stay text. An option without ``=``, or given twice, raises an `InputError` that names `where`.
     """
-    if text and "=" not in text.partition(",")[0]:  # after a colon it would pass as the name of a thing
+    if text and "=" not in text.partition(",")[0]:  # `parse` would take it for the name of a thing
         raise InputError(where, "option", text.partition(",")[0], "key=value", "Write key=value,key=value.")
     spec = parse(f"{where}:{text}" if text else where)
     del spec["name"]
@@ -136,9 +135,7 @@ def options(text: str, where: str) -> dict[str, str]:
 
 
 def build(room: str, spec: Mapping[str, Any]) -> Any:
-    """Make an instance of a room's member from `spec`, a mapping as `parse` returns it.
-
-    Its ``name`` is required and goes to `find`; all other keys are options by field name and go to `make`.
+    """Make an instance of the member of a room called ``name`` in `spec`, with all other keys of `spec` as its options.
 
     Raises:
         InputError: an unknown name, unknown options (all at once, with the nearest name), or a value that does not fit.
@@ -156,10 +153,11 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     Args:
         kind: a dataclass; any other class takes no options.
         options: field name -> value or text; fields that are left out keep their defaults.
-        where: the place that errors name.
+        where: name of the class in errors.
 
     Raises:
-        InputError: as in `build`; also if `kind` is not a class, or its constructor raises an error of another kind.
+        InputError: unknown options, a missing one, a value that does not fit, or `kind` is not a class. An exception of the
+            constructor becomes an InputError unless it is an EvenstepError.
     """
     import msgspec
 
@@ -195,13 +193,13 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
 
 
 def check_class(kind: Any, where: str) -> None:
-    """Raise an `InputError` that names `where` if what a name stands for is not a class."""
+    """Raise an `InputError` that names `where` if `kind`, the object found by a name, is not a class."""
     if not isinstance(kind, type):
         raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
 
 
 def _listed(value: Any, hint: Any) -> Any:
-    """An option's value, its text split where the field holds several, each number as JSON writes it."""
+    """An option's value: text of a tuple field is split at slashes, and numerals are respelled as JSON writes them."""
     if isinstance(value, str) and get_origin(hint) is tuple:
         return [numeral(part, get_args(hint)[0]) for part in value.split("/")] if value else []
     return numeral(value, hint)
@@ -209,7 +207,7 @@ def _listed(value: Any, hint: Any) -> Any:
 
 @contextmanager
 def _made(kind: Any, where: str) -> Generator[None]:
-    """What a class raises while it is made, as an `InputError`; what is right or wrong with options passes."""
+    """Context manager: errors from making a `kind` become `InputError`s, except EvenstepErrors and errors of msgspec."""
     import msgspec
 
     try:
@@ -225,7 +223,7 @@ def _made(kind: Any, where: str) -> Generator[None]:
 
 
 def _elsewhere(room: str, name: str) -> str:
-    """What to do where the name is a policy of the other kind; empty where it is not."""
+    """A hint for the name of a scheduling policy that is looked for in routing, or the other way round; else empty."""
     if room == "routing" and name in members("scheduling"):
         return f"{name} schedules inside one engine: use evenstep compare --engine, or evenstep stability."
     if room == "scheduling" and name in members("routing"):
@@ -234,10 +232,12 @@ def _elsewhere(room: str, name: str) -> str:
 
 
 def _noun(room: str) -> str:
+    """The word for a member of a room in errors, such as ``policy``."""
     return _NOUNS.get(room, BINDINGS[room])
 
 
 def _name(stem: str) -> str:
+    """The name of a member from the name of its file without suffix: ``br_h`` is ``br-h``."""
     return stem.replace("_", "-")
 
 
@@ -254,18 +254,19 @@ def _module(file: Path) -> str:
 
 
 def _offered(room: str) -> tuple[EntryPoint, ...]:
-    """What other packages offer to a room; looked for once for each way packages are found."""
+    """The entry points that other packages offer for a room; searched once for each content of ``sys.path``."""
     return _scanned(f"evenstep.{room}", entry_points, tuple(sys.path))
 
 
 @cache
 def _scanned(group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group; `look` finds them, and `path` is only a key of the cache."""
     return tuple(look(group=group))
 
 
 @cache
 def _binds(file: Path, word: str) -> bool:
-    """Whether a file of ours binds the word at its top level; read as text, so nothing heavy is imported."""
+    """True if a file of evenstep binds the word at its top level. The file is read as text, and not imported."""
     if file.stem.startswith("_"):
         return False
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -278,6 +279,7 @@ def _binds(file: Path, word: str) -> bool:
 
 
 def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
+    """The object that a module binds to `thing`, else an `InputError` about `name`. If members are modules, the module."""
     if room in _MODULE_MEMBERS:
         return module
     if not hasattr(module, thing):
@@ -287,6 +289,7 @@ def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
 
 
 def _import(module: str, name: str) -> ModuleType:
+    """Import a module by its full name; any exception of it becomes an `InputError` about `name`."""
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # of the module's own code, or of an invalid name
@@ -295,6 +298,7 @@ def _import(module: str, name: str) -> ModuleType:
 
 
 def _load_file(place: str) -> ModuleType:
+    """Execute a user's file and return its module; any exception becomes an `InputError` about `place`, its path."""
     path = Path(place)
     if not path.is_file():
         raise InputError(place, "file", place, "an existing Python file", "Check the path.")
@@ -306,7 +310,7 @@ def _load_file(place: str) -> ModuleType:
 
 @cache
 def _load_version(path: Path, changed_ns: int) -> ModuleType:
-    """The module of a file as it was at a time; each path has its own name, by which compiled kernels are found again."""
+    """Execute a file, once for each time of change; the module's name depends on the path alone, so caches find it again."""
     key = f"{USER_MODULE}{path.stem.replace('.', '_')}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(key, path)
     assert spec is not None and spec.loader is not None

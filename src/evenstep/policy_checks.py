@@ -1,4 +1,4 @@
-"""Promises that routing and scheduling policies share, each a named check of the answers to a set of views."""
+"""Checks that routing and scheduling policies share: each judges the answers to a set of views, and returns a `Finding`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Judged:
     """A policy under check, and how to ask it.
 
     Args:
-        policy: the policy.
-        verb: name of its method that takes a view and returns an answer.
+        verb: name of the policy's method that takes a view and returns an answer.
         answer: class of its answers.
-        views: makes the same views, new objects, at each call; its argument is `spare` of `window` for their arrays.
-        own: copies an answer, because a policy may hand out an array that it writes again.
-        differ: ``(answer, other, view)``, how two answers to a view differ, as a sentence; empty if equal in bits. It
-            calls the first ``plain VERB`` and the second ``the kernel``, words that checks replace.
-        kernel_call: ``(policy, view)`` -> the prepared call through the compiled door; None if the policy has no rule.
+        views: makes the same views, as new objects, at each call. Its argument sets the numbers that stand in memory before
+            and after the views' arrays (`spare` of `window`).
+        own: copies an answer, because a policy may return an array that it writes again.
+        differ: ``(answer, other, view)`` -> a sentence on how two answers to a view differ; empty if they are equal in bits.
+            It calls the first ``plain VERB`` and the second ``the kernel``, words that checks replace.
+        kernel_call: ``(policy, view)`` -> the prepared call of the policy's compiled rule; None if it has no rule.
     """
 
     policy: Any
@@ -54,15 +54,15 @@ class Judged:
     kernel_call: Callable[[Any, Any], KernelCall | None]
 
     def raw(self, view: Any) -> Any:
-        """The policy's own answer to a view; its arrays may be written again at the next call."""
+        """The policy's own answer to a view; the policy may write its arrays again at the next call."""
         return getattr(self.policy, self.verb)(view)
 
     def ask(self, view: Any) -> Any:
-        """The policy's answer to a view, copied."""
+        """A copy of the policy's answer to a view."""
         return self.own(self.raw(view))
 
 
-#: Digest of short runs of a policy through the door ``plain`` or ``compiled``.
+#: Given a policy, and ``plain`` or ``compiled`` for the way to call it: the digest of a short run.
 Simulate = Callable[[Any, str], str]
 
 
@@ -74,9 +74,8 @@ def run(
     If the policy fails to answer a view, the checks that need answers are left out.
 
     Args:
-        judged: the policy.
         first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run besides.
-        contract: given the answers to `judged.views(0)`, in their order, checks them as the policy's host would.
+        contract: checks the answers to `judged.views(0)`, in their order, as the policy's host would.
         simulate: makes the short runs of `same_digest`, which is left out if this is None or another check failed.
     """
     findings = [frozen(judged.policy), *([first] if first else [])]
@@ -97,7 +96,7 @@ def run(
 def window(values: Any, kind: type[Any], spare: int) -> Any:
     """A read-only copy of `values`, as type `kind`, that is a view into a larger array, as hosts give arrays to policies.
 
-    The larger array has one entry more at either end, `spare` + 1: a policy that reads it can be detected.
+    The larger array has one more entry at either end, `spare` + 1. If another `spare` changes an answer, the policy read it.
     """
     array = np.ascontiguousarray(values, dtype=kind)
     host = np.full(array.size + 2, spare + 1).astype(kind)
@@ -113,7 +112,7 @@ def verdict(name: str, message: str) -> Finding:
 
 
 def frozen(policy: Any) -> Finding:
-    """Check that the policy is a frozen dataclass, so that its fields cannot change."""
+    """Check that the policy is a frozen dataclass."""
     parameters: Any = getattr(type(policy), "__dataclass_params__", None)
     is_frozen = parameters is not None and parameters.frozen
     text = f"{type(policy).__name__} is no frozen dataclass; write @dataclass(frozen=True) above it"
@@ -145,11 +144,11 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
 
 
 def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[str], str]) -> dict[str, str]:
-    """Assign broken rules to checks: check -> the first rule of its own that was broken, as a sentence, or an empty text.
+    """Assign broken rules to checks: name of check -> its first broken rule, with the number of the view, or empty text.
 
     Args:
-        names: of the checks; each is a key of the result.
-        rules: for each view, in order, the rule that its answer breaks, as text; empty when it breaks none.
+        names: of the checks.
+        rules: for each view, in order, the rule that its answer breaks, as text; empty if it breaks no rule.
         owner: gives the name of the check that a broken rule belongs to, one of `names`.
     """
     broken = dict.fromkeys(names, "")
@@ -160,7 +159,10 @@ def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[st
 
 
 def outside(judged: Judged) -> list[Finding]:
-    """Check that a policy uses only its view: nothing of the host, no clock, no random generator, no system call."""
+    """Check that a policy uses only its view; one finding each for the host's objects, clocks, chance and system calls.
+
+    The first also fails if numbers in memory beyond the view's arrays change an answer. `answers` must have passed.
+    """
     views, seen = judged.views(1000), dict[str, str]()
     with watching() as found:
         said = [judged.ask(view) for view in views]
@@ -178,7 +180,10 @@ def outside(judged: Judged) -> list[Finding]:
 
 
 def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
-    """Equal views with other numbers in the memory after their arrays must get equal answers."""
+    """A sentence on the first view of `judged.views(0)` whose answer differs from that in `said`; empty if none does.
+
+    `said` are the answers to the same views, with other numbers in memory before and after their arrays.
+    """
     for number, (view, other) in enumerate(zip(judged.views(0), said, strict=True)):
         if judged.differ(judged.ask(view), other, view):
             return f"view {number}: the answer depends on what stands behind the view's arrays"
@@ -216,7 +221,7 @@ def view_left_alone(judged: Judged) -> Finding:
 
 
 def pure_memory(judged: Judged) -> Finding:
-    """Check that the policy remembers nothing outside `memory`: it is asked all views forward, then backward."""
+    """Check that the policy remembers nothing but `memory`: views asked forward, then backward, get equal answers."""
     views = judged.views(0)
     forward = [judged.ask(view) for view in views]
     backward = [judged.ask(view) for view in reversed(judged.views(0))][::-1]
@@ -228,10 +233,7 @@ def pure_memory(judged: Judged) -> Finding:
 
 
 def doors_agree(judged: Judged) -> Finding:
-    """Check that a compiled rule gives the same bits as plain Python, and does not write past the end of its arrays.
-
-    Passes with a remark for a policy without a rule.
-    """
+    """Check that a compiled rule gives the bits of plain Python and stays in its arrays. Without a rule it passes."""
     for number, view in enumerate(judged.views(0)):
         call, again = (judged.kernel_call(judged.policy, view) for _ in range(2))
         if call is None or again is None:
@@ -245,8 +247,8 @@ def doors_agree(judged: Judged) -> Finding:
 def same_digest(policy: Any, simulate: Simulate) -> Finding:
     """Check that a short run ends without a `PolicyError`, and has the same digest when repeated.
 
-    If the policy has a rule, the run through the compiled door must have that digest too. So must a run in a second process,
-    where hashes of text differ, unless the policy is evenstep's.
+    If the policy has a rule, and not `plain_only`, a run with the compiled rule must have that digest too. So must a run in
+    a second process, where hashes of text differ, unless the policy is evenstep's own or cannot be run there.
     """
     is_compiled = compiled.kernel_of(policy) is not None and not getattr(policy, "plain_only", False)
     doors = ["plain", "plain"] + ["compiled"] * is_compiled
@@ -278,7 +280,7 @@ print("\\n" + simulate(policy, "plain"))
 
 
 def _in_second_process(policy: Any, simulate: Simulate) -> str:
-    """Digest of a short run in a process with another hash seed; empty for our own policies, or if it cannot run there."""
+    """Digest of a short run in a process with another hash seed; empty for evenstep's own policies, or if it cannot run."""
     kind = type(policy)
     if kind.__module__.startswith("evenstep."):
         return ""

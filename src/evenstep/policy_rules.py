@@ -1,4 +1,4 @@
-"""The compiled door of a policy, generated for the rule of its file; shared by routing and engine policies.
+"""Generates the compiled door of a policy, the kernel by which hosts call the rule of its file; for routing and scheduling.
 
 A rule reads its view, its options and its working space by name. `Work` declares that space, each array with its length::
 
@@ -33,15 +33,16 @@ class Door:
     """Settings for generating the doors of one kind of policy.
 
     Args:
-        text: source of the door's function, where ``{lengths}`` and ``{work}`` are filled in. It has the arguments
+        text: source of the door's function, with places ``{lengths}`` and ``{work}`` to fill in. It has the arguments
             `parameters`, `scratch_i` and `scratch_f`.
         signature: of the function, as numba's type.
         scope: the names that the text uses.
         work: working space of a file that declares none.
         given: the expression of each array that working space begins with; they take no room in the scratch arrays.
         made: structs that the text makes itself -> the expression for each.
-        taken: how many entries at the start of `scratch_i` (int64), and of `scratch_f` (float64), the text uses itself.
-        sizes: names that lengths are expressed in, as ``waiting`` -> the expression for each in the text.
+        taken: number of entries at the start of `scratch_i` (int64), and of `scratch_f` (float64), that the text uses
+            itself.
+        sizes: names that lengths may use, as ``waiting`` -> the expression for each in the text.
     """
 
     text: str
@@ -57,10 +58,7 @@ class Door:
 def rule_of_file(door: Door, function: F) -> F:
     """Register `function`, ``(view, options, work)``, as the rule of all policies of its file (`compiled.kernel_of`).
 
-    `door` says how hosts call it. The file's ``Work`` and ``room`` are read later, when a door is first made.
-
-    Returns:
-        The function, marked as a `compiled.part`.
+    The file's ``Work`` and ``room`` are read later, when a door is first made. Returns the function as a `compiled.part`.
     """
     made = part(function)
     compiled.has_rule(function.__module__, cache(partial(_entry, door, made)), function.__globals__)
@@ -68,9 +66,10 @@ def rule_of_file(door: Door, function: F) -> F:
 
 
 def _entry(door: Door, made: Any, policy: type) -> Any:
-    """The door of one policy class, which a host asks as a module: its function by name, and ``scratch``.
+    """Make the door of a policy class: an object with the compiled function under its name, and ``scratch``.
 
-    ``scratch(*sizes, parameters) -> (ints, floats)`` says how much working space the function needs.
+    ``scratch(*sizes, parameters)`` gives the (int64, float64) entries of working space that the function needs. A TypeError
+    if an array of `Work` declares no length and the file has no function `room`.
     """
     module: dict[str, Any] = getattr(made, "py_func", made).__globals__
     work: Any = module.get("Work", door.work)
@@ -105,13 +104,13 @@ def _entry(door: Door, made: Any, policy: type) -> Any:
 
 
 def _reader(policy: type) -> Any:
-    """The function that reads the options of a policy, by name, out of its parameters."""
+    """A function that makes the options of a policy class, by name, from its vector of parameters."""
     options, lines = compiled.options_of(policy)
     return _function("def read(parameters):\n    " + "\n    ".join([*lines, "return options"]), {"Options": options})
 
 
 def _room(kinds: list[tuple[str, int, str]], door: Door) -> Any:
-    """The function that answers the lengths that arrays declare; None where one declares none."""
+    """A function of the door's sizes and of options that returns all declared lengths; None if an array declares none."""
     if not all(length for *_, length in kinds):
         return None
     lengths = "".join(f"({length}), " for *_, length in kinds)
@@ -119,16 +118,21 @@ def _room(kinds: list[tuple[str, int, str]], door: Door) -> Any:
 
 
 def _function(text: str, scope: dict[str, Any]) -> Any:
+    """Execute the source text of one function with the names in `scope`, and return the function."""
     exec(text, scope)
     return scope[text.partition("(")[0].removeprefix("def ")]
 
 
 def _is_struct(hint: Any) -> bool:
+    """True if a type is a class of tuples, such as a NamedTuple."""
     return isinstance(hint, type) and issubclass(hint, tuple)
 
 
 def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tuple[str, int, str]]:
-    """The buffer, dimensions and declared length of every array of working space, those of a struct in its place."""
+    """Yield scratch array, dimensions and declared length ("" = none) of each array of working space, also inside structs.
+
+    `names` resolve the annotations of `work`. A field that is not a writable array raises a TypeError.
+    """
     if work in door.made:
         return
     for name, hint in get_type_hints(work, names, include_extras=True).items():
@@ -144,7 +148,7 @@ def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tu
 
 
 def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Iterator[str], scope: dict[str, Any]) -> str:
-    """The text that makes working space out of the texts of its arrays; puts the structs it names into `scope`."""
+    """Source text that makes working space from the texts of its arrays (`windows`); adds its classes to `scope`."""
     if work in door.made:
         return door.made[work]
     scope[work.__name__] = work
@@ -157,13 +161,13 @@ def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Itera
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One decision through a compiled door, prepared but not made: the view as arguments, and arrays that the call writes.
+    """One call of a compiled rule, prepared but not made: the view as arguments, and arrays that the call writes.
 
     Args:
-        function: the kernel, ready to be called with `arguments`.
-        arguments: all arguments in order.
-        answer: makes the decision out of the number that the kernel returns, and of the arrays that it wrote.
-        guarded: the arrays that it may write, by name, each with guard words at its end, which it may not.
+        function: the kernel.
+        arguments: all its arguments, in order.
+        answer: makes the decision from the number that the kernel returns, and from the arrays that it wrote.
+        guarded: the arrays that it may write, by name, each with guard words at its end, which it may not write.
     """
 
     function: Any
@@ -176,15 +180,11 @@ class KernelCall:
         return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> Any:
-        """Make the call, which writes the arrays; returns the decision. Call it once, since the arrays are not reset.
-
-        Raises:
-            PolicyError: the kernel's answer is not a valid decision.
-        """
+        """Make the call and return the decision; once only, as it writes arrays. An invalid answer is a `PolicyError`."""
         return self.answer(float(self.function(*self.arguments)))
 
     def overrun(self) -> str:
-        """After `decision`: a sentence on the first array that the kernel wrote beyond its end; empty if there is none."""
+        """A sentence on the first array that `decision` has written beyond its end; empty if there is none."""
         for name, array in self.guarded.items():
             if np.any(array[..., -_GUARD:] != (_INT if array.dtype == np.int64 else _FLOAT)):
                 return f"the kernel writes beyond the end of {name}"
@@ -192,12 +192,9 @@ class KernelCall:
 
 
 def guarded(**shapes: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Make arrays for a kernel to write, with guard words after the last column of each; all is filled with the guard word.
+    """Make arrays for a kernel to write, filled with the guard word, with guard words after the last column of each.
 
-    ``scratch_f`` is float64, every other array int64.
-
-    Args:
-        shapes: name -> shape without the guard words, a number or a tuple.
+    ``scratch_f`` is float64, every other array int64. `shapes`: name -> shape without the guard words, a number or a tuple.
 
     Returns:
         The arrays by name, and views of them without the guard words, in the same order.

@@ -34,7 +34,7 @@ class Request:
 
     Args:
         request_id: running number, unique in its trace; key of every random draw for this request.
-        arrival_s: seconds since the start of the trace; 0 where the trace has no times.
+        arrival_s: seconds since the start of the trace; 0 if the trace has no times.
         prompt_tokens: tokens of the prompt, >= 1.
         output_tokens: true output length, >= 1; hidden from every policy that is not an oracle.
         request_class: class or tenant number; 0 is the default class.
@@ -62,11 +62,7 @@ class Request:
 
 
 def offsets_of(counts: Any) -> I8:
-    """int64[N+1], running sums from 0: of N rows laid end to end in one array, row i is at ``offsets[i] : offsets[i+1]``.
-
-    Args:
-        counts: N whole numbers >= 0, the length of each row.
-    """
+    """int64[N+1], running sums of N row lengths, from 0: laid end to end, row i is at ``offsets[i] : offsets[i+1]``."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, dtype=np.int64, out=offsets[1:])
     return offsets
@@ -74,13 +70,13 @@ def offsets_of(counts: Any) -> I8:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixBlocks:
-    """The prompt's KV blocks by content, row by row, as prefix-cache traces give them.
+    """The KV blocks of every row's prompt, as ids that stand for their content; traces for prefix caches have them.
 
     Args:
         ids: int64[total], block ids of all rows, one row after the other, in prefix order.
         offsets: int64[N+1], row i owns ``ids[offsets[i]:offsets[i+1]]``.
         block_tokens: tokens in one block.
-        scope: ``global`` when equal ids mean equal content in all sessions, ``session`` when only inside one.
+        scope: ``global`` if equal ids mean equal content in all sessions, ``session`` if only inside one session.
     """
 
     ids: I8
@@ -102,19 +98,19 @@ class PrefixBlocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Requests as columns, in order of arrival (of position where there are no times).
+    """Requests as columns, in order of arrival, or in any order if there are no times.
 
-    ``trace[i]`` is a `Request`. An absent column is None: absent, not zero. `request_id` is the row's position,
-    0..N-1; `after` refers to it.
+    ``trace[i]`` is a `Request`. An absent column is None: absent, not zero. `request_id` is the row's position, 0..N-1;
+    `after` refers to it.
 
     Args:
         prompt_tokens, output_tokens: int64[N], tokens, all >= 1.
         arrival_s: float64[N], seconds since the trace's first row, ascending; None for plain length lists.
-        others: as in `Request`, int64[N] (`think_s` float64[N]) or None.
+        request_class .. think_s: fields of `Request`, int64[N] (`think_s` float64[N]) or None.
         prefix_blocks: KV blocks of the prompts, or None.
         name: file or generator the rows come from.
         format: name of the reader or ``synthetic``.
-        synthetic: True when each replicate of an experiment draws new requests; False when it rotates these.
+        synthetic: True if each replicate of an experiment draws new requests; False if it rotates these.
         notes: sentences on rows the reader dropped, sorted, spread or assumed; every host prints them.
 
     Raises:
@@ -164,7 +160,7 @@ class Trace:
         Raises:
             InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row).
         """
-        import evenstep  # the public door: this floor knows no reader
+        import evenstep  # by its public name, since this file may not import readers
 
         columns = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "arrival_s": arrival_s}
         return evenstep.trace_of_columns({**columns, **others}, unit=unit, name=name)
@@ -204,7 +200,7 @@ class Trace:
         return (self[i] for i in range(len(self)))
 
     def column(self, name: str) -> Any:
-        """A column by its name in `COLUMNS`: the trace's own array. For an absent one, a new array of its `ABSENT` value."""
+        """A column by its name in `COLUMNS`: the array of the trace; if it is absent, a new array of the `ABSENT` value."""
         present = getattr(self, name)
         if present is not None:
             return present
@@ -226,7 +222,7 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The trace of the first `rows` rows; the trace itself if it has no more."""
+        """The trace of the first `rows` rows; the trace itself if it has no more rows."""
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:

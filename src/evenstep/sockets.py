@@ -1,4 +1,4 @@
-"""What every host of sockets needs first: an address, a fast event loop, enough files, the parser."""
+"""What every process that opens sockets needs: an address, a fast event loop, enough open files, the HTTP packages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FILES = 65536
 
 
 def listening(where: str, host: str, port: int) -> socket.socket:
-    """Make a TCP socket bound to an address. It does not listen yet: the caller does that, and closes it.
+    """Make a TCP socket bound to an address; the caller calls ``listen`` on it and closes it.
 
     Args:
         where: the command's name in errors.
-        host, port: the address, a name or an IP address of this machine; port 0 = any free one.
+        host, port: a name or IP address of this machine, and the port; port 0 = any free one.
 
     Raises:
         InputError: the port cannot be bound, or the host is not an address of this machine.
@@ -58,29 +58,20 @@ def in_url(host: str) -> str:
 
 
 def need_gateway_extra(where: str) -> None:
-    """Check that httptools (HTTP parser) and aiohttp (server of the admin API) are installed; see `need_package`."""
+    """Raise an `InputError` of the command `where` if httptools (HTTP parser) or aiohttp (server of the admin API) is missing."""
     for package in ("httptools", "aiohttp"):
         need_package(where, package)
 
 
 def need_package(where: str, package: str, extra: str = "gateway") -> None:
-    """Check that a package, by its import name, is installed. The error says to install ``evenstep[<extra>]``.
-
-    `where` is the command's name in the error.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Raise an `InputError` of the command `where` if a package (import name) is missing: install ``evenstep[<extra>]``."""
     if find_spec(package) is None:
         hint = f"Install it with: pip install 'evenstep[{extra}]'."
         raise InputError(where, package, "missing", f"the package {package.replace('_', '-')}", hint)
 
 
 def said(line: str) -> None:
-    """Print a line about a service to stdout, at once. If stdout is full or closed, no error is raised.
-
-    All that the process prints later is then discarded.
-    """
+    """Print a line to stdout at once; if stdout is full or closed, discard it and all later output, without an error."""
     try:
         print(line, flush=True)
     except (OSError, ValueError):
@@ -103,16 +94,16 @@ def on_end(end: Callable[[], None]) -> None:
 
 
 def collect_rarely() -> None:
-    """Make the garbage collector of this process run rarely, so that it seldom interrupts streams.
+    """Make the garbage collector run rarely, so that it seldom interrupts streams. Call it when a service has started.
 
-    Objects alive now are never examined again; the others only after 50,000 new ones. Call it when a service has started.
+    Objects alive now are never examined again; the others only after 50,000 new ones.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """The function that makes event loops: uvloop's if it is installed, else the standard one."""
+    """The function that makes event loops: that of uvloop if it is installed, else the one of asyncio."""
     if find_spec("uvloop") is None:
         import asyncio
 
@@ -123,10 +114,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def allow_files() -> None:
-    """Raise this process's limit of open files to 65,536, or to the system's hard limit if that is lower.
-
-    A higher limit stays as it is. On Windows nothing is done.
-    """
+    """Raise this process's limit of open files to 65,536 or the system's hard limit; never lower it. Not on Windows."""
     if sys.platform == "win32":
         return
     import resource

@@ -1,8 +1,8 @@
 """Keyed random numbers: a draw is a pure function of (seed, stream, request id, draw).
 
 Two policies that use the same key get the same random numbers (common random numbers), independent of other draws, their
-order, and the process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn.
-`draws.uniform` draws the same numbers inside kernels, and is apart because it loads the compiler.
+order, and the process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn. `draws.uniform`
+draws the same numbers in compiled code; it has its own file because it loads the compiler.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def stream_number(stream: str) -> int:
 
 
 def _mix(state: int, word: int) -> int:
+    """One step of the mixer: a 64-bit state and a word give the next state."""
     z = (state + _GOLDEN + (word & _MASK)) & _MASK
     z = ((z ^ (z >> 30)) * _M1) & _MASK
     z = ((z ^ (z >> 27)) * _M2) & _MASK
@@ -35,6 +36,7 @@ def _mix(state: int, word: int) -> int:
 
 
 def _mix_array(state: NDArray[np.uint64], word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`_mix` of uint64[N] states and words, element by element."""
     with np.errstate(over="ignore"):
         z = state + np.uint64(_GOLDEN) + word
         z = (z ^ (z >> np.uint64(30))) * np.uint64(_M1)
@@ -47,16 +49,12 @@ def uniform(seed: int, stream: str, request_id: int, draw: int = 0) -> float: ..
 @overload
 def uniform(seed: int, stream: str, request_id: NDArray[np.int64], draw: int = 0) -> NDArray[np.float64]: ...
 def uniform(seed: int, stream: str, request_id: int | NDArray[np.int64], draw: int = 0) -> float | NDArray[np.float64]:
-    """A number in [0, 1), the same for the same key on any machine.
+    """A random number in [0, 1), always the same for the same arguments, on any machine.
 
     Args:
-        seed: the run's seed.
         stream: name of the drawing component, for instance ``"power-of-d"``; streams are independent.
-        request_id: int, or int64[N] for N draws at once.
-        draw: which draw of this stream for this request, from 0.
-
-    Returns:
-        float in [0, 1), or float64[N].
+        request_id: int, or int64[N] for N draws at once, which gives float64[N].
+        draw: number of the draw of this stream for this request, from 0.
     """
     head = _mix(_mix(0, seed), stream_number(stream))
     if isinstance(request_id, np.ndarray):

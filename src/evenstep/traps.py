@@ -1,4 +1,4 @@
-"""Traps around a policy call: they detect calls outside its view, by any route to the function."""
+"""Traps around a policy call: they detect calls that reach outside its view, by any way of calling the function."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _FRAMES = {"_getframe", "_current_frames", "_getframemodulename", "_current_exce
 _MODULES = {"time": _CLOCK, "gc": _PEEK, "posix": _SYSTEM, "nt": _SYSTEM, "_socket": _SYSTEM, "select": _SYSTEM}
 _EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
 
-_watchers: list[tuple[int, list[tuple[str, str]]]] = []  # threads, and the lists that collect their current calls
+_watchers: list[tuple[int, list[tuple[str, str]]]] = []  # thread id, and the list that collects its calls
 
 
 @contextlib.contextmanager
 def watching() -> Generator[list[tuple[str, str]]]:
-    """Collect ``(kind, what)`` of every forbidden call inside the block; nothing is prevented. `what` names the call.
+    """Context manager that collects ``(kind, what)`` of every forbidden call in its block, and prevents none.
 
-    The kinds are ``clock``, ``chance`` (random numbers), ``peek`` (the host's frames and objects) and ``system`` (files,
-    sockets, processes). Read the list after the block, whose end may add a last entry.
+    `what` names the call. The kinds are ``clock``, ``chance`` (random numbers), ``peek`` (the host's frames and objects) and
+    ``system`` (files, sockets, processes). Read the list after the block, whose end may add a last entry.
 
-    A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and
-    files and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection
-    is off meanwhile, and other threads are ignored: the policy causes neither.
+    A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and files
+    and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection is
+    off in the block, and other threads are ignored.
     """
     _install()
     found: list[tuple[str, str]] = []
@@ -44,7 +44,7 @@ def watching() -> Generator[list[tuple[str, str]]]:
         yield found
     finally:
         sys.setprofile(old if callable(old) else None)
-        if isinstance(old, cProfile.Profile):  # a profiler in C is not a function that sys takes back
+        if isinstance(old, cProfile.Profile):  # `sys.setprofile` does not accept a profiler in C
             old.enable()
         _watchers.pop()
         if collects:
@@ -55,11 +55,12 @@ def watching() -> Generator[list[tuple[str, str]]]:
 
 @cache
 def _install() -> None:
-    """Add the audit hook, which cannot be taken out again: it is silent unless watching."""
+    """Install the audit hook in this process, once. It cannot be removed; outside `watching` it records nothing."""
     sys.addaudithook(_audit)
 
 
 def _global_chance() -> tuple[Any, ...]:
+    """The states of the global generators of `random` and NumPy, to be compared later."""
     import numpy as np
 
     state: Any = np.random.get_state(legacy=False)  # compared, not used
@@ -67,6 +68,7 @@ def _global_chance() -> tuple[Any, ...]:
 
 
 def _profile(frame: FrameType, event: str, function: Any) -> None:
+    """Profile hook of `sys.setprofile`: records a forbidden call of a built-in function for the innermost `watching`."""
     if event != "c_call" or not _watchers:
         return
     _, seen = _watchers[-1]
@@ -82,6 +84,7 @@ def _profile(frame: FrameType, event: str, function: Any) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    """Audit hook: records files, sockets, processes and frames that the thread of the innermost `watching` reaches."""
     if not _watchers:
         return
     thread, seen = _watchers[-1]

@@ -91,7 +91,7 @@ def test_list_as_json_has_defaults_and_meanings(capsys):
 
 def test_show_explains_one_and_says_where_it_leaves_the_paper(capsys):
     assert main(["policy", "show", "br-0"]) == 0
-    assert "Defaults are the paper's, but for age_limit" in " ".join(capsys.readouterr().out.split())
+    assert "Defaults are the paper's, except age_limit" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_unknown_policy_is_one_line_with_the_nearest_name(capsys):

@@ -6,6 +6,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from evenstep.errors import InputError
 from evenstep.measure.swept import Swept, SweptRun, columns_of, to_json_object, value_text, write_swept
 
 
@@ -38,6 +39,11 @@ def test_values_of_numbers_ascend_and_others_keep_their_order():
     assert swept().values("workers") == [4, 8]
     assert swept().values("arrivals") == ["timed", "closed"]
     assert swept().is_numeric("workers") and not swept().is_numeric("arrivals")
+
+
+def test_a_parameter_that_was_not_swept_is_refused_with_those_that_were():
+    with pytest.raises(InputError, match="sweep: parameter is 'wrokers'; expected one of workers, arrivals"):
+        swept().curve("wrokers", 0, "idle_share")
 
 
 def test_a_curve_averages_over_the_other_parameters_replicate_by_replicate():

@@ -1,4 +1,4 @@
-"""``evenstep compare``: policies on one workload, paired differences, table or JSON or HTML report."""
+"""``evenstep compare`` runs policies on one workload and prints paired differences as a table or JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Compare:
-    """The command ``evenstep compare`` (see `main.Command`): routing policies on a simulated fleet, paired differences.
+    """The command ``evenstep compare`` (see `main.Command`): compares routing policies on a simulated fleet.
 
     With an engine, by ``--engine`` or in the settings file, it compares scheduling policies (`parts.engine.compare`). A
-    decision log as source also sets fleet, law and policy. It prints a table or JSON, and may write a report and records.
+    decision log as source also sets fleet, step-time law and policy. Flags add a report and records.
     """
 
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
@@ -80,7 +80,7 @@ class Compare:
         layer = config.Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
         found = flags.settled(args, CompareSettings, layer)
         settings = checked(found)
-        if log.policy not in settings.policies:  # its simulation shows how well the simulator does
+        if log.policy not in settings.policies:  # simulated as well, to show the error of the simulator
             settings = replace(settings, policies=[log.policy, *settings.policies])
         return _compare(args, found, settings, log)
 
@@ -91,6 +91,7 @@ command = Compare()
 def _compare(
     args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None = None
 ) -> int:
+    """Compare routing policies, print the table or JSON, and write the files `args` asks for; returns the exit code, 0."""
     from evenstep.experiments.compare.compared import SAMPLES
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison

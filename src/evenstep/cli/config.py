@@ -1,4 +1,4 @@
-"""``evenstep config print``: print the settings of a gateway, and where each value comes from."""
+"""``evenstep config print`` prints the settings of a gateway, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Config:
-    """The command ``evenstep config print`` (see `main.Command`): prints a gateway's settings with value and origin.
-
-    It checks them, starts nothing, and hides secrets.
-    """
+    """The command ``evenstep config print`` (see `main.Command`): prints a gateway's settings and origins, no secrets."""
 
     summary = "print the settings of a gateway, and where each value comes from"
     description = (

@@ -1,4 +1,4 @@
-"""``evenstep demo``: engines, gateway and a recorded trace on this machine, one policy after the other."""
+"""``evenstep demo`` runs emulated engines, the gateway and a recorded trace on this machine, once for each policy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Demo:
-    """The command ``evenstep demo`` (see `main.Command`): emulated engines behind the gateway, one policy after the other.
+    """The command ``evenstep demo`` (see `main.Command`): replays a trace through the gateway on emulated engines.
 
-    It prints a row a policy and writes an HTML report. Its exit code is 1 if a request failed.
+    It prints a row for each policy and writes an HTML report. The exit code is 1 if a request failed.
     """
 
     summary = "see the gateway even out emulated engines, policy by policy"

@@ -1,4 +1,4 @@
-"""``evenstep emulate``: engines without accelerators, with the pace, the memory and the words of real ones."""
+"""``evenstep emulate`` starts emulated engines, which need no accelerator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenstep.cli.parts.flags import add_flags, settled
 
 
 class Emulate:
-    """The command ``evenstep emulate`` (see `main.Command`): serves emulated engines until it is stopped."""
+    """The command ``evenstep emulate`` (see `main.Command`): serves emulated vLLM or SGLang engines until it is stopped."""
 
     summary = "start emulated vLLM or SGLang engines, to try gateways and policies"
     description = (

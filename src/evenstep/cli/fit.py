@@ -1,4 +1,4 @@
-"""``evenstep fit``: laws from measurements."""
+"""``evenstep fit`` fits batch-time laws to measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenstep.cli.parts import flags, outputs
 class FitLaws:
     """The command ``evenstep fit step-time`` (see `main.Command`): fits batch-time laws to a CSV log of iterations.
 
-    It prints R^2 of each law, then the best one, or that of ``--law``, as text for ``--batch-time``. It refuses a poor fit.
+    It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; R^2 < 0.8 is an error.
     """
 
     summary = "fit batch-time laws to a log of iterations"

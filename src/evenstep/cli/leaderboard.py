@@ -1,4 +1,4 @@
-"""``evenstep leaderboard``: every policy on every workload of a board, ranked; or a tenth of it again, as a check."""
+"""``evenstep leaderboard`` ranks every policy on every workload of a board, or runs a tenth of it again as a check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Leaderboard:
     """The command ``evenstep leaderboard`` (see `main.Command`): ranks policies on a board, or checks a published board.
 
-    The exit code is 1 if ``--check`` finds two policies in the other order with disjoint intervals, 130 after Ctrl-C.
+    The exit code is 130 after Ctrl-C. It is 1 if ``--check`` finds two policies in the opposite order, with disjoint
+    intervals in both runs.
     """
 
     summary = "rank policies on every workload of a board, or check a published ranking"
@@ -89,6 +90,7 @@ command = Leaderboard()
 
 
 def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
+    """Run the board, print the ranks, and write page, data and picture; returns the exit code, 0."""
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
@@ -117,6 +119,7 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
 
 
 def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
+    """Run a part of a published board again and print each flipped order; returns exit code 1 if there is one, else 0."""
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.check import PARTS, changed, flips, part_of
 
@@ -146,6 +149,7 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
 
 
 def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
+    """Number of the part to run, from 0: that of ``--part``, else a number of days modulo `parts` (see ``--help``)."""
     from evenstep.experiments.leaderboard.origin import day_of
 
     if args.part is not None:

@@ -1,4 +1,4 @@
-"""``evenstep load``: a trace sent to any OpenAI endpoint, and what came back measured."""
+"""``evenstep load`` sends a trace to any OpenAI endpoint and measures the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Load:
     """The command ``evenstep load`` (see `main.Command`): sends a trace to an OpenAI endpoint and prints what it measured.
 
-    The exit code is 1 if no request completed, 130 after Ctrl-C; the figures so far are still printed then.
+    The exit code is 1 if no request completed, and 130 after Ctrl-C. In both cases it still prints the figures so far.
     """
 
     summary = "send a trace to an OpenAI endpoint and measure what comes back"
@@ -86,7 +86,7 @@ command = Load()
 
 
 def _trace(settings: LoadSettings) -> Trace:
-    """The requests, with the times they are due at."""
+    """The requests to send. In an open loop `arrival_s` is when each is due, in seconds from the start."""
     from evenstep.experiments.sources import Reading
     from evenstep.load.run import timed
     from evenstep.workload.sources import first_trace
@@ -103,7 +103,7 @@ def _trace(settings: LoadSettings) -> Trace:
 def _write(
     args: argparse.Namespace, outcome: Outcome, found: dict[str, Any], settings: LoadSettings, told: list[str], command: str
 ) -> list[str]:
-    """Write the files asked for; returns lines that tell the user where they are."""
+    """Write the report and the request table that `args` asks for; returns a line for each file that says where it is."""
     from evenstep.load.page import Shown, page
 
     written: list[str] = []
@@ -120,7 +120,7 @@ def _write(
 
 
 def _without_key(line: str, key: str | None) -> str:
-    """The command line with the key left out."""
+    """The command line `line` with ``***`` in place of the API key."""
     words = shlex.split(line)
     for place, word in enumerate(words):
         if word == "--api-key" and place + 1 < len(words):

@@ -1,7 +1,7 @@
-"""The command line: finds the command, runs it, and turns an error into one line.
+"""The command line: finds the command, runs it, and turns an error into one line on stderr.
 
-Exit codes: 0 fine, 1 a check failed, 2 bad input, 70 a bug of ours, 130 interrupted. A command is a file of
-this room that binds `command` (see `Command`); only the one asked for is imported, so that it starts quickly.
+Exit codes: 0 success, 1 a check failed, 2 bad input, 70 a bug of evenstep, 130 interrupted. A command is a file of this
+package that binds `command` (see `Command`). Only the command that is asked for is imported, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
 
 class Command(Protocol):
-    """The value that a command's file binds to `command`. Its module imports nothing heavy at its top.
+    """A command: the interface of the value that each file of this package binds to `command`.
+
+    The file imports no large library at its top.
 
     Args:
         summary: one line for the list of commands, in lower case and without a full stop.
         description: a paragraph for ``--help``, with its own line breaks.
-        examples: whole command lines that work, one an entry, for ``--help``; empty = no examples are shown.
+        examples: whole command lines that work, one an entry, for ``--help``; empty = the help has no examples.
     """
 
     summary: str
@@ -41,24 +43,18 @@ class Command(Protocol):
         ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run the command; returns the exit code. An error is raised, not printed.
-
-        Args:
-            args: what the command's own parser parsed, and `command_line`, the line as typed.
-        """
+        """Run the command and return its exit code; errors are raised. `args.command_line` is the line as typed."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, and return its exit code (see the top of this file).
+    """Run one command line and return its exit code (listed at the top of this file).
 
-    An error becomes a line on stderr and a code; with ``--debug`` it is raised instead.
-
-    Args:
-        argv: words after ``evenstep``; None = those that this process was started with.
+    An error becomes a line on stderr and an exit code; with ``--debug`` it is raised instead. `argv` are the words after
+    ``evenstep``; None = the words that this process was started with.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    for name in ("stdout", "stderr"):  # a daemon's may be closed
+    for name in ("stdout", "stderr"):  # None if a daemon has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
     if argv is None:  # this process is the command
@@ -84,12 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser_of(name: str) -> ArgumentParser:
-    """The parser of one command, for its words, its ``--help`` and the reference page.
+    """The parser of the command `name`, also for its ``--help`` and the reference page; `InputError` for an unknown name.
 
-    What it parses has `run`, the command's method, and `debug`.
-
-    Raises:
-        InputError: an unknown command, with the nearest.
+    The namespace that it parses to also has `run`, the command's method, and `debug`, True with ``--debug``.
     """
     command: Command = names.find("cli", name)
     examples = "\n".join(["examples:", *(f"  {line}" for line in command.examples)]) if command.examples else ""
@@ -118,6 +111,7 @@ def overview() -> str:
 
 
 def _run(words: list[str]) -> int:
+    """Run the command that `words` name and return its exit code; ``--help`` and ``--version`` print text and return 0."""
     if not words or words[0] in ("-h", "--help", "help"):
         if len(words) > 1 and words[0] == "help":
             parser_of(words[1]).print_help()
@@ -148,14 +142,14 @@ def _run(words: list[str]) -> int:
 
 
 def _show_unknown_letters() -> None:
-    """Show a question mark for each letter that the encoding of stdout or stderr lacks, instead of failing at it."""
+    """Make stdout and stderr print a question mark, instead of raising, for each letter that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="replace")
 
 
 def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
-    """The error, or the same one with the flag that gave its value, where it names only a setting or an inner part."""
+    """The error, reworded to name the flag in `words` that gave the wrong value; the same error if no such flag is found."""
     if isinstance(error, InputError):
         flags = {word.partition("=")[0] for word in words}
         values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
@@ -168,7 +162,7 @@ def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
 
 
 def _say(error: Exception) -> int:
-    """One line on stderr for what went wrong, and the exit code for whose fault it is."""
+    """Print the error as one line on stderr; returns exit code 70 if it is a bug of evenstep, else 2."""
     if isinstance(error, EvenstepError):
         text, code = str(error), BAD_INPUT
     elif isinstance(error, OSError) and error.strerror:
@@ -186,13 +180,13 @@ def _say(error: Exception) -> int:
 
 
 def _on_stderr(line: str) -> None:
-    """Print a line on stderr; nothing happens if it is full or closed."""
+    """Print a line on stderr; an error in doing so is ignored."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def _silence(stream: object) -> None:
-    """Discard buffered output, so that closing the stream cannot fail again."""
+    """Send a stream's further output to the null device, so that flushing it at exit cannot raise an error again."""
     with contextlib.suppress(OSError, AttributeError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""``evenstep network``: several engines on one clock, and tasks made of calls."""
+"""``evenstep network`` simulates several engines on one clock, and tasks made of calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class NetworkCommand:
-    """The command ``evenstep network`` (see `main.Command`), for networks of engines.
+    """The command ``evenstep network`` (see `main.Command`): simulates a network of engines, or checks its stability.
 
-    ``run`` simulates tasks under one or more orders of service, with ``--live`` also through the gateway on emulated
-    engines. ``check`` judges stability by loads and by one simulated run.
+    ``run`` compares task latency under orders of service; with ``--live`` also through the gateway on emulated engines.
+    ``check`` judges stability by the engines' loads and by one simulated run.
     """
 
     summary = "run or check a network of engines whose tasks are made of several calls"
@@ -81,6 +81,7 @@ command = NetworkCommand()
 
 
 def _live(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
+    """Simulate the tasks and run them live under each order (none given: the file's), and print both results; returns 0."""
     from evenstep.experiments import networks
     from evenstep.load.live_network import run_live
     from evenstep.measure.network_records import live_orders
@@ -111,6 +112,7 @@ def _live(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
 
 
 def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
+    """Simulate the tasks under each order (none given: the file's), print latencies and write the report; returns 0."""
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
@@ -141,6 +143,7 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Print each engine's load and the stability verdicts, by loads and by one simulated run; returns 0."""
     from evenstep.experiments import networks
     from evenstep.measure.metrics import known
     from evenstep.report import network_page as page

@@ -1,4 +1,4 @@
-"""``evenstep policy``: list, show, begin and check policies that route, and policies that schedule inside one engine."""
+"""``evenstep policy`` lists, shows, creates and checks policies: those that route, and those that schedule in an engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenstep.policy_checks import Finding
 
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
-#: Kind of a decision, and the policy method that makes it.
+#: Kind of a policy, and the name of its method.
 _KINDS = {"routing": "route", "scheduling": "form_batch"}
 #: What `policy new` writes, by kind: a policy, the same as a rule, and a test.
 TEMPLATES = Path(__file__).with_name("templates")
@@ -30,8 +30,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 class Policy:
     """The command ``evenstep policy`` (see `main.Command`), for routing policies or, by ``--kind``, scheduling policies.
 
-    ``list`` and ``show`` describe them. ``new`` writes NAME.py and test_NAME.py here; it replaces no file. ``check`` tests a
-    policy's promises, with exit code 1 if one is broken.
+    ``list`` and ``show`` describe policies. ``new`` writes NAME.py and test_NAME.py in the current folder, and replaces no
+    file. ``check`` tests the promises of a policy, with exit code 1 if one is broken.
     """
 
     summary = "list, show, create and check policies"
@@ -76,7 +76,7 @@ command = Policy()
 
 
 def _described(name: str, kind_of: str) -> dict[str, Any]:
-    """A policy's name, sentence, source and options."""
+    """A policy's name, summary (first paragraph), description (whole docstring), and default and meaning of each option."""
     kind = names.find(kind_of, name)
     names.check_class(kind, name)
     text = inspect.cleandoc(kind.__doc__ or "")
@@ -122,6 +122,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace) -> int:
+    """Write NAME.py and test_NAME.py from templates, and print the commands to go on with; returns the exit code, 0."""
     where = "policy new"
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or name.startswith("_") or not name.islower() or keyword.iskeyword(name):
@@ -153,6 +154,7 @@ def _new(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Run all checks on a policy and print their results; returns exit code 1 if one failed, else 0."""
     spec = names.parse(args.name)
     if "predictor" in spec:
         hint = "The check brings its own predictor; leave it out."
@@ -178,18 +180,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _check_kind(name: str, kind: str) -> None:
-    """Check that a name is not one of the other kind alone.
-
-    Raises:
-        InputError: it is; the message says what to add.
-    """
+    """Raise an `InputError` if `name` is only a policy of the other kind; its hint is the right ``--kind``."""
     for other in _KINDS:
         if name in names.members(other) and name not in names.members(kind):
             raise InputError("evenstep policy", "NAME", name, f"a {kind} policy", f"Take --kind {other}.")
 
 
 def _findings(kind: str, policy: Any) -> list[Finding]:
-    """What every check of a kind says of a policy."""
+    """Run every check of a kind, ``routing`` or ``scheduling``, on a policy; returns their results."""
     if kind == "scheduling":
         from evenstep.scheduling.checks import check
 
@@ -201,7 +199,7 @@ def _findings(kind: str, policy: Any) -> list[Finding]:
 
 
 def _short_engine_runs(policy: Any, door: str) -> str:
-    """Digests of small runs of an engine short of memory, one for each overflow rule and token convention."""
+    """Joined digests of six short runs in an engine short of memory: each overflow rule with each first-token convention."""
     import numpy as np
 
     from evenstep.request import Trace
@@ -225,7 +223,7 @@ def _short_engine_runs(policy: Any, door: str) -> str:
 
 
 def _short_run(policy: Any, door: str) -> str:
-    """Digest of a small saturated run with two barrier groups, through one door."""
+    """Digest of a short saturated fleet run with two barrier groups; `door` is the way the policy is called (glossary)."""
     import numpy as np
 
     from evenstep.predict.oracle import Oracle
@@ -243,7 +241,7 @@ def _short_run(policy: Any, door: str) -> str:
 
 
 def _defaults(row: dict[str, Any]) -> str:
-    """The options with their defaults, as a person types them."""
+    """The options of a `_described` policy with their defaults, as typed: ``key=value, ...``."""
     return ", ".join(
         f"{key} unset" if option["default"] in (None, ()) else f"{key}={_text(option['default'])}"
         for key, option in row["options"].items()
@@ -251,7 +249,7 @@ def _defaults(row: dict[str, Any]) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """A value that JSON has, else its text."""
+    """The value itself if JSON can hold it, else its text."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -260,11 +258,12 @@ def _plain_value(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
+    """A default as typed: the items of a tuple joined by ``/``, a bool in lower case."""
     if isinstance(value, tuple):
         return "/".join(map(_text, cast("tuple[object, ...]", value)))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plain(text: str) -> str:
-    """A docstring without the marks of code."""
+    """A docstring without its backquotes."""
     return text.replace("`", "")

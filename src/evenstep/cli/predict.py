@@ -1,4 +1,4 @@
-"""``evenstep predict``: how good predictors of output lengths are on a trace."""
+"""``evenstep predict`` measures how good predictors of output lengths are on a trace."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from evenstep.cli.parts import flags, outputs
 
 
 class Predict:
-    """The command ``evenstep predict evaluate`` (see `main.Command`): how well predictors foretell output lengths.
-
-    They learn from the first part of a trace and are judged on the rest.
-    """
+    """The command ``evenstep predict evaluate``: predictors learn from a trace's first part and are judged on the rest."""
 
     summary = "judge predictors of output lengths on a trace"
     description = (

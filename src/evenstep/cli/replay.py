@@ -1,4 +1,4 @@
-"""``evenstep replay``: the decisions of a live dispatcher once more, from its decision log."""
+"""``evenstep replay`` repeats the decisions of a live dispatcher from its decision log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """The command ``evenstep replay`` (see `main.Command`): decides a decision log's events once more.
+    """The command ``evenstep replay`` (see `main.Command`): gives the events of a decision log to a fresh dispatcher.
 
-    It prints the first decision that differs. The exit code is 1 if there is one and neither ``--policy`` nor
-    ``--predictor`` was given.
+    It prints the first decision that differs. Then the exit code is 1, unless ``--policy`` or ``--predictor`` is given.
     """
 
     summary = "replay a decision log, with the same rules or others"
@@ -68,6 +67,7 @@ def _lines(found: Replayed) -> list[str]:
 
 
 def _told(difference: Difference) -> list[str]:
+    """Lines on the first difference: the decision, its time, its kind, and the recorded and replayed answers."""
     what = {
         "view": "the cluster looked different",
         "answer": "the answer is another one",
@@ -86,7 +86,7 @@ def _told(difference: Difference) -> list[str]:
 
 
 def _sent(mine: dict[int, str], other: dict[int, str]) -> str:
-    """The worker of each request; in a long list, only the requests that the other answer treats differently."""
+    """The worker of each request, as text. Of more than 12 requests it shows only those that `other` sends elsewhere."""
     shown = sorted(mine.items())
     if len(mine) > _SHOWN:
         shown = [(request, worker) for request, worker in shown if other.get(request) != worker][:_SHOWN]

@@ -1,4 +1,4 @@
-"""``evenstep reproduce``: a paper's table or figure, its numbers next to ours."""
+"""``evenstep reproduce`` runs an experiment of a paper and prints the paper's numbers next to ours."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
+    """Run one experiment, or with ``all`` every one, print the findings and write the files; returns the exit code."""
     from evenstep.experiments.reproduce import Setting
 
     check_at_least("evenstep reproduce", 1, args, "seeds", "processes")
@@ -109,6 +110,7 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reproduction, list[Path]]:
+    """Run one experiment and write its files under ``--out``; returns the findings and the paths of the files."""
     from evenstep.experiments.reproduce import reproduce
     from evenstep.report.findings_files import write
 
@@ -117,7 +119,7 @@ def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reprodu
 
 
 def _all(args: argparse.Namespace, setting: Setting) -> int:
-    """Every experiment, one after the other; one that fails is named on the page, and the exit code is 1."""
+    """Run all experiments, print their findings and write one page; returns 1 if one failed (the page names it), else 0."""
     from evenstep.experiments.recorded import papers, record
     from evenstep.measure.output_file import replacing
     from evenstep.report.papers import page

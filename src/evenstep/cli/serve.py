@@ -1,4 +1,4 @@
-"""``evenstep serve``: the gateway between OpenAI clients and unmodified engines."""
+"""``evenstep serve`` runs the gateway between OpenAI clients and unmodified engines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Serve:
-    """The command ``evenstep serve`` (see `main.Command`): runs the gateway until SIGTERM has drained it.
-
-    It needs the packages of the ``gateway`` extra.
-    """
+    """The command ``evenstep serve`` (see `main.Command`): runs the gateway until SIGTERM has drained it."""
 
     summary = "run a gateway that evens out the load of vLLM or SGLang engines"
     description = (

@@ -1,4 +1,4 @@
-"""``evenstep simulate``: one policy, once, with everything that happened kept."""
+"""``evenstep simulate`` runs one policy once and keeps records of what happened."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHOWN = (
 )
 #: Shown for runs with prefix caches.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
-#: Shown where an objective was given.
+#: Shown if a service-level objective is given.
 JUDGED = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
 #: Columns where a trace has several classes, by field of the summary's `by_class`: heading and format.
 OF_CLASS = {
@@ -62,7 +62,7 @@ MOST_SAMPLED = 50_000_000
 class Simulate:
     """The command ``evenstep simulate`` (see `main.Command`): runs one policy once on a simulated fleet.
 
-    It prints every metric and the digest, and may write record tables and a Chrome trace.
+    It prints all metrics and the digest. Flags add record tables and a Chrome trace.
     """
 
     summary = "run one policy once and write its records"
@@ -116,7 +116,7 @@ command = Simulate()
 def _prepared(
     args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
 ) -> Callable[[int], Run]:
-    """The run as a function of the samples to keep: it is the same one however often it is made."""
+    """A function that makes the run, always the same one; its argument is how many steps of worker loads to keep."""
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.jobs import run_first
     from evenstep.experiments.settings import check_fits
@@ -140,9 +140,9 @@ def _prepared(
 
 
 def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSettings, path: Path) -> str:
-    """Write the Chrome trace, from samples of every step; returns what to tell the user.
+    """Write the Chrome trace, which needs a sample of every step; returns a line for the user.
 
-    `again` makes the run anew, if `run` has not every step; its argument is the number of samples to keep.
+    If `run` has fewer samples, `again` repeats it with enough. Steps times workers above `MOST_SAMPLED` are an `InputError`.
     """
     from evenstep.report.chrome_trace import write_chrome_trace
 
@@ -158,7 +158,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
 
 
 def _table(run: Run) -> list[str]:
-    """Every shown metric on a line of its own, notes, digest."""
+    """The run as lines of text: a line for each metric of `SHOWN`, the window, classes, notes and the digest."""
     lines = [f"policy                     {run.conditions.policy}"]
     for name in (*SHOWN, *(name for name in (*JUDGED, *CACHED) if name in run.summary)):
         value = run.summary[name]
@@ -173,10 +173,9 @@ def _table(run: Run) -> list[str]:
 
 
 def class_lines(classes: list[dict[str, Any]]) -> list[str]:
-    """Lines of a text table: a heading, and a line for each class; empty without classes.
+    """The summary's ``by_class`` as lines of a table: a heading and a line for each class; [] if there are no classes.
 
-    Args:
-        classes: the summary's ``by_class``; only the first `MOST_CLASSES` are shown, and a last line counts the others.
+    Only the first `MOST_CLASSES` are shown; a last line counts the others.
     """
     if not classes:
         return []

@@ -1,4 +1,4 @@
-"""``evenstep stability``: the largest rate at which an engine keeps up, next to the closed form."""
+"""``evenstep stability`` finds the largest rate at which an engine keeps up, and prints it next to the closed form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StabilityCommand:
-    """The command ``evenstep stability`` (see `main.Command`): the largest stable arrival rate of an engine, by policy.
+    """The command ``evenstep stability`` (see `main.Command`): finds the largest stable arrival rate, by scheduling policy.
 
     It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
     """
@@ -56,7 +56,7 @@ command = StabilityCommand()
 
 
 def _lines(found: Answer, seeds: int, precision: float) -> list[str]:
-    """The answer for a terminal."""
+    """The answer as lines of text: the arrivals; for each policy the verdict at the given rate and the lines of `_rates`."""
     lines = [f"arrivals: {found.source}"]
     for one in found.policies:
         lines.append("")
@@ -71,6 +71,7 @@ def _lines(found: Answer, seeds: int, precision: float) -> list[str]:
 
 
 def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
+    """Lines on one policy: its largest stable rate, the closed form or the reason why there is none, and its note."""
     from evenstep.report.findings import with_interval
 
     runs = f"{seeds} replicate{'s' if seeds > 1 else ''}, bisected to {100 * precision:g} %"
@@ -86,7 +87,7 @@ def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
 
 
 def _object(found: Answer) -> dict[str, Any]:
-    """The answer as JSON values."""
+    """The answer as a dict for JSON."""
     return {
         "arrivals": found.source,
         "rate": found.rate,

@@ -1,4 +1,4 @@
-"""``evenstep sweep``: policies at every point of a grid or a sample of parameters, to Parquet, a report and a table."""
+"""``evenstep sweep`` runs policies at every point of a grid or sample of parameters, to Parquet, a report and a table."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class SweepCommand:
     """The command ``evenstep sweep`` (see `main.Command`): runs policies at every point of a SWEEP.yaml.
 
-    It writes a row a run as Parquet and prints means. Finished runs stay in a cache folder, so a stopped sweep (exit code
-    130) resumes. ``--dry-run`` only forecasts.
+    It writes one row for each run as Parquet and prints means. A cache folder keeps finished runs, so a stopped sweep (exit
+    code 130) resumes. ``--dry-run`` only prints a forecast.
     """
 
     summary = "run policies over a grid or a sample of parameters"
@@ -107,7 +107,7 @@ command = SweepCommand()
 
 @contextmanager
 def _terminated_like_ctrl_c() -> Generator[None]:
-    """Treat SIGTERM as an interruption like Ctrl-C: processes end, and the kept results are reported."""
+    """Within the block SIGTERM raises KeyboardInterrupt, like Ctrl-C. Outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set a signal handler
         yield
         return
@@ -119,6 +119,7 @@ def _terminated_like_ctrl_c() -> Generator[None]:
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:
+    """Print how many runs are left, how many are cached and how long the rest takes; returns the exit code, 0."""
     found = running.forecast(args.processes)
     value = {"version": 1, "points": found.points, "runs": found.runs, "cached": found.cached}
     most = f", {found.most} at most" if found.most > found.runs else ""
@@ -128,6 +129,7 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
 
 
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
+    """Write the runs as Parquet to `out`, write the report if asked for, and print the table or JSON."""
     from evenstep.measure.swept import to_json_object, write_swept
     from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
 
@@ -145,7 +147,7 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Seconds as text in hours, minutes or seconds, for instance ``2.5 hours``."""
     for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""``evenstep thresholds``: thresholds of WAIT and Nested WAIT for a trace and an engine."""
+"""``evenstep thresholds`` prints the thresholds of WAIT and Nested WAIT for a trace and an engine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from evenstep.cli.parts import flags, outputs
 
 
 class Thresholds:
-    """The command ``evenstep thresholds`` (see `main.Command`): prints the least thresholds of WAIT and Nested WAIT.
-
-    See `gate_thresholds.answer` for what it computes.
-    """
+    """The command ``evenstep thresholds`` (see `main.Command`): prints the least thresholds of WAIT and Nested WAIT."""
 
     summary = "solve WAIT's and Nested WAIT's thresholds for a trace and an engine"
     description = (
@@ -96,4 +93,5 @@ def _nested_lines(nested: dict[str, Any]) -> list[str]:
 
 
 def _held(own: dict[str, Any]) -> str:
+    """A line on KV tokens: those of a full batch, and those in the fluid equilibrium."""
     return f"  a full batch holds {own['kv_tokens']:,.0f} KV tokens; in the fluid equilibrium {own['fluid_kv_tokens']:,.0f}"

@@ -1,4 +1,4 @@
-"""``evenstep trace``: look at a trace, or turn it into evenstep's own Parquet."""
+"""``evenstep trace`` shows the statistics of a trace, or converts it to evenstep's own Parquet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from evenstep.measure.output_file import replacing
 
 
 class Trace:
-    """The command ``evenstep trace`` (see `main.Command`).
-
-    ``inspect`` prints and may draw the statistics of a workload; ``convert`` writes it as evenstep's own Parquet.
-    """
+    """The command ``evenstep trace`` (see `main.Command`): ``inspect`` prints statistics, ``convert`` writes Parquet."""
 
     summary = "inspect a trace file, or convert it to Parquet"
     description = (
@@ -46,6 +43,7 @@ command = Trace()
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a trace and say how to read it."""
     parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
     parser.add_argument("--format-name", metavar="NAME", help="format of FILE, with options if any: mooncake:ticks=keep")
     flags.add_columns_flag(parser)
@@ -103,7 +101,7 @@ def _read(args: argparse.Namespace) -> Any:
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The statistics as labelled text; what does not apply is left out."""
+    """Label and text of each statistic of `describe` or `describe_clients`; a statistic that is None is left out."""
     rows = [("file", f"{found['name']} ({found['format']})")]
     if "clients" in found:
         rows += [

@@ -4,9 +4,9 @@ Compiled loops take laws as data. Every law here is the same sum with other numb
 
     C + kv * K + chunks * sum(c^2) + crossed * sum(c * k) + decoded * D + lines(tokens) + lines(requests) + grid(...)
 
-with K the KV tokens held by the batch after it, c the tokens of a prefill chunk, k those computed before it, D the
-context of the decoding requests. ``lines`` are straight lines between knots, going on beyond the last. ``grid`` is read
-between the points of a measured table of attention times (`cost.profile`). `batch_seconds` works the sum out.
+with K the KV tokens held by the batch after it, c the tokens of a prefill chunk, k those computed before it, D the context
+of the decoding requests. ``lines`` are straight lines between knots; the last line goes on. ``grid`` interpolates in a
+measured table of attention times (`cost.profile`). `batch_seconds` computes the sum.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 from evenstep.errors import check_range
 from evenstep.request import F8
 
-# The content of a batch, as the compiled loop keeps it: one number each.
+# Indices into the content of a batch, float64[FEATURES], as the compiled loop keeps it.
 FEATURES = 9
 TOKENS, REQUESTS, DECODES, PREFILL_TOKENS, KV, CHUNK_SQUARES, CROSSED, DECODE_CONTEXT, LONGEST = range(FEATURES)
-# Where a law's numbers stand.
+# Indices into the first HEAD numbers of a law (`layout`).
 HEAD = 8
 CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(HEAD)
 
@@ -59,13 +59,12 @@ class Batch:
 
 
 def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
-    """Add a request to the content of a batch, float64[FEATURES], in place.
+    """Add a request to the content of a batch, in place.
 
     Args:
-        batch: in the order of the fields of `Batch`; zeros before the first request.
-        tokens: tokens that it runs.
-        before: tokens computed before.
-        decodes: whether it decodes; else the tokens are a prefill chunk.
+        batch: float64[FEATURES], in the order of the fields of `Batch`; zeros before the first request.
+        tokens, before: tokens that the request runs, and those computed before.
+        decodes: True if it decodes; else the tokens are a prefill chunk.
     """
     batch[TOKENS] += tokens
     batch[REQUESTS] += 1
@@ -106,8 +105,8 @@ def layout(
         per_kv, per_decode: seconds a KV token that the batch holds, and a context token of its decoding requests.
         per_square, per_crossed: seconds a squared token of a chunk, and a token of a chunk times one before it.
         tokens, requests: float64[2, P], knots (tokens that run, or requests) and seconds at them, P >= 2 ascending; None =
-            nothing.
-        grid: float64[*], a table as `batch_seconds.on_grid` reads it; None = nothing.
+            no such term.
+        grid: float64[*], a table as `batch_seconds.on_grid` reads it; None = no such term.
     """
     parts = [np.zeros(0) if part is None else part.ravel() for part in (tokens, requests, grid)]
     knots = [part.size // 2 for part in parts[:2]]
@@ -116,19 +115,12 @@ def layout(
 
 
 def on_lines(lines: F8, at: Any) -> Any:
-    """Seconds on straight lines between knots, float64[2, P] as `layout` takes them; the end lines go on.
-
-    `at` is a number or an array of them, and so are the seconds.
-    """
+    """Seconds at `at`, a number or array, on lines between knots, float64[2, P] as in `layout`; the end lines go on."""
     x, y = lines
     k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     return y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k])
 
 
 def check_numbers(where: str, **values: float) -> None:
-    """Refuse values that are not finite numbers >= 0.
-
-    Raises:
-        InputError: naming the first such value.
-    """
+    """Raise an `InputError` that names the first value that is not a finite number >= 0."""
     check_range(where, "a finite number >= 0", low=0, finite=True, **values)

@@ -1,7 +1,4 @@
-"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out.
-
-An argument `first` is the index in these numbers at which an axis, a line or the grid begins.
-"""
+"""Computes the seconds of a batch from a law's numbers, laid out by `cost.batch`; `first` is an index into these numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from evenstep.request import F8
 
 @jit
 def before(law: F8, first: int, points: int, at: float) -> int:
-    """The segment 0..points - 2 that a value lies in, between ascending knots from `law[first]` on; the nearest if outside.
+    """Index k in 0..points - 2 of the segment, knot k to knot k + 1, that contains `at`; if outside, of the nearest.
 
-    A value on a knot lies in the segment above it.
+    The knots begin at `law[first]`, ascending. A value on a knot is in the segment above it.
     """
     low, high = 0, points - 1
     while high - low > 1:
@@ -29,10 +26,7 @@ def before(law: F8, first: int, points: int, at: float) -> int:
 
 @jit
 def on_lines(law: F8, first: int, knots: int, at: float) -> float:
-    """Seconds by linear interpolation at the value `at`; the end segments are extended.
-
-    The knots stand from `law[first]` on, ascending, and after them as many seconds.
-    """
+    """Seconds at `at` on lines through knots, which stand at `law[first]` with their seconds after them; end lines go on."""
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]
@@ -41,9 +35,9 @@ def on_lines(law: F8, first: int, knots: int, at: float) -> float:
 
 @jit
 def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
-    """The cell 0..points - 2 of an axis that a value lies in, and its fraction within the cell.
+    """The cell 0..points - 2 of an axis that `at` lies in, and its fraction there: 0 before the axis, above 1 after it.
 
-    The fraction is in 0..1: it is 0 before the first point and above 1 past the last. An axis of one point gives (0, 0.0).
+    The points of the axis begin at `law[first]`. An axis of one point gives (0, 0.0).
     """
     if points == 1:
         return 0, 0.0
@@ -83,10 +77,10 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
 
 @jit
 def attention(law: F8, first: int, batch: F8) -> float:
-    """Seconds of attention: chunks as one of equal work, decodes at their mean context and a share of the longest.
+    """Seconds of attention of a batch, float64[FEATURES], by the table that begins at `law[first]` (`on_grid`).
 
-    The share is of the extra seconds if all decodes had the longest context. The table begins at `law[first]` (`on_grid`);
-    `batch` is float64[FEATURES].
+    Chunks count as one chunk of equal work, decodes as all at their mean context. A share of the extra seconds that they
+    would take if all had the longest context is added.
     """
     chunk, decodes = batch[content.PREFILL_TOKENS], batch[content.DECODES]
     before_chunk = 0.0
@@ -126,5 +120,5 @@ def seconds_of(law: F8, batch: F8) -> float:
 
 
 def seconds_by_table(law: F8, batch: Batch) -> float:
-    """Seconds of a batch by a law's numbers, float64[*] of `batch.layout`."""
+    """As `seconds_of`, for a `Batch`."""
     return float(seconds_of(law, batch.features))

@@ -1,4 +1,4 @@
-"""Batch time by the tokens of a batch, from a file of measured iterations."""
+"""Batch time from the tokens of a batch, by a file of measured iterations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from evenstep.request import F8
 class BatchTable:
     """Straight lines through the mean seconds at each number of tokens.
 
-    ``batch-table:path=iterations.csv``. The file is CSV with the columns ``tokens`` and ``seconds``, others are ignored,
-    a line an iteration, plain or gzipped (``.gz``); it is read once. Below the first number of tokens the seconds stay,
-    beyond the last the last line goes on; where noise would make more tokens take less, the larger value stands.
+    ``batch-table:path=iterations.csv``. The file is CSV with the columns ``tokens`` and ``seconds``, others are ignored, a
+    row for each iteration, plain or gzipped (``.gz``); it is read once. Below the first number of tokens the seconds are
+    constant, and beyond the last the last line goes on. Where noise would make more tokens take less time, the larger value
+    counts.
 
     Args:
         path: the file.

@@ -1,4 +1,4 @@
-"""Fits batch-time laws to a log of iterations, each with the share of variation it explains."""
+"""Fits batch-time laws to a log of iterations; each fit tells the share of variation that it explains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.cost.profile_tables import rows_of, text_of
 from evenstep.errors import InputError, check_known
 from evenstep.request import F8
 
-#: Column of a log -> names it may have: ours first, then those of tables this project writes.
+#: Column of a log -> names that it may have in a file.
 COLUMNS = {
     "seconds": ("seconds",),
     "kv": ("kv", "kv_tokens", "kv_batch"),
@@ -23,7 +23,7 @@ COLUMNS = {
     "crossed": ("crossed",),
     "decode_context": ("decode_context",),
 }
-#: Laws that are flat up to b0 tokens, and the other parameters of each law with the column of each; empty = the constant.
+#: Laws that are flat up to b0 tokens; and law -> parameter -> column that it multiplies, empty = the constant.
 _FLAT = ("token-budget", "long-context")
 _TERMS: dict[str, dict[str, str]] = {
     "affine-kv": {"d0_s": "", "d1_s": "kv"},
@@ -39,11 +39,11 @@ _TERMS: dict[str, dict[str, str]] = {
         "decode_s": "decode_context",
     },
 }
-#: Laws with the columns they need.
+#: Law -> the columns it needs.
 LAWS = {law: (("tokens",) if law in _FLAT else ()) + tuple(filter(None, terms.values())) for law, terms in _TERMS.items()}
-#: A fit that explains less of the variation is no law of this engine.
+#: Least share of the variation that a usable fit explains.
 LEAST = 0.8
-#: Iterations below which no fit is tried, and values of b0 that are.
+#: Fewest iterations for a fit, and number of values of b0 to try.
 FEWEST, TRIED = 20, 64
 
 
@@ -54,7 +54,7 @@ class Fit:
     Args:
         law: its name.
         options: its parameters by name: those ending in ``_s`` in seconds (a token, ...), `b0` in tokens.
-        r_squared: share of the variation of the seconds it explains; at most 1.
+        r_squared: share of the variation of the seconds that it explains; at most 1.
         score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
         seconds, residuals: float64[K], predicted seconds of each iteration, and measured minus predicted.
     """
@@ -68,7 +68,7 @@ class Fit:
 
     @property
     def is_poor(self) -> bool:
-        """Whether the law explains less than `LEAST` of the variation."""
+        """True if the law explains less than `LEAST` of the variation."""
         return not self.r_squared >= LEAST
 
     @property
@@ -79,12 +79,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """Everything a log gave.
+    """All fits to one log.
 
     Args:
         columns: float64[K] each, by name, one value an iteration.
         fits: the best (lowest score) first.
-        left_out: name of each law that was not fitted, and why.
+        left_out: name of each law that was not fitted -> the reason.
     """
 
     columns: Mapping[str, F8]
@@ -93,11 +93,11 @@ class Fitted:
 
 
 def read_log(path: Any) -> dict[str, F8]:
-    """The columns of a CSV log of iterations that fits use, float64[K] each by our names (`COLUMNS`); others are ignored.
+    """The columns of a CSV log of iterations that fits use, float64[K] each, by the names in `COLUMNS`; others are ignored.
 
     Raises:
         InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
-            bad cell; row and column are named.
+            bad cell (row and column are named).
     """
     line = text_of(path).partition("\n")[0]
     if line.lstrip().startswith(("<", "{", "[")):
@@ -120,15 +120,11 @@ def read_log(path: Any) -> dict[str, F8]:
 
 
 def fit_laws(columns: Mapping[str, F8]) -> Fitted:
-    """Fit every law whose columns are present, by least squares with no parameter below 0.
+    """Fit every law whose columns (`LAWS`) are in a log of `read_log`, by least squares with no parameter below 0.
 
-    Args:
-        columns: as `read_log` gives them; `LAWS` says which a law needs.
+    The result has poor fits too (`checked` refuses those), and names the laws without their columns.
 
-    Returns:
-        The fits, poor ones too (`checked` refuses those), and the laws without their columns.
-
-    Source: WAIT eq. 1; Throughput-optimal eq. 2.3 and App. A.1. The papers fit by eye or not at all; ours.
+    Source: WAIT eq. 1; Throughput-optimal eq. 2.3 and App. A.1. The papers fit by eye or not at all; the method is ours.
     """
     missing = {law: [name for name in needs if name not in columns] for law, needs in LAWS.items()}
     fits = [_fitted(law, columns) for law, names in missing.items() if not names]
@@ -137,7 +133,7 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
 
 
 def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
-    """The fit of one law, or the best one if `law` is None; `where` is what errors call the log.
+    """The fit of one law, or the best fit if `law` is None; `where` is the name of the log in errors.
 
     Raises:
         InputError: the fit explains less than `LEAST` of the variation; an unknown law, or one without its columns.
@@ -157,7 +153,10 @@ def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
 
 
 def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds: F8, more: int = 0) -> Fit:
-    """Parameters >= 0 of a sum of parts."""
+    """The fit of `seconds`, float64[K], by a sum of `parts`, float64[K] each, times parameters >= 0 with these `names`.
+
+    `more` is the number of other parameters that the score has to count.
+    """
     from scipy.optimize import nnls
 
     table = np.stack(list(parts), axis=1)
@@ -172,6 +171,7 @@ def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds:
 
 
 def _fitted(law: str, columns: Mapping[str, F8]) -> Fit:
+    """The fit of one law to a log that has its columns."""
     terms = _TERMS[law]
     if law in _FLAT:
         return _by_tokens(law, columns, terms)
@@ -180,7 +180,7 @@ def _fitted(law: str, columns: Mapping[str, F8]) -> Fit:
 
 
 def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
-    """The best over b0 of `c + a * max(0, tokens - b0)` plus terms."""
+    """The fit of ``c + a * max(0, tokens - b0)`` plus `terms` (parameter -> column) with the best b0."""
     starts = np.unique(np.append(0.0, np.quantile(columns["tokens"], np.linspace(0.0, 0.95, TRIED)).round()))
     rough = _best_start(law, columns, terms, starts)
     at = int(np.searchsorted(starts, rough.options["b0"]))
@@ -189,7 +189,7 @@ def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) ->
 
 
 def _best_start(law: str, columns: Mapping[str, F8], terms: Mapping[str, str], starts: F8) -> Fit:
-    """The best over these b0, the lowest one of equals."""
+    """The fit with the best score among these values of b0, the first one of equals; see `_by_tokens`."""
     tokens, others = columns["tokens"], [columns[name] for name in terms.values()]
 
     def fit_at(b0: float) -> Fit:

@@ -1,8 +1,7 @@
 """Shared parts of the step-time laws: pairs of numbers written as text, and the synchronisation term.
 
-Arguments `where` and `field` say in errors which law and field a value is of.
-On a command line commas separate options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
-same values are lists.
+Arguments `where` and `field` name law and field in errors. On a command line commas separate options, so pairs are written
+with slashes: ``0:0/100000:0.011``. In YAML and Python the same values are lists.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ Sync: TypeAlias = float | Pairs
 
 
 def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """Pairs of finite numbers, in the order given, from pairs or from text such as ``0:0/100000:0.011``.
-
-    Raises:
-        InputError: text that is not ``x:y/x:y``, or a number that is not finite.
-    """
+    """Pairs of finite numbers, in order, from pairs or text such as ``0:0/100000:0.011``; else an `InputError`."""
     pairs = [part.split(":") for part in value.split("/")] if isinstance(value, str) else value
     if any(len(pair) != 2 for pair in pairs):
         raise InputError(where, field, value, "pairs written x:y/x:y")
@@ -48,21 +43,17 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Replace `sync_s` by its parsed value, and check that the fields of these names are finite seconds >= 0.
-
-        Raises:
-            InputError: another value, or as `check_sync`.
-        """
+        """Parse `sync_s` in place (`check_sync`); an `InputError` if one of these fields is not finite seconds >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
 
     def table(self) -> PiecewiseLinear:
-        """The law's straight lines; each law defines its own."""
+        """The straight lines of the law; each law defines its own."""
         raise NotImplementedError
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds of each worker, from its KV tokens, requests, and longest request in KV tokens."""
+        """float64[G] seconds of each worker by KV tokens; a law that counts padding also uses requests and the longest."""
         table = self.table()
         return table.local_seconds(table.effective_load(load, running, longest))
 
@@ -71,18 +62,14 @@ class OfLoad:
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
-    """Raise InputError for a value that is not a finite number of seconds >= 0."""
+    """Raise an `InputError` for a value that is not a finite number of seconds >= 0."""
     check_range(where, "a finite number of seconds >= 0", low=0, finite=True, **{field: value})
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:
-    """Refuse invalid knots: fewer than two, loads that do not ascend, or seconds that fall; equal seconds pass.
+    """Raise an `InputError` that names the first bad knot of a line; `knots` are pairs of KV load in tokens and seconds.
 
-    Args:
-        knots: pairs of KV load in tokens and seconds.
-
-    Raises:
-        InputError: naming the first bad knot; also for a first knot with a negative number.
+    There must be two knots or more, with loads that ascend and seconds that never fall, both >= 0.
     """
     if len(knots) < 2:
         raise InputError(where, field, f"{len(knots)} knots", "two knots or more", "Give load:seconds pairs.")
@@ -98,7 +85,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
 
 
 def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """The knots of a line over KV load, parsed, after a check that they form a law from load 0 on.
+    """The parsed knots (`pairs_of`) of a line over KV load, after a check that they form a law from load 0 on.
 
     Raises:
         InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.
@@ -135,13 +122,12 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
 
 
 def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
-    """Seconds the barrier of a group of `group_size` workers costs: the constant, or read straight between two pairs.
+    """Seconds that the barrier costs a group of `group_size` workers: the constant, or interpolated between pairs.
 
-    Args:
-        sync: as `check_sync` returns it.
+    `sync` is a result of `check_sync`.
 
     Raises:
-        InputError: a group smaller or larger than every size given.
+        InputError: the group is smaller or larger than every size in the pairs.
     """
     if not isinstance(sync, tuple):
         return float(sync)
@@ -153,13 +139,13 @@ def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
 
 
 def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> PiecewiseLinear:
-    """The knots (KV tokens, seconds) as the same lines for all workers, with `above` seconds subtracted from each."""
+    """The knots (KV tokens, seconds) as the same lines for all workers, with `above` seconds subtracted from each knot."""
     load, seconds = np.array(knots, np.float64).T
     return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
 
 
 def averaged(x: F8, seconds: F8) -> tuple[tuple[float, float], ...]:
-    """Pairs of x and the mean of its seconds, ascending: several measurements at one x, float64[N] each, become one."""
+    """Pairs of a value of `x` and the mean of its seconds, ascending in x; `x` and `seconds` are float64[N]."""
     points, place = np.unique(x, return_inverse=True)
     mean = np.bincount(place, weights=seconds) / np.bincount(place)
     return tuple(zip(points.tolist(), mean.tolist(), strict=True))

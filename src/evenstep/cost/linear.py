@@ -47,9 +47,7 @@ class Linear(OfLoad):
 
 
 def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
-    """Build the step-time law from its name and options, such as ``piecewise:knots=0:0/40000:0.003``.
-
-    None builds the linear law with the other three arguments, which a text makes without effect.
+    """Build a step-time law from text such as ``piecewise:knots=0:0/40000:0.003``; None = `Linear` with the other values.
 
     Raises:
         InputError: an unknown law or option, a value out of range, or a batch-time law.

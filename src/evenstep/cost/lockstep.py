@@ -1,4 +1,4 @@
-"""Batch time of data-parallel ranks in lock-step: a law split into each rank's own part and the common part."""
+"""Batch time of data-parallel ranks in lock-step: a law split into each rank's own part and the part they have in common."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Parts:
     the slowest rank's own part, plus the part that all do together. A rank without requests runs one dummy token, so that
     the others can proceed.
 
-    If graphs are captured (``sizes``), every rank pads its tokens to the next captured size; if all of them run as graphs,
-    to the largest of these. One rank too large for a graph leaves each at its own padding.
+    If graphs are captured (`sizes`), every rank pads its tokens to the next captured size; if all of them run as graphs, to
+    the largest of these. If one rank is too large for a graph, each keeps its own padding.
 
     Args:
         own: float64[*], a law's numbers (`cost.batch`), for the part of a rank that depends on its own batch.
         experts: float64[2, P], tokens a rank on average, and seconds of all layers of experts; None = none are shared.
-        links: float64[2, P], tokens of each rank, and seconds of all collectives if all ranks have the same number;
-            None = no collectives.
+        links: float64[2, P], tokens of each rank, and seconds of all collectives if all ranks have the same number; None =
+            no collectives.
         sizes: captured sizes, tokens, ascending; empty = no graphs.
-        shares_path: whether both directions share one path, as through the host's memory: then ranks of unequal tokens take
-            as long as equal ones of the same sum. Otherwise the most that any rank receives counts, as on a link with a lane
-            each way.
+        shares_path: True if both directions share one path, as through the host's memory: then ranks of unequal tokens take
+            as long as equal ones of the same sum. Else the most that any rank receives counts, as on a link with a lane each
+            way.
 
     Source: vLLM 0.19, v1/worker/dp_utils.py (padding), v1/engine/core.py (dummy batches). With unequal tokens each rank's
-        share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py). NCCL
-        issue 384 shows that this is far faster through the host's memory than both ways at once. The sum is ours.
+        share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py). NCCL issue
+        384 shows that this is far faster through the host's memory than both ways at once. The sum is ours.
     """
 
     own: F8
@@ -44,15 +44,15 @@ class Parts:
     shares_path: bool = False
 
     def seconds(self, batches: F8, overhead_s: float, beside_s: F8) -> tuple[float, F8]:
-        """Seconds of a step, and of each rank's own part.
+        """Seconds of a step of all ranks, and of each rank's own part.
 
         Args:
-            batches: float64[R, FEATURES], each rank's batch; all zero without one. It is not changed.
+            batches: float64[R, FEATURES], each rank's batch; zeros for a rank without one. It is not changed.
             overhead_s: seconds of any rank's step on top of its batch.
             beside_s: float64[R], seconds each rank takes for moving memory.
 
         Returns:
-            Seconds of the step, the longest own part plus the common part; and float64[R], own parts with both extra times.
+            The longest own part plus the common part; and float64[R], own parts. Both include the two extra times.
         """
         from evenstep.cost.batch_seconds import seconds_of
 
@@ -68,18 +68,16 @@ class Parts:
         return float(own.max()) + together, own
 
     def share(self, tokens: F8) -> float:
-        """Tokens of each of equal ranks whose collectives would take as long as those of these ranks.
+        """Tokens of each of equal ranks whose collectives take as long as those of ranks with `tokens`, float64[R], padded.
 
-        That is the mean where both directions share a path, else the mean of all ranks but the smallest.
-
-        `tokens` are float64[R], as `padded` gives them.
+        That is the mean if both directions share a path, else the mean of all ranks but the smallest.
         """
         if self.shares_path or tokens.size == 1:
             return float(tokens.sum()) / tokens.size
         return float(tokens.sum() - tokens.min()) / (tokens.size - 1)
 
     def padded(self, tokens: F8) -> F8:
-        """float64[R], tokens that each rank runs, with dummy batches and padding (`Parts`), from those of its batch."""
+        """float64[R], tokens that each rank runs, with dummy tokens and padding (`Parts`), from the tokens of its batch."""
         found = np.maximum(tokens, 1.0)
         if not self.sizes:
             return found
@@ -91,15 +89,11 @@ class Parts:
 
 @runtime_checkable
 class TakenApart(Protocol):
-    """A law that can split off the part that `ranks` data-parallel ranks do together."""
+    """A law that can split off the part that several data-parallel ranks do together."""
 
     def in_lockstep(self, ranks: int) -> Parts: ...
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """Split a law for `ranks` data-parallel ranks in lock-step; without a common part, the whole law belongs to each rank.
-
-    Raises:
-        InputError: the law is of another number of ranks.
-    """
+    """Split a law for `ranks` ranks in lock-step; a law that cannot be split is each rank's own. Errors as `in_lockstep`."""
     return law.in_lockstep(ranks) if isinstance(law, TakenApart) else Parts(law.table())

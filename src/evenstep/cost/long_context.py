@@ -1,4 +1,4 @@
-"""Batch time by tokens and by attention over long contexts."""
+"""Batch time from tokens and from attention over long contexts."""
 
 from __future__ import annotations
 

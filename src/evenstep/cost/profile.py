@@ -14,39 +14,39 @@ from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
-#: Dense layers that run once an iteration, and those that run more than once in a layer of the model.
+#: Dense layers that run once an iteration, and those that run twice in a layer of the model.
 ONCE = frozenset({"embedding", "final_layernorm"})
 TWICE = frozenset({"layernorm"})
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Dense layers by tokens, attention by what prefills and decodes, output head and sampler by requests.
+    """Dense layers by tokens, attention by its prefills and decodes, output head and sampler by requests.
 
-    ``profile:path=DIR``. The folder holds tables as LLMServingSim's profiler writes them, plain or gzipped:
-    ``dense.csv`` (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and
+    ``profile:path=DIR``. The folder holds tables as LLMServingSim's profiler writes them, plain or gzipped: ``dense.csv``
+    (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and
     ``per_sequence.csv`` (layer, sequences, time_us). Several devices add ``collective.csv`` (bytes, time_us), experts
-    ``moe.csv`` (tokens, activated_experts, time_us). ``profile.json`` says the rest. Times are of one
-    layer; each counts as often as the model runs it. Two collectives end a layer: the all-reduces of tensor parallelism,
-    or the all-gather and reduce-scatter of experts that lie on several devices.
+    ``moe.csv`` (tokens, activated_experts, time_us). ``profile.json`` has all other facts. Times are of one layer; each
+    counts as often as the model runs it. Two collectives end a layer: the all-reduces of tensor parallelism, or the
+    all-gather and reduce-scatter of experts on several devices.
 
-    * Several prefill chunks enter as the one chunk of their summed tokens C whose context makes as many pairs of a token
-      and one it attends to: ``(sum(c * k) + sum(c^2) / 2) / C - C / 2``, not below 0.
-    * Decodes of unequal context: attention at their mean context, plus a share of what it would take were all as long as
-      the longest. The shares (``skew``: of batches that only decode, of mixed ones) are measured.
+    * Several prefill chunks count as one chunk of their summed tokens C, with a context that gives the same number of pairs
+      of a token and one it attends to: ``(sum(c * k) + sum(c^2) / 2) / C - C / 2``, not below 0.
+    * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
+      long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size.
-    * Between the points of a table straight lines; beyond the last the last one goes on. Only the table of experts is read
-      at its nearest point there.
+    * Between the points of a table lines are straight; beyond the last point the last line goes on. Only the table of
+      experts is read at its nearest point there.
 
     Args:
         path: a folder, or the name of a bundled profile.
-        layers: layers of the model; 0 = what ``profile.json`` says.
-        graph_tokens: most tokens of a batch that runs as a captured graph, 0 = none (vLLM's `enforce_eager`); None = what
-            ``profile.json`` says.
-        skew: the two shares of the longest context, ``0/0`` for none; empty = what ``profile.json`` says.
-        shares_path: of data-parallel ranks: whether both directions of their link share its way (`cost.lockstep`); None =
-            what ``profile.json`` says.
-        collective: file of the folder that holds the times of collectives, where there are several of them.
+        layers: layers of the model; 0 = as in ``profile.json``.
+        graph_tokens: most tokens of a batch that runs as a captured graph, 0 = no graphs (vLLM's `enforce_eager`); None = as
+            in ``profile.json``.
+        skew: the two shares of the longest context, ``0/0`` for none; empty = as in ``profile.json``.
+        shares_path: True if both directions of the link between data-parallel ranks share one path (`cost.lockstep`); None =
+            as in ``profile.json``.
+        collective: file in the folder with the times of collectives, if there are several such files.
 
     Raises:
         InputError: a table is missing or has a bad row (row and column are named), or an option is out of range.
@@ -75,7 +75,7 @@ class Profile:
 
     @cached_property
     def tables(self) -> Tables:
-        """The tables, as they were read when the law was created."""
+        """The tables of `path`, read once."""
         return read_tables(self.path, self.collective)
 
     def seconds(self, batch: Batch) -> float:
@@ -88,13 +88,13 @@ class Profile:
 
     @cached_property
     def _numbers(self) -> F8:
+        """The law as `batch.layout` makes it, computed once."""
         return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
 
     def in_lockstep(self, ranks: int) -> Parts:
-        """Split the law for data-parallel ranks that share their experts.
+        """Split the law for data-parallel ranks that share their experts; else the whole law is each rank's own.
 
-        Dense layers, attention and head stay with each rank; experts and collectives are common. Without shared experts, or
-        for one rank, the whole law is the rank's own.
+        Dense layers, attention and head stay with each rank; experts and collectives are common.
 
         Raises:
             InputError: the experts lie on another number of devices than `ranks`.
@@ -117,7 +117,7 @@ class Profile:
         )
 
     def _by_tokens(self) -> F8:
-        """float64[2, P]: tokens, and seconds of all that depends on them alone."""
+        """float64[2, P]: tokens, and seconds of everything that depends on them alone."""
         tables, facts = self.tables, self.tables.facts
         tokens, seconds = self._dense()
         if tables.collective is not None:
@@ -137,12 +137,12 @@ class Profile:
         return tokens, seconds
 
     def _collectives(self, tokens: F8, table: F8) -> F8:
-        """float64[P], seconds of all collectives where the largest share of a device is so many tokens."""
+        """float64[P], seconds of all collectives if the largest share of a device is `tokens`; `table` is by bytes."""
         facts = self.tables.facts
         return 2 * self.layers * along(table, tokens * facts.hidden * facts.bytes_each)
 
     def _by_requests(self) -> F8 | None:
-        """float64[2, P]: requests, and seconds of the head and the sampler."""
+        """float64[2, P]: requests, and seconds of the head and the sampler; None if the profile has no such table."""
         tables = list(self.tables.per_sequence.values())
         if not tables:
             return None
@@ -150,27 +150,24 @@ class Profile:
         return _from_one(np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]))
 
     def _grid(self) -> F8:
-        """Attention of all layers, as `batch_seconds.on_grid` reads it."""
+        """float64[*], attention of all layers, as `batch_seconds.on_grid` reads it."""
         attention, skew = self.tables.attention, self.skew
         sizes = [float(axis.size) for axis in attention.axes]
         return np.concatenate([[*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()])
 
 
 def _from_one(lines: F8) -> F8:
-    """Measured seconds, float64[2, P], from one token or request on: below the first point they are that point's."""
+    """A measured line, float64[2, P], extended down to one token or request with the seconds of its first point."""
     return lines if lines[0, 0] <= 1 else np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
 
 
 def along(table: F8, at: F8) -> F8:
-    """`on_lines` of a measured line, float64[2, P], but before its first point the seconds are those of that point."""
+    """Seconds at `at`, float64[N], on a measured line, float64[2, P]; before its first point those of that point."""
     return np.where(at <= table[0, 0], table[1, 0], on_lines(table, at))
 
 
 def captured(most: int) -> list[int]:
-    """Batch sizes for which a CUDA graph is captured, up to `most` tokens, ascending.
-
-    Source: vLLM's default `cudagraph_capture_sizes`: 1, 2, 4, steps of 8 below 256, of 16 from there.
-    """
+    """Batch sizes up to `most` for which vLLM by default captures CUDA graphs (`cudagraph_capture_sizes`), ascending."""
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)]
     return [size for size in sizes if size <= most]
 
@@ -180,7 +177,7 @@ def padded(lines: F8, most: int) -> F8:
 
     Args:
         lines: float64[2, P], tokens and seconds.
-        most: most tokens of a batch that runs as a captured graph; 0 = none, and `lines` comes back.
+        most: most tokens of a batch that runs as a captured graph; 0 = no graphs, and `lines` is returned.
 
     Returns:
         float64[2, Q], a step for each captured size, then the given lines from ``most + 1`` tokens on.

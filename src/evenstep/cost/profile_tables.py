@@ -18,7 +18,7 @@ from evenstep.in_use import reads
 from evenstep.request import F8
 
 BUNDLED = Path(__file__).parent / "profiles"
-#: Columns of the attention table that span its grid.
+#: Columns of the attention table that are the axes of its grid.
 AXES = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 
 
@@ -32,7 +32,7 @@ class Facts:
         hidden, bytes_each: numbers of a token between layers, and bytes of one (the volume of a collective).
         skew: shares of the longest context that count, of batches that only decode and of mixed ones.
         attention: the file of the attention table, relative to the folder.
-        shares_path: whether both directions of the link between devices share one path (`cost.lockstep`).
+        shares_path: True if both directions of the link between devices share one path (`cost.lockstep`).
         experts, experts_each, expert_ranks: of a mixture: all of a layer, those used by a token, devices that hold them.
     """
 
@@ -63,11 +63,9 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Seconds of one layer of experts.
+    """Seconds of a layer of experts: `table`, float64[a, b], by `tokens` of a rank, float64[a], and `activated`, float64[b].
 
-    Args:
-        tokens, activated: float64[a], [b], ascending points of the table: tokens of a rank, and experts that they activate.
-        table: float64[a, b], seconds.
+    `activated` is the number of experts that the tokens activate. Both axes ascend.
     """
 
     tokens: F8
@@ -77,8 +75,8 @@ class Mixture:
     def seconds(self, tokens: F8, facts: Facts) -> F8:
         """float64[K], seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
 
-        A rank runs tokens of all ranks on its own experts. With a fair gate these are as many pairs of token and expert
-        as its own tokens make. Outside the table the nearest point counts. `facts` must have experts.
+        A rank runs tokens of all ranks on its own experts; with a fair gate these are as many pairs of token and expert as
+        its own tokens make. Outside the table the nearest point counts. `facts` must have experts.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
         active = facts.experts / facts.expert_ranks * (1.0 - untouched)
@@ -91,10 +89,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Everything of a folder. A line is float64[2, P]: tokens (sequences, bytes), ascending, and the seconds at them.
+    """All tables of a folder. A line is float64[2, P]: tokens (sequences, bytes), ascending, and the seconds at them.
 
     `dense` (by tokens) and `per_sequence` (by sequences) hold a line for each layer, by its name: the time of running it
-    once. A profile without the file of `moe` or of `collective` (by bytes) has None there.
+    once. `moe` and `collective` (by bytes) are None without their files.
     """
 
     dense: dict[str, F8]
@@ -106,11 +104,9 @@ class Tables:
 
 
 def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
-    """The tables of a folder, or of the bundled profile of that name; a folder of the name comes first.
+    """The tables of the folder `path`, or else of the bundled profile of that name.
 
-    Args:
-        path: the folder, or the name.
-        collective_name: file of the collectives' table; only the usual one may be missing.
+    `collective_name` is the file of the collectives' table; only the default one may be missing.
 
     Raises:
         InputError: no such folder, or a table that is missing or wrong.
@@ -146,11 +142,7 @@ def bundled() -> tuple[str, ...]:
 
 
 def needed(folder: Path, name: str) -> Path:
-    """The path of a required table in a folder, `name` or else `name` with ``.gz``.
-
-    Raises:
-        InputError: neither file is there.
-    """
+    """The path of a required file in a folder, `name` or else `name` with ``.gz``; `InputError` if neither is there."""
     found = _file(folder, name)
     if found is None:
         raise InputError(f"profile {folder}", "table", name, f"a file {name} or {name}.gz")
@@ -158,15 +150,12 @@ def needed(folder: Path, name: str) -> Path:
 
 
 def _file(folder: Path, name: str) -> Path | None:
+    """The path of `name`, or else of `name` with ``.gz``, in a folder; None if neither is there."""
     return next((one for one in (folder / name, folder / f"{name}.gz") if one.is_file()), None)
 
 
 def text_of(path: Path) -> str:
-    """The text of a file, decompressed if its name ends in ``.gz``, without a byte order mark.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """The text of a file, decompressed if its name ends in ``.gz``, without byte order mark; `InputError` if unreadable."""
     reads(path)
     try:
         raw = path.read_bytes()
@@ -176,9 +165,7 @@ def text_of(path: Path) -> str:
 
 
 def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
-    """Columns of a CSV file by name, float64 in the order of its rows. The column `label`, if given, is a list of text.
-
-    Other columns of the file are ignored.
+    """Columns of a CSV file by name, float64 in the order of its rows; `label`, if given, is a column of text.
 
     Raises:
         InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
@@ -201,6 +188,7 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
 
 
 def _number(path: Path, row: int, column: str, text: str | None) -> float:
+    """A cell as a number; an `InputError` that names line and column if it is not a finite number >= 0."""
     try:
         value = float(text or "")
     except ValueError:
@@ -225,7 +213,7 @@ def lines_of(path: Path, by: str) -> dict[str, F8]:
 
 
 def _line(path: Path, rows: dict[str, Any]) -> F8:
-    """float64[2, P]: ascending, P >= 2, seconds."""
+    """float64[2, P], points, ascending, and seconds, from the two columns of a table; `InputError` as in `lines_of`."""
     at, time_us = rows.values()
     order = np.argsort(at, kind="stable")
     at, time_us = at[order], time_us[order]
@@ -235,11 +223,7 @@ def _line(path: Path, rows: dict[str, Any]) -> F8:
 
 
 def attention_of(path: Path) -> Attention:
-    """The grid of an attention table, in seconds, holes filled; of several rows at one point the last counts.
-
-    Raises:
-        InputError: as `rows_of` and `filled`.
-    """
+    """Read an attention table as a grid, holes `filled`. The last row at a point counts. Raises as `rows_of`, `filled`."""
     rows = rows_of(path, (*AXES, "time_us"))
     axes, grid = _grid(rows, AXES)
     return Attention(axes, filled(str(path), grid, axes))
@@ -268,8 +252,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
 
     Args:
         where: the file, for errors.
-        grid: float64[a, b, c, d], seconds by `AXES`.
-        axes: the points of each axis, ascending.
+        grid: float64[a, b, c, d], seconds by `AXES`; `axes` are the points of each, ascending.
 
     Raises:
         InputError: the table has too few points.
@@ -303,10 +286,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
 
 
 def between(grid: F8, points: F8, axis: int) -> None:
-    """Replace nan entries by linear interpolation along an axis, in place; those without a value on both sides stay nan.
-
-    `points` are the coordinates of the axis, ascending.
-    """
+    """Fill nan by linear interpolation along an axis with coordinates `points`, in place, between known values only."""
     lines = np.moveaxis(grid, axis, -1)
     here = np.arange(points.size)
     known = ~np.isnan(lines)
@@ -320,9 +300,9 @@ def between(grid: F8, points: F8, axis: int) -> None:
 
 
 def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
-    """Fill the holes (nan) at index `at` of an axis, in place, on the line through the two points before it.
+    """Fill the holes (nan) at index `at` >= 2 of an axis, in place, on the line through the two points before it.
 
-    `points` are the coordinates of the axis, ascending; `at` is at least 2. A hole stays where one of the two is a hole.
+    `points` are the coordinates of the axis, ascending. A hole stays if one of the two points is a hole.
     """
     lines = np.moveaxis(grid, axis, -1)
     slope = (lines[..., at - 1] - lines[..., at - 2]) / (points[at - 1] - points[at - 2])
@@ -331,7 +311,7 @@ def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
 
 
 def mixture_of(path: Path) -> Mixture:
-    """The grid of a table of experts; where few tokens cannot activate that many experts, it has the time of more tokens.
+    """The grid of a table of experts. Where few tokens cannot activate so many experts, it has the time of more tokens.
 
     Raises:
         InputError: a hole at the largest number of tokens, or as `rows_of`.

@@ -18,11 +18,11 @@ from evenstep.in_use import reads
 
 @dataclass(frozen=True, slots=True)
 class Table(OfLoad):
-    """``dt = sync + line(L*)``, L* the heaviest worker's KV tokens, the line going through the measured steps.
+    """``dt = sync + line(L*)``, L* the heaviest worker's KV tokens; the line goes through the measured steps.
 
-    ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and
-    how long its whole decode step took. Several measurements of one load are averaged. C is the line at load 0, never
-    below 0; beyond the largest load the last line goes on.
+    ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and the
+    duration of its whole decode step. Several measurements of one load are averaged. C is the line at load 0, never below 0;
+    beyond the largest load the last line goes on.
 
     Args:
         path: the file.
@@ -49,16 +49,12 @@ class Table(OfLoad):
         self.check()
 
     def table(self) -> PiecewiseLinear:
-        below_first = self.steps[0][0] > 0  # the line meets C at load 0, also where the file would have it below 0
+        below_first = self.steps[0][0] > 0  # the first line ends at C, which is never below 0
         return as_lines([(0.0, self.overhead_s)] * below_first + list(self.steps), self.overhead_s)
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
-    """Pairs of load (KV tokens) and seconds from a CSV file ``load,seconds``, in its order, without blank lines.
-
-    Raises:
-        InputError: naming file, line and value.
-    """
+    """Pairs of KV load (tokens) and seconds from a CSV file ``load,seconds``, in its order. `InputError` for bad content."""
     reads(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -1,4 +1,4 @@
-"""Batch time by the tokens a batch runs: flat while the weights are being read, then rising."""
+"""Batch time from the tokens that a batch runs: flat while the weights are being read, then rising."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenBudget:
     """``c + a * max(0, tokens - b0)`` seconds, for the tokens that a batch runs.
 
     Args:
-        fit: a fit of the paper, which `c_s`, `a_s` and `b0` overrule where given.
+        fit: a fit of the paper, which `c_s`, `a_s` and `b0` overrule if given.
         c_s: seconds of an iteration of up to `b0` tokens.
         a_s: seconds each token beyond them takes.
         b0: tokens.
@@ -52,7 +52,7 @@ class TokenBudget:
 
     @property
     def _numbers(self) -> tuple[float, float, float]:
-        """(c, a, b0); none of them is None any more."""
+        """(c, a, b0), after defaults were filled in."""
         return self.c_s, self.a_s, self.b0  # type: ignore[return-value]
 
     def seconds(self, batch: Batch) -> float:

@@ -1,4 +1,4 @@
-"""A step-time law that depends on the longest context of a worker as well as on the sum of its KV."""
+"""A step-time law that depends on the longest context of a worker as well as on its KV load."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ _PER_TOKEN_S = 1.1e-7
 class Unequal(OfLoad):
     """``dt = overhead_s + sync + max_g line(L_g + share * (n_g * longest_g - L_g))``.
 
-    A worker of n requests takes the time of its load L, plus a share of a difference. The difference is to the time it would
-    take if all n were as long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of
-    `piecewise`.
+    A worker of n requests takes the time of its load L, plus a share of the extra time that it would take if all n requests
+    were as long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of `piecewise`.
 
     Args:
         share: of the way to the longest, 0..1; 0 is the law without it.
         overhead_s: C, seconds of a step at any load.
-        per_token_s: t_l, seconds a resident KV token; left alone where knots are given.
-        knots: pairs of KV load in tokens and seconds without overhead; loads ascend, seconds never fall. Empty = none.
+        per_token_s: t_l, seconds a resident KV token; leave it out if knots are given.
+        knots: pairs of KV load in tokens and seconds without overhead; loads ascend, seconds never fall. Empty = no knots.
         sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
         InputError: a value outside the ranges above, or both `per_token_s` and `knots`.
 
-    Source: ours. Form and default share are from LLMServingSim's measurements of unequal decodes: the share of batches of
-    32 to 128 decodes alone on the two Llama-3.1-8B profiles (``evenstep reproduce decode-skew``). C and t_l are those of
+    Source: ours. Form and default share are from LLMServingSim's measurements of unequal decodes: the share of batches of 32
+    to 128 decodes alone on the two Llama-3.1-8B profiles (``evenstep reproduce decode-skew``). C and t_l are those of
     `linear`, so that the two laws differ in the share alone.
     """
 

@@ -1,4 +1,4 @@
-"""The same batch time for any batch."""
+"""The same batch time for every batch."""
 
 from __future__ import annotations
 

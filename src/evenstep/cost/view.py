@@ -16,8 +16,9 @@ class PiecewiseLinear:
 
     Args:
         load: float64[P], KV tokens at the knots, strictly ascending, P >= 2.
-        seconds: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so R = 1 is all workers alike.
-        longest_share: where above 0, the lines are read at `effective_load` in place of the load.
+        seconds: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so with R = 1 all workers are
+            alike.
+        longest_share: if above 0, the lines are to be read at `effective_load` in place of the load.
     """
 
     load: F8
@@ -27,18 +28,15 @@ class PiecewiseLinear:
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
         """float64[G], KV tokens at which the lines are read: the load plus `longest_share` of the padding.
 
-        The padding is what the load lacks to `running` requests that are all as long as the longest, at least 0. Arguments
-        are those of `StepTime.local_seconds`.
+        The padding, at least 0, is what the load lacks to `running` requests that are all as long as the longest. Arguments
+        are as in `StepTime`.
         """
         if self.longest_share == 0.0:
             return load
         return load + self.longest_share * np.maximum(running * longest - load, 0.0)
 
     def local_seconds(self, load: F8) -> F8:
-        """float64[G] seconds from float64[G] KV tokens: the plain form of the compiled loop's interpolation.
-
-        `load` is used as it is; pass `effective_load` where `longest_share` counts.
-        """
+        """float64[G], seconds at `load`, float64[G], KV tokens or an `effective_load`; plain form of the compiled loop."""
         cell = np.clip(np.searchsorted(self.load, load, side="right") - 1, 0, self.load.size - 2)
         row = np.arange(load.size) % self.seconds.shape[0]
         low, high = self.seconds[row, cell], self.seconds[row, cell + 1]
@@ -50,9 +48,9 @@ class PiecewiseLinear:
 class StepTime(Protocol):
     """A step of a barrier group lasts ``overhead_seconds(size) + max_g local_seconds[g]``.
 
-    `overhead_seconds` holds C and the synchronisation term, by the group's number of workers; the host takes the maximum:
-    the barrier. `local_seconds` is float64[G] from G workers: `running` counts the requests of each, `longest` is the KV
-    tokens of its longest, 0 where none runs. `table` gives the same as arrays.
+    `overhead_seconds` is C and the synchronisation term, by the group's number of workers. The host takes the maximum: the
+    barrier. `local_seconds` is float64[G]: `load` is the KV tokens of each worker, `running` its requests, and `longest` the
+    KV tokens of its longest request, 0 without requests. `table` gives the local seconds as arrays.
     """
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8: ...

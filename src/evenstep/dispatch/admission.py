@@ -1,11 +1,11 @@
 """Decides the rounds that are due, and sends the requests they admit.
 
 A round must not keep the host from its reads, however large fleet and pool are. So it looks at the oldest `pool_window`
-requests and offers `round_slots` slots at most; the rest is decided in the next round, right after the next reads. Where
-many predictions are due they are made first, in parts, and the decision follows after the next reads as well.
+requests and offers `round_slots` slots at most; the next round, right after the next reads, decides the rest. If many
+predictions are due, they are made first, in parts, and the decision follows after the next reads as well.
 
-A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits. If it saw the whole
-of a long pool, it would take that first. Only large requests would be left, and all would run together.
+A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits. If it saw a whole long
+pool, it would take what fits first. Only large requests would be left, and all would run together.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Admission:
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
-        """Decide about the oldest requests; a worker may be sent `margin` beyond its slots, a `gathering` group nothing."""
+        """Decide on and send the oldest requests; a worker may get `margin` beyond its slots, `gathering` groups nothing."""
         deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
         deciding.look()
         packed, size = deciding.packed, len(pool.here)
@@ -76,7 +76,11 @@ class Admission:
         self._look_further(len(worker), sent, is_part=0 < offered < deciding.free)
 
     def _look_further(self, shown: int, sent: int, is_part: bool) -> None:
-        """See to what a round of `shown` requests left waiting; `is_part`: only some of the free slots were offered."""
+        """Ask for another round if requests and free slots are left after one of `shown` requests, which sent `sent`.
+
+        It follows after the next reads if that round sent some but saw only a part of the requests or slots (`is_part`),
+        else after 0.05 s.
+        """
         left, rounds = len(self._pool.here), self._rounds
         if not left or rounds.binds_at_once:
             self._turn.due |= is_part and sent > 0 < left
@@ -97,7 +101,7 @@ class Admission:
         return most if 0 < most < fitting else fitting
 
     def _carry_out(self, worker: list[int]) -> int:
-        """Send what an answer admits: the worker's place or `HOLD` for each request. Returns how many got a slot."""
+        """Send the requests that an answer admits: the worker's place or `HOLD` for each. Returns how many got a slot."""
         packed, wide, exclusions = self._deciding.packed, self._rows.wide, self._exclusions
         if wide or exclusions.excluded or exclusions.avoided:
             rows = packed.waiting[: len(worker)].tolist()
@@ -106,7 +110,7 @@ class Admission:
         return self._slots.send(packed.waiting, packed.worker, len(worker))
 
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
-        """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.
+        """As `_carry_out`, if requests want several slots or have excluded engines. `free`, slots by place, is changed.
 
         A request that failed on the engine it was given, was handed back by it, or wants more slots than it has, goes to the
         lightest other engine. A request that was handed back goes to the same engine if no other has room. A round may offer
@@ -133,14 +137,14 @@ class Admission:
         return sent
 
     def _has_slots(self, row: int, g: int) -> bool:
-        """Whether a worker has as many slots as a request wants, free or not."""
+        """Whether the worker in place `g` has as many slots as the request wants, free or not."""
         return self._rows.at.copies[row] <= self._mirror.workers[g].spec.slots
 
     def _elsewhere(self, row: int, free: list[int]) -> int:
-        """The worker with a free slot and memory for a request that has not failed there; -1 = there is no such worker.
+        """The lightest worker with a free slot and memory for a request that has not failed there; -1 = no such worker.
 
         It must have as many slots as the request wants. A worker that the round does not offer is taken if no other is left.
-        The worker that handed the request back comes last of all. Among equals the lightest is taken.
+        The worker that handed the request back comes last of all.
         """
         out, avoided = self._exclusions.excluded.get(row, ()), self._exclusions.avoided.get(row)
         at, kv_free = self._mirror.at, self._deciding.packed.workers_f[KV_FREE]

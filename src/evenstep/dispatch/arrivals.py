@@ -1,7 +1,7 @@
 """Admits or refuses requests that arrive, and gives each a row and a queue.
 
-The order of checks is the order of errors and refusals: a request that is told twice or has no tokens is a bug or an error
-of the host. Then come draining, the fleet's size, the queue's length and the limits of tenants.
+Checks come in a fixed order. A request that is known already, or has no tokens or copies, is an error of the host. Refusals
+follow: draining, the fleet's size, the queue's length and the limits of tenants.
 """
 
 from __future__ import annotations
@@ -32,12 +32,8 @@ class Arrivals:
     def arrived(self, events: Sequence[Arrived]) -> int:
         """Admit or refuse requests, in order: an admitted one gets a row and is queued, a refused one gets a `Reject`.
 
-        Returns:
-            How many of `events` were handled: all, or those before one that is an error of the host.
-
-        Raises:
-            InputError: the first request has no tokens or no copies.
-            RuntimeError: the first request is known already.
+        Returns how many of `events` were handled: all, or those before one that is an error of the host. If that is the
+        first, it raises InputError (no tokens or copies) or RuntimeError (the request is known already).
         """
         parts, turn, rows, is_split = self._parts, self._turn, self._rows, self._parts.fleet.is_split
         is_logged, deadlines, opens = parts.journal.log is not None, parts.deadlines, True
@@ -74,7 +70,7 @@ class Arrivals:
         return len(events)
 
     def _noted(self, event: Arrived) -> Arrived:
-        """Log an event with the verdict of its tenant's limits, which a replay of this dispatcher alone cannot compute."""
+        """Log an event with the verdict of its tenant's limits, which a replay cannot compute; returns the event logged."""
         turn = self._turn
         if turn.settings.tenants and not event.judged:
             found = self.refusal(event, max(turn.now_s, event.now_s))
@@ -86,7 +82,7 @@ class Arrivals:
         return event
 
     def _enter(self, event: Arrived) -> int:
-        """Fill a row for a request that comes in. A free row is reset, so rarely used fields are mostly not written."""
+        """Fill a row for an admitted request, count it for its tenant, and keep its sort key and blocks; returns the row."""
         rows = self._rows
         row = rows.take(event.request)
         at = rows.at
@@ -118,8 +114,7 @@ class Arrivals:
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
         """The refusal of a request; None if it is admitted, which counts against its tenant's rate.
 
-        Returns:
-            HTTP status, reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
+        It has the HTTP status, the reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
         """
         if self._turn.is_draining:
             return 503, "draining", 1

@@ -14,8 +14,7 @@ _TIMED = (State.FOR_PREFILLER, State.POOLED, State.SEATING)
 def check(parts: Parts) -> None:
     """Check that queues, slots, limits and deadlines agree with the requests' states; for tests, between two events.
 
-    Raises:
-        RuntimeError: one does not. The message says which, with both values.
+    Raises RuntimeError if they do not; the message names the part, with both values.
     """
     rows = parts.rows
     states = {row: rows.state(row) for row in rows.by_request.values()}
@@ -61,7 +60,7 @@ def check(parts: Parts) -> None:
 
 
 def _told(parts: Parts, states: dict[int, State], place: int) -> tuple[int, int, int, float, float, int]:
-    """What the requests say of one worker, in the order of `Mirror.check`."""
+    """Counts of the worker in this place, from its requests, in the order of `told` in `Mirror.check`."""
     at = parts.rows.at
     here = [row for row in states if at.worker[row] == place]
     running, sent, seating = (
@@ -73,9 +72,11 @@ def _told(parts: Parts, states: dict[int, State], place: int) -> tuple[int, int,
 
 
 def _of(states: dict[int, State], *wanted: State) -> list[int]:
+    """Rows in one of the wanted states, ascending."""
     return sorted(row for row, state in states.items() if state in wanted)
 
 
 def _same(what: str, kept: object, told: object) -> None:
+    """Raise a RuntimeError that names `what`, unless the two values are equal."""
     if kept != told:
         raise RuntimeError(f"{what}: kept {kept}, the requests say {told}")

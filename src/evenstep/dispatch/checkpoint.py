@@ -84,9 +84,10 @@ def load(state: bytes) -> Parts:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads our own classes and NumPy's arrays, and nothing else."""
+    """A pickle reader that accepts our own classes, NumPy's arrays and plain containers only."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """The class or function of this name. Raises InputError if a state may not contain it."""
         if (module, name) in _NAMES:
             return super().find_class(module, name)
         if module in _MODULES or module.startswith(_PREDICTORS):

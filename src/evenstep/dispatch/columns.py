@@ -1,8 +1,8 @@
 """Tables of named columns, shared by plain methods and compiled functions.
 
 A table's columns are declared once, as a `NamedTuple` of `Ints` and `Floats`. Plain methods read and write single numbers
-through memory views, compiled functions get the same columns as arrays under the same names. No address is kept: code that
-holds a column keeps its memory alive, and a table that grows makes new columns.
+through memory views; compiled functions get the same columns as arrays under the same names. A table that grows makes new
+columns; code that still holds an old one keeps its memory alive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Columns(Generic[T]):
         size: rows at first; every number is 0.
 
     Attributes:
-        ints, floats: int64[whole columns, rows] and float64[other columns, rows], in the order of the fields.
+        ints, floats: int64[integer columns, rows] and float64[float columns, rows], in the order of the fields.
         arrays: the columns as arrays, for work on whole columns.
         at: the columns as memory views, for single numbers: these are read and written about twice as fast.
         given: what a compiled function gets: `arrays`, or `at` where nothing is compiled.
@@ -39,9 +39,9 @@ class Columns(Generic[T]):
         self.take(np.zeros((whole, size), np.int64), np.zeros((len(hints) - whole, size)))
 
     def take(self, ints: I8, floats: F8) -> None:
-        """Replace all values of the table by these, int64[whole columns, rows] and float64[other columns, rows].
+        """Replace all values of the table by int64[integer columns, rows] `ints` and float64[float columns, rows] `floats`.
 
-        `arrays`, `at` and `given` are made anew: columns that other code holds are no longer those of the table.
+        `arrays`, `at` and `given` are made anew: a column that other code holds no longer belongs to the table.
         """
         self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         whole, others = iter(self.ints), iter(self.floats)
@@ -70,7 +70,7 @@ class Columns(Generic[T]):
 
 
 def numbers(column: Any) -> Any:
-    """A writable memory view of a contiguous int64 or float64 array, for Python numbers; an empty list for an empty one."""
+    """A writable memory view of a contiguous int64 or float64 array, for Python numbers; an empty list if it is empty."""
     if not column.size:
         return []
     return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

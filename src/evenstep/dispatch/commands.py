@@ -1,7 +1,7 @@
-"""The dispatcher's commands to its host, carried out in order before the next event.
+"""Commands of the dispatcher to its host, which carries them out in order before the next event.
 
-A host that carries out `Abort` detaches the stream at once: later data of that stream never reaches the dispatcher as a
-chunk. Forwarding bytes needs no command: chunks of the current decode leg go to the client as they come.
+After an `Abort` the host detaches that stream at once: later data of it never reaches the dispatcher as a chunk. Forwarding
+bytes needs no command: chunks of the current decode call go to the client as they come.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import msgspec
 
 
 class SendPrefill(msgspec.Struct, frozen=True, gc=False):
-    """Send the prefill leg to this prefiller. Tell its end as `PrefillDone` or `Failed` with the same `leg`.
+    """Ask the prefiller `worker` to compute the request's prompt. Report the end of the call as `PrefillDone` or `Failed`.
 
     Args:
         request: the host's number of the request.
-        leg: number of this upstream call, unique in the dispatcher.
-        worker: name of the prefiller.
+        leg: number of this upstream call, unique in the dispatcher; the events about it repeat it.
     """
 
     request: int
@@ -26,13 +25,12 @@ class SendPrefill(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendDecode(msgspec.Struct, frozen=True, gc=False):
-    """Send the request to this worker; after a prefill, with the prefiller's hand-over.
+    """Send the request to `worker` for its answer; after a prefill, together with the prefiller's answer.
 
     Args:
         request: the host's number of the request.
-        leg: number of this upstream call, to be given back in `Finished` or `Failed`.
-        worker: name of the worker.
-        row: the row to pass to `Dispatcher.produced` for its chunks.
+        leg: number of this upstream call; `Finished` and `Failed` repeat it.
+        row: the request's row, to pass to `Dispatcher.produced` with each of its chunks.
     """
 
     request: int
@@ -42,11 +40,10 @@ class SendDecode(msgspec.Struct, frozen=True, gc=False):
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False):
-    """Continue a stream on this worker. Prompt and tokens produced so far are the new prompt; the client sees one stream.
+    """Continue a begun stream on `worker`: prompt and output so far are the new prompt. The client sees one stream.
 
-    Args:
-        request, leg, worker, row: as in `SendDecode`.
-        produced: tokens that the client already has; the host lowers `max_tokens` by as many.
+    The client already has `produced` tokens; the host lowers `max_tokens` by as many. The other fields are as in
+    `SendDecode`.
     """
 
     request: int
@@ -57,10 +54,7 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):
-    """Close the upstream call `leg` of the request at this worker, in any state; no event is expected for it.
-
-    The request itself may go on: another command says how it ends or where it continues.
-    """
+    """Close the request's upstream call `leg` at `worker`; send no event about it. The request itself may go on."""
 
     request: int
     leg: int
@@ -72,19 +66,18 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Let the prefiller `worker` drop the request's KV, because it is not needed there any more; no answer is expected."""
+    """Tell the prefiller `worker` to free the request's KV, which is not needed any more; no event is expected."""
 
     request: int
     worker: str
 
 
 class Reject(msgspec.Struct, frozen=True, gc=False):
-    """Answer with a status: no token has reached the client. The request is over.
+    """Answer the client with an HTTP status; it has not received a token. The request is over.
 
     Args:
-        status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says). A host
-            that knows more may answer with another one; it reports the status that it answered with to
-            `Dispatcher.rejected`.
+        status: 400, 429, 502, 503 or 504; 0 = pass on the engine's own answer, which blames the client. A host that knows
+            more may answer with another status. It reports the status it used to `Dispatcher.rejected`.
         reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long`` (prompt above any worker's KV memory),
             ``too-wide`` (copies above any worker's slots), ``expired`` (`ttl_s`), ``overdue`` (`total_s`), ``draining``,
             ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
@@ -98,43 +91,40 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fail(msgspec.Struct, frozen=True, gc=False):
-    """End a stream of which the client has tokens with an error event, because it cannot go on. The request is over.
-
-    Reasons are as in `Reject`: ``failed``, ``expired``, ``overdue`` and ``cannot-continue``.
-    """
+    """Send the client an error event and end its stream, which has begun and cannot go on. The request is over."""
 
     request: int
     reason: Broken
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):
-    """Ask an ejected worker for its health, and tell the answer as `Probed`. Without an answer it is repeated after 5 s."""
+    """Check the health of an ejected worker, and report it as `Probed`. It is sent again every 5 s until a report comes."""
 
     worker: str
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
-    """Send a `Tick` at `at_s`, on the clock of the events, at the latest; a time up to now means after the reads at hand.
+    """Send a `Tick` at `at_s` or before, seconds on the clock of the events; if that is past, after the current reads.
 
-    It replaces the `WakeAt` before it. Ticks that come earlier do not cancel it.
+    It replaces the earlier `WakeAt`. A `Tick` sent for another reason does not cancel it.
     """
 
     at_s: float
 
 
 class Removed(msgspec.Struct, frozen=True, gc=False):
-    """A leaving worker has no requests left, and the dispatcher has forgotten it; the host forgets it, too."""
+    """Forget this worker: it was leaving and has no requests left. The dispatcher has forgotten it, too."""
 
     worker: str
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """A message for the operator, given at most once a minute for each kind and subject.
+    """Show a message to the operator. It comes at most once a minute for each `kind` and `about`.
 
     Args:
         kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
             ``last-healthy``.
-        about: name of the worker; of a ``fallback`` its reason (`rounds.fallback.Reason`); of ``policy-off`` the policy.
+        about: name of the worker; for ``fallback`` the reason (`rounds.fallback.Reason`); for ``policy-off`` the policy.
         text: one sentence without a full stop.
     """
 

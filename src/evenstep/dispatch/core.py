@@ -1,11 +1,11 @@
 """The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
 
-Rules of this file. `handle` takes one event, `handle_all` those that have come up. Each brings the state up to date and
-answers with commands, which the host carries out in order before it gives more. `produced` is the path of a chunk and
-takes two ints. All that decides is in the events, so the same events give the same commands, in any process. Every change
-of a request's state is one of `transitions.TABLE`.
+Rules of this file. `handle` takes one event, `handle_all` several. Each updates the state and returns commands, which the
+host carries out in order before the next call. `produced` counts a chunk, given as two ints. All inputs of a decision are in
+the events, so the same events give the same commands, in any process. Every change of a request's state is one of
+`transitions.TABLE`.
 
-The state is in `parts.Parts`. Here is what connects the parts: which of them an event concerns, and in which order.
+The state is in `parts.Parts`. This file calls the parts that an event concerns, in order.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _TOGETHER = 64  # events of a kind that are handled at once
 
 
 class Dispatcher:
-    """Decides which request goes where and when, for one served model.
+    """Decides which request goes where and when, for one served model. It takes events and returns commands.
 
     Args:
         policy: routing policy, ``NAME[:key=value,...]``.
         predictor: for a policy with a horizon; empty = ``bounded``, around the policy's usual predictor if it names one.
         settings: limits and deadlines.
-        stopwatch: returns seconds of the host's clock, to time decisions only; None = they have no budget in time.
-        processor: returns seconds of processor time of the host's thread, for the budget; None = `stopwatch` does.
+        stopwatch: returns seconds of the host's clock, to time decisions; None = they are not timed.
+        processor: returns seconds of processor time of the host's thread, for `budget_ms`; None = `stopwatch` is used.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
         overruns: numbers of the decisions that count as over budget, where no stopwatch tells (replay).
 
@@ -81,7 +81,7 @@ class Dispatcher:
         self._take(parts)
 
     def _take(self, parts: Parts) -> None:
-        """Work on these parts from now on."""
+        """Use the state in `parts` from now on, in place of any earlier state; the helpers that work on it are made anew."""
         self.parts, self._turn, self._journal = parts, parts.turn, parts.journal
         self._rounds, self._deadlines, self._timers = parts.rounds, parts.deadlines, parts.fleet.timers
         self.rows, self.pool, self.fleet, self.mirror = parts.rows, parts.pool, parts.fleet, parts.fleet.mirror
@@ -107,7 +107,7 @@ class Dispatcher:
 
     @property
     def due(self) -> bool:
-        """Whether the host should send a `Tick` after the reads at hand; look after `handle` and after calls of `produced`.
+        """Whether the host should send a `Tick` after the current batch of reads; look after `handle` and after `produced`.
 
         Handling a `Tick` clears it, unless a further decision is due.
         """
@@ -120,10 +120,7 @@ class Dispatcher:
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last 64 events, oldest first, for debugging.
-
-        Each comes with all commands that `handle` or `handle_all` returned when it handled the event.
-        """
+        """The last 64 events, oldest first, each with all commands of the call that handled it; for debugging."""
         return self._journal.history
 
     @property
@@ -133,7 +130,7 @@ class Dispatcher:
 
     @property
     def most(self) -> tuple[float, int]:
-        """Largest KV capacity (tokens) and largest number of slots among workers that do not leave; 0, 0 without one.
+        """Largest KV capacity (tokens) and largest number of slots among workers that are not leaving; 0, 0 without one.
 
         The two may be of different workers. The capacity is inf if a worker's is not known. Larger requests are refused.
         """
@@ -141,10 +138,10 @@ class Dispatcher:
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due; None if none is due, or the predictor has no models to fit.
+        """The fit of the predictor's models that is due; None if no fit is due, or the predictor has no models to fit.
 
-        A decision never runs a fit. The host runs it outside the decisions and tells `Fitted`: the new models decide from
-        that event on. In a replay no host has run the fit, so that event runs it, from the same data.
+        The host runs it between decisions, then sends `Fitted`, and the new models decide from that event on. In a replay no
+        host has run the fit, so the event runs it, from the same data.
         """
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
 
@@ -168,17 +165,13 @@ class Dispatcher:
         return snapshot(self.parts)
 
     def check(self) -> None:
-        """Check the invariants that hold between all parts; for tests, between two events.
-
-        Raises:
-            RuntimeError: one does not hold: a bug of the dispatcher.
-        """
+        """Check the invariants between all parts; for tests, between two events. Raises RuntimeError if one is broken."""
         check(self.parts)
 
     def resume(self, state: bytes) -> None:
-        """Continue from `state`, that of a `Checkpoint` of a decision log. All present requests and workers are dropped.
+        """Replace the whole state by `state`, the bytes of a log's `Checkpoint`; present requests and workers are dropped.
 
-        The log, the history and `overruns` of this dispatcher stay in use; its stopwatch does not.
+        The log, the history and `overruns` of this dispatcher stay in use. Decisions are not timed any more.
 
         Raises:
             InputError: bytes that are no state of a dispatcher, or that an earlier version wrote.
@@ -191,9 +184,9 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor, ``NAME[:key=value,...]``; empty = the present one. Policy memory begins anew.
+        """Use another policy and predictor, ``NAME[:key=value,...]``, without a record in the log; empty = the present one.
 
-        It is not logged: a host sends `Reloaded` instead.
+        Policy memory and the predictions of running requests are dropped. A host sends `Reloaded` instead, which is logged.
 
         Raises:
             InputError: no such policy or predictor; nothing has changed then.
@@ -224,7 +217,7 @@ class Dispatcher:
 
         Args:
             events: oldest first, changed.
-            ticks: handle one `Tick` after them, if they make one due.
+            ticks: after the events, handle one `Tick` if `due` is true.
 
         Raises:
             InputError, RuntimeError: as `handle`. The event is left first in `events`; remove it before the next call, which
@@ -246,7 +239,7 @@ class Dispatcher:
         return self._told()
 
     def _handle_first(self, events: deque[Event]) -> int:
-        """Handle the first event, and those after it that can be handled with it; returns their number."""
+        """Handle the first event, and up to 63 after it that are of its kind, `Arrived` or `Finished`; returns how many."""
         event, turn, journal = events[0], self._turn, self._journal
         do = self._do.get(type(event))
         if do is not None:
@@ -264,7 +257,7 @@ class Dispatcher:
         return len(run)
 
     def _told(self) -> list[Command]:
-        """All commands there are, with the time of the next tick where an event may have changed it."""
+        """Return and clear the commands since the last call; a `WakeAt` is added if the time of the next tick changed."""
         turn, timers, deadlines, wake_s = self._turn, self._timers, self._deadlines, self._deadlines.wake_s
         out = turn.out
         if wake_s > turn.now_s and (
@@ -322,6 +315,7 @@ class Dispatcher:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def _tick(self, _event: ev.Tick) -> None:
+        """Handle due timers and deadlines, end requests older than `total_s`, and decide the rounds that are due."""
         timers, deadlines, turn = self._timers, self._deadlines, self._turn
         turn.due, timers.is_new = False, bool(timers.at)
         if deadlines.wake_s != deadlines.overdue_s or deadlines.wake_s - turn.now_s < _PENDING_S:
@@ -339,6 +333,7 @@ class Dispatcher:
             deadlines.set_newcomers()
 
     def _look_at_timers(self) -> None:
+        """Handle each due timer by its name: end an expired request, retry one, probe a worker, or open a round."""
         while (found := self._timers.pop(self._turn.now_s)) is not None:
             name, number = found
             if name == "ttl":
@@ -356,7 +351,7 @@ class Dispatcher:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def _workeradded(self, event: ev.WorkerAdded) -> None:
-        """A worker joins. If its `Removed` has not reached the host yet, that command is withdrawn."""
+        """Add a worker, or change a known one. A `Removed` for it that the host has not got yet is withdrawn."""
         removed = Removed(event.spec.name)
         if removed in self._turn.out:
             self._turn.out.remove(removed)
@@ -365,7 +360,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
-        """A worker is to leave: it gets nothing new, and without `drain` its requests move off at once."""
+        """Mark a worker as leaving: it gets nothing new. Without `drain` its requests are moved off at once."""
         name = event.worker
         if not self.fleet.leave(name):
             return
@@ -381,7 +376,10 @@ class Dispatcher:
         self._fleet_changed()
 
     def _move_off(self, row: int, name: str) -> None:
-        """A worker leaves at once: this request continues elsewhere."""
+        """Abort the request's call at the leaving engine `name`, and retry or continue it elsewhere.
+
+        If `name` is a prefiller that only keeps the request's KV, that KV is dropped, and the request stays as it is.
+        """
         is_placed, prefills = self.rows.at.worker[row] >= 0, self.parts.prefills
         is_prefiller = name in self.fleet.prefill.prefillers
         if is_prefiller if is_placed else self.rows.state(row) is not State.PREFILLING:
@@ -415,6 +413,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _fleet_changed(self) -> None:
+        """After a change of workers: recompute `most`, fill free slots, send to prefillers with room, and open rounds."""
         slots = self.parts.slots
         self.arrivals.fleet_changed()
         for place in list(slots.seating):
@@ -446,7 +445,7 @@ class Dispatcher:
 
 
 def _run_of(events: deque[Event], first: _E, most: int) -> list[_E]:
-    """The events from `first` on, up to one of another kind; at most `most` of them."""
+    """The leading events of the kind of `first`, itself included, at most `most` of them; `events` is not changed."""
     if len(events) == 1 or most == 1:
         return [first]
     run, kind = [first], type(first)

@@ -1,8 +1,8 @@
 """Counts delivered chunks: tokens for each request, and the step of the barrier group that they belong to.
 
-Rules of this file. `steps.counting` counts chunks, and the steps that begin and end with them. What it leaves to the host
-is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` counts a chunk by
-itself if it neither begins nor ends a step, whether of the step under way or of one that others have delivered early.
+Rules of this file. `Deliveries.produced` itself counts a chunk that neither begins nor ends a step. All others go to
+`steps.counting`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended steps for which
+rounds wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _count = compiled.entry(count_chunks)
 
 
 class Deliveries:
-    """Counts delivered chunks: their tokens and steps."""
+    """Counts delivered chunks: their tokens, and the steps of barrier groups that they begin and end."""
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
         self._turn, self._rows, self._mirror = parts.turn, parts.rows, parts.fleet.mirror
@@ -39,12 +39,8 @@ class Deliveries:
     def produced(self, row: int, tokens: int) -> None:
         """Count a chunk of the request in this row, at the dispatcher's present time (`Dispatcher.now_s`).
 
-        Call it for each chunk of the current decode leg. The first one makes the request run. It returns no commands, but
-        may make `Dispatcher.due` true.
-
-        Args:
-            row: as in `SendDecode` or `Continue`.
-            tokens: new output tokens, 1 or more, of all copies of the request together.
+        Call it for each chunk of the current decode call; `row` is as in its command. The first one moves the request to
+        running. `tokens` are new output tokens, 1 or more, of all copies together. `Dispatcher.due` may become true.
         """
         now_s = self._turn.now_s
         if self._is_logged:
@@ -75,7 +71,7 @@ class Deliveries:
                 self._barriers.stepped()
 
     def deliver(self, row: int, tokens: int) -> None:
-        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room in the tables."""
+        """Count a chunk that `count_chunks` did not: a first token, or one for which the tables need, and get, more room."""
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)
@@ -97,7 +93,7 @@ class Deliveries:
         barriers.quiet[0] = not (self._pool.here or rounds.opened_s or rounds.ripe)
 
     def _bind(self) -> None:
-        """Find the columns that chunks write."""
+        """Keep references to the present columns that `produced` reads and writes."""
         rows, mirror, steps = self._rows.at, self._mirror.at, self._barriers.all
         self._bound = rows, self._mirror.group, steps, steps.generation
         self._step_of, self._on, self._produced = rows.step, rows.worker, rows.produced

@@ -1,8 +1,8 @@
-"""The host's events for the dispatcher: one small frozen value each, stamped with the host's time.
+"""Events that the host gives to the dispatcher: small frozen values, stamped with the host's time.
 
-Chunks are not events: they are `Dispatcher.produced(row, tokens)`, two ints. `request` is the host's running number of a
-request; numbers are never reused and grow. `leg` is the number the dispatcher gave to the upstream call of an event. An
-event of a leg that no longer belongs to its request is dropped, and counted as late.
+Chunks are not events: they are calls of `Dispatcher.produced(row, tokens)`. `request` is the host's number of a request;
+numbers grow and are never reused. `leg` is the number that the dispatcher gave to an upstream call. If it is not the
+request's current call, the event changes nothing and is counted as late.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "clie
 
 
 def _kebab(name: str) -> str:
+    """A class name in kebab case: ``worker-added`` for ``WorkerAdded``."""
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False):
     """The base of all events. In a decision log the field ``event`` holds the class name in kebab case.
 
-    Args:
-        now_s: the host's time, seconds on any clock that never goes back.
+    `now_s` is the host's time, seconds on any clock that never goes back.
     """
 
     now_s: float
@@ -49,11 +49,11 @@ class Arrived(Base, frozen=True):
         priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
         max_tokens: most output tokens of each answer, as the client says, 0 = no limit.
         expected_tokens: output tokens of each answer that the client expects, 0 = unknown.
-        copies: answers that the engine computes for it (`n` or `best_of`, of all prompts), 1 or more: slots it takes.
-        can_continue: whether its stream can be joined exactly on another engine after the first token.
-        blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
-        judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a
-            decision log. Empty = the limits are checked now.
+        copies: answers that the engine computes for it (`n` or `best_of`, of all prompts), 1 or more; each takes a slot.
+        can_continue: whether another engine can continue its stream exactly, after the first token.
+        blocks: salted hashes of the prompt's blocks in order; each covers the prompt up to the end of its block.
+        judged: verdict of the tenant's limits: ``in``, or the reason of the refusal. A decision log keeps it, because those
+            limits hold over all models. Empty = check the limits now.
         retry_after_s: Retry-After in seconds, where `judged` is a refusal.
     """
 
@@ -75,18 +75,14 @@ class Arrived(Base, frozen=True):
 
 
 class PromptCounted(Base, frozen=True):
-    """An engine reported the true number of prompt tokens. 0, or a request that has ended, changes nothing."""
+    """An engine reported the request's true number of prompt tokens. With 0, or after the request's end, nothing changes."""
 
     request: int
     prompt_tokens: int
 
 
 class PrefillDone(Base, frozen=True):
-    """The prefill leg answered; the host keeps the hand-over for the decode leg. The request now waits in the pool.
-
-    Args:
-        prompt_tokens: as the prefiller counted, 0 = not reported.
-    """
+    """The prefill call answered; the request now waits in the pool. `prompt_tokens`: the prefiller's count, 0 = unknown."""
 
     request: int
     leg: int
@@ -94,7 +90,7 @@ class PrefillDone(Base, frozen=True):
 
 
 class Finished(Base, frozen=True):
-    """The decode leg ended correctly, with a finish reason.
+    """The decode call ended correctly, with a finish reason.
 
     Args:
         prompt_tokens: prompt tokens as the engine counted them, if not reported before; 0 = not reported.
@@ -112,7 +108,7 @@ class Failed(Base, frozen=True):
     """A prefill or decode call (a leg) failed. The request is retried or continued elsewhere, or ends.
 
     Args:
-        kind: why: ``connect``, ``status``, ``stream``, ``stall``, ``stale``, ``client``, ``recomputed`` or ``unable``.
+        kind: why it failed, see `Kind`.
         retry_after_s: the engine's Retry-After in seconds; 0 = no such header.
     """
 
@@ -123,19 +119,13 @@ class Failed(Base, frozen=True):
 
 
 class ClientGone(Base, frozen=True):
-    """The request ends without an answer, because its client left or the host gave it up.
-
-    It may be in any state. Its row and slots become free, and a call that is open is closed by an `Abort`.
-    """
+    """End a request without an answer, in any state: its client left, or the host gave it up. `Abort` closes its call."""
 
     request: int
 
 
 class Sampling(Base, frozen=True):
-    """A worker's metrics are about to be read; send it just before the read that `Sampled` will report.
-
-    The reading may or may not show requests that are sent or end between the two events.
-    """
+    """A worker's metrics are about to be read. Send it just before the read whose result comes as `Sampled`."""
 
     worker: str
 
@@ -145,12 +135,12 @@ class Sampled(Base, frozen=True):
 
     Args:
         worker: its name.
-        running, waiting: requests that run there, and that wait there, by its own count, those of other senders included.
+        running, waiting: requests that run and that wait there, by its own count, those of other senders included.
         kv_used: share of its KV memory in use, 0..1.
         kv_tokens: KV capacity in tokens that the worker states, 0 = not stated.
         slots: most requests it runs at a time, as it states, 0 = not stated; only compared with the configured slots.
-        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started;
-            -1 = not stated.
+        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started; -1 =
+            not stated.
     """
 
     worker: str
@@ -170,9 +160,9 @@ class ScrapeFailed(Base, frozen=True):
 
 
 class Probed(Base, frozen=True):
-    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy.
+    """Result of a worker's health check, made for a `Probe` or by the host itself; `ok`: the worker is healthy.
 
-    If it is not, a worker in use is ejected, unless it is the last healthy one. An ejected one that is healthy comes back.
+    An ejected worker that is healthy gets requests again. An unhealthy one is ejected, unless all others of its role are.
     """
 
     worker: str
@@ -180,20 +170,15 @@ class Probed(Base, frozen=True):
 
 
 class WorkerAdded(Base, frozen=True):
-    """A worker joined the fleet, or came back from being drained. A known name gets the new description `spec`.
-
-    Handling it raises `InputError` if the worker is known with another role.
-    """
+    """A worker joined the fleet; a known one gets the new `spec`, and stays. Raises InputError if its role differs."""
 
     spec: WorkerSpec
 
 
 class WorkerRemoved(Base, frozen=True):
-    """Remove a worker: it gets nothing new, and the command `Removed` follows once it has no requests left.
+    """Remove a worker (an unknown name changes nothing). The command `Removed` follows once it has no requests left.
 
-    Args:
-        worker: its name; an unknown name changes nothing.
-        drain: let its requests finish there; otherwise they are retried or continued elsewhere at once.
+    It gets nothing new. With `drain` its requests finish there; otherwise they are retried or continued elsewhere at once.
     """
 
     worker: str
@@ -208,11 +193,11 @@ class Tick(Base, frozen=True):
 
 
 class Reloaded(Base, frozen=True):
-    """A new policy, predictor or settings; what is omitted stays as it is.
+    """Use another policy, predictor or settings; a field that is left out changes nothing.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
-        settings: all limits and deadlines; a field that is left out gets its default value.
+        settings: all limits and deadlines; what they leave out gets its default value.
     """
 
     policy: str = ""
@@ -221,11 +206,7 @@ class Reloaded(Base, frozen=True):
 
 
 class Fitted(Base, frozen=True):
-    """The host has run the fit that is due (`Dispatcher.fit`); its models are used from now on.
-
-    Args:
-        ok: whether the fit succeeded; if not, the present models stay until the next fit.
-    """
+    """The host has run the fit that was due (`Dispatcher.fit`); if it is `ok`, its models are used from now on."""
 
     ok: bool = True
 

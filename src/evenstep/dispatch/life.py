@@ -1,8 +1,4 @@
-"""Moves a request through its life after arrival: first token, failure, retry, end.
-
-Rules of this file. A method moves one request on and appends the commands that follow. Each change of state is a cause in
-`transitions.TABLE`.
-"""
+"""Moves requests through their states after arrival: first token, failure, retry, end."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
-    """Moves requests through their states: first token, failure, retry, end. Methods append the commands that follow."""
+    """Moves requests to their next state, by a cause of `transitions.TABLE`, and appends the commands that follow."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -49,10 +45,7 @@ class Requests:
     # --- queues --------------------------------------------------------------------------------------------------
 
     def enqueue(self, row: int, cause: Cause) -> None:
-        """Move a request by `cause`, and put it into the queue of its new state: for a prefiller, or the pool.
-
-        Its deadline is set (`Deadlines.set`). A request for the pool opens rounds.
-        """
+        """Move a request by `cause`, set its deadline, and queue it: for a prefiller, or in the pool, which opens rounds."""
         rows = self._rows
         rows.move(row, cause)
         rows.at.queued_s[row] = self._turn.now_s
@@ -77,10 +70,10 @@ class Requests:
             mirror.at.changes[worker] += 1
 
     def first_token(self, row: int, worker: int) -> None:
-        """Move a sent request to running: its slots and load on the worker count as running from now on.
+        """Move a sent request to running: its slots and load on the worker in this place count as running from now on.
 
-        Its prefiller's memory becomes free, its TTFT is counted, and earlier failures may now eject other engines. The token
-        itself is counted elsewhere.
+        KV memory at its prefiller becomes free, and its TTFT is counted. Its earlier failures may now eject other engines.
+        The token itself is counted elsewhere.
         """
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
@@ -104,12 +97,11 @@ class Requests:
         """Handle a failed call: retry or continue the request elsewhere, or end it.
 
         It ends for a client's fault, after more than `retries` failed tries, if no engine is left for it, or if it has
-        tokens and cannot be continued. A request without tokens backs off; one with tokens goes back to the pool at once,
-        except when an engine handed it back without a new token.
+        tokens and cannot be continued. Otherwise it goes back to a queue: at once if it has tokens, else after a wait. It
+        also waits if an engine handed it back without a new token.
 
         Args:
             name: the engine.
-            kind: how the call failed.
             retry_after_s: Retry-After of the engine, seconds, at most 5 count; 0 = no such header.
             is_counted: whether the failure may count against the engine (`Breaker`).
         """
@@ -141,7 +133,11 @@ class Requests:
         self._back_off(row, kind, retry_after_s)
 
     def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
-        """Remember that an engine failed, so that neither this request nor, after several, any other is sent to it."""
+        """Exclude the engine that failed from this request; if `is_counted`, count the failure, which may eject the engine.
+
+        A request that was handed back only avoids the engine, and only if it has no new token. After a first ``stale`` the
+        engine stays allowed if no other is left.
+        """
         at, request, exclusions = self._rows.at, self._rows.at.request[row], self._exclusions
         had_tokens, has_new = at.produced[row] > 0, at.produced[row] > at.base[row]
         if kind == "recomputed":
@@ -157,7 +153,11 @@ class Requests:
                 self.eject(name)
 
     def _back_off(self, row: int, kind: Kind, retry_after_s: float) -> None:
-        """A request waits a little before it is tried again."""
+        """Move a request to `BACKING_OFF`, and set the timer of its next try.
+
+        The wait is `backoff_s`, doubled with each failed try up to `backoff_cap_s`; a longer Retry-After counts up to 5 s.
+        It is 0 for ``stale``.
+        """
         settings = self._turn.settings
         self._rows.move(row, Cause.BACKS_OFF)
         doubled_s = settings.backoff_s * 2.0 ** max(0, self._rows.at.tries[row] - 1)
@@ -186,10 +186,7 @@ class Requests:
         self.end(row, told=True)
 
     def answered(self, row: int, name: str) -> None:
-        """Note that the engine `name` gave the request an answer or a token.
-
-        The request's earlier failures on other engines now count against these, and those with too many are ejected.
-        """
+        """Note that the engine `name` answered: the request's failures elsewhere now count, and may eject those engines."""
         for other in self._breaker.answered(name, self._rows.at.request[row]):
             self.eject(other)
             self._turn.due = True
@@ -234,7 +231,7 @@ class Requests:
             self.end(row, told=False)
 
     def _completed(self, row: int) -> None:
-        """A request is about to end as it should: the predictor learns, and times are noted."""
+        """Count a request that ends correctly: its tokens, TPOT and prediction error. Log and predictor get its lengths."""
         at, meters, journal = self._rows.at, self._meters, self._journal
         produced = at.produced[row]
         tokens = produced // at.copies[row]
@@ -270,7 +267,8 @@ class Requests:
     def end(self, row: int, told: bool) -> None:
         """End a request: free its slots and its row, and drop everything kept about it. The client is told elsewhere.
 
-        `told`: a prefiller that has finished its prompt and keeps its KV gets a `Release`.
+        A leaving worker that has no other request is removed. `told`: a prefiller that has finished its prompt and keeps its
+        KV gets a `Release`.
         """
         rows, state = self._rows, self._rows.at.state[row]
         request, worker = rows.at.request[row], rows.at.worker[row]
@@ -304,7 +302,7 @@ class Requests:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def rows_on(self, name: str) -> list[int]:
-        """Rows of the requests with slots on this worker, in order of arrival; of those at this prefiller, ascending."""
+        """Rows of the requests on the worker `name`, in order of arrival; for a prefiller, of those it has, ascending."""
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)
@@ -330,12 +328,12 @@ class Requests:
         self.regroup()
 
     def regroup(self) -> None:
-        """Begin rounds, steps and believed prefixes anew, because places or groups of workers changed."""
+        """Begin rounds, steps and believed prefix caches anew, because places or groups of workers changed."""
         self._barriers.begin()
         self._prefixes.resize(self._mirror.names)
 
     def go_without_prefill(self) -> None:
-        """If no prefiller is left that stays, move the requests that wait for one to the pool."""
+        """Move the requests that wait for a prefiller to the pool, if all prefillers are leaving or gone."""
         if self._fleet.is_split or not self._prefills.waiting:
             return
         for row in self._prefills.waiting:
@@ -345,7 +343,7 @@ class Requests:
         self._rounds.open()
 
     def give_up_stranded(self) -> None:
-        """End waiting requests (``failed``) for which no engine is left: those that stay are excluded for them."""
+        """End (``failed``) each waiting request that no engine is left for, because all that stay are excluded for it."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

@@ -1,7 +1,7 @@
 """Reads a decision log as a recorded run: its fleet, its steps, and the times of its requests.
 
-The log is replayed and observed. The dispatcher's own mirror knows loads and steps, so that a figure of a
-recorded run comes out of the same functions as that of a simulated one (`measure.tally`).
+The log is replayed and observed. The dispatcher's own mirror knows loads and steps, so that a figure of a recorded run comes
+out of the same functions as that of a simulated one (`measure.tally`).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Observed:
         return Law(overhead, slope, explained, len(seconds), SURE * error / slope)
 
     def _has_prefill(self) -> NDArray[np.bool_]:
-        """bool[steps], whether a request of the group waited for its first token: prompts take time, not the load."""
+        """bool[steps], whether a request of the group waited for its first token: prompts take time, too, not only load."""
         group, end = np.array([step[0] for step in self.steps]), np.array([step[5] for step in self.steps])
         begin = end - np.array([step[4] for step in self.steps])
         of_worker = np.repeat(np.arange(len(self.group_sizes)), self.group_sizes)
@@ -119,13 +119,10 @@ class Observed:
         return found
 
     def summary(self, slo: Slo | None = None) -> dict[str, Any]:
-        """Every metric of a recorded run, by the names of a simulated one (`measure.tally`).
+        """Every metric of a recorded run, by the names of a simulated one (`measure.tally`); `slo`: objective for goodput.
 
         A metric that a log cannot tell, such as energy, is None. So are time lost at barriers without a fitted slope, and
         figures of steps without any step.
-
-        Args:
-            slo: objective for goodput; None = no objective.
         """
         law = self.law
         slope = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else math.nan
@@ -166,6 +163,7 @@ class Observed:
         return {name: None if name.startswith(untold) else value for name, value in found.items()}
 
     def _step_table(self, law: Law | None) -> StepTable:
+        """The steps as a table of `measure`. Without a slope in `law`, local seconds count 1 s for each KV token."""
         group = np.array([step[0] for step in self.steps], np.int64)
         loads = [np.array(step[1]) for step in self.steps]
 
@@ -197,7 +195,10 @@ class Observed:
 
 
 def _line(x: F8, y: F8) -> tuple[float, float, float]:
-    """Slope of the least-squares line, its standard error, and the share of the variation it explains."""
+    """Slope of the least-squares line, its standard error, and the share of the variation it explains, 0..1.
+
+    All are 0 if there are fewer than 25 points, or if `x` does not vary.
+    """
     if x.size < FEWEST // 2 or float(np.ptp(x)) == 0.0:
         return 0.0, 0.0, 0.0
     dx, dy = x - x.mean(), y - y.mean()
@@ -225,7 +226,7 @@ class Watch:
         self._counted: list[int] = []
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Collect what a record tells; `replay` calls it after it has handled the record, or compared the decision."""
+        """Store a record's facts, and the dispatcher's new steps and workers. `replay` calls it when done with a record."""
         now = dispatcher.now_s
         if isinstance(record, ev.Arrived):
             self.arrived[record.request], self.copies[record.request] = now, record.copies
@@ -252,7 +253,7 @@ class Watch:
         self._look(dispatcher)
 
     def _look(self, dispatcher: Dispatcher) -> None:
-        """Take the steps that were counted since the last look."""
+        """Append the steps counted since the last look to `steps`, with the loads and running requests of their workers."""
         groups = dispatcher.parts.barriers.steps
         if len(self._counted) != len(groups):
             self._counted = [steps.steps for steps in groups]
@@ -268,8 +269,7 @@ class Watch:
 def observe(path: str | Path) -> Observed:
     """Replay a decision log with its own policy, and collect the run it recorded.
 
-    Args:
-        path: the log, or one of its parts; the later ones in its folder are read too.
+    `path` is the log, or one of its parts; the later ones in its folder are read too.
 
     Raises:
         InputError: the log cannot be read, shows no worker, or has no request that arrived, was sent and ended correctly.
@@ -303,7 +303,10 @@ def observe(path: str | Path) -> Observed:
 
 
 def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -> RequestTable:
-    """Times of the answers of the requests in `served`, in seconds after `begin`."""
+    """The table of the answers of the requests in `served`: a row for each copy, times in seconds after `begin`.
+
+    `names` are the workers; an answer's worker is an index in it, -1 if it is not listed.
+    """
     place = {name: number for number, name in enumerate(names)}
     prompt, output = (np.array([watch.done[request][part] for request in served], np.int64) for part in (1, 2))
     copies = np.minimum([watch.copies[request] for request in served], np.maximum(1, output))

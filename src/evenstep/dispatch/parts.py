@@ -21,7 +21,7 @@ from evenstep.dispatch.turn import Turn
 
 
 class Parts:
-    """The parts of one dispatcher, each built from the ones before it."""
+    """All state of one dispatcher, one attribute for each part (`rows`, `pool`, `fleet`, ...)."""
 
     def __init__(self, settings: Settings, options: Options) -> None:
         self.turn = turn = Turn(settings)

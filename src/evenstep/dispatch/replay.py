@@ -78,8 +78,8 @@ class Watch(Protocol):
 def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
-    With the rules of the log, what the policy saw must be equal, too. With a named policy or predictor only the requests
-    sent, their workers, the number of waiting requests and the reason of a fallback are compared.
+    With the log's own policy and predictor, what the policy saw must be equal, too. With others only the requests sent,
+    their workers, the number of waiting requests and the reason of a fallback are compared.
 
     Args:
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
@@ -143,7 +143,10 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
-    """Put a new dispatcher into the state that a part began with, and change its rules where others are asked for."""
+    """Give a fresh dispatcher the state that a part began with, then `policy` and `predictor`, if they are named.
+
+    Raises InputError if the part has no state. `where` names the log in that error.
+    """
     if not record.state:
         hint = "Its predictor could not be kept; begin with part 0, where no records are lost before this part."
         raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
@@ -154,6 +157,10 @@ def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor
 
 
 def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool, watch: Watch | None = None) -> None:
+    """Give a record of the log, an event or chunks, to the dispatcher; an event that it refuses is ignored.
+
+    `has_policy`, `has_predictor`: the caller named one, so the one in a `Reloaded` is left out.
+    """
     if isinstance(record, Chunks):
         times = dict(record.times)
         for place, row in enumerate(record.rows):
@@ -173,6 +180,7 @@ def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predicto
 
 
 def _what(recorded: Round, now: Round | None) -> str:
+    """How two decisions that are not equal differ, as in `Difference.what`."""
     if now is None:
         return "missing"
     if (recorded.decision, recorded.waiting, recorded.seen) != (now.decision, now.waiting, now.seen):

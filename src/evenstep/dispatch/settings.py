@@ -22,7 +22,7 @@ _NOT_NEGATIVE = (
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tenant may have at a time, at all models together; 0 = no limit.
+    """Limits of one tenant, over all models together; 0 = no limit.
 
     Args:
         concurrent: requests that wait or run at the same time.
@@ -75,12 +75,12 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
-    """How requests wait, are decided on, and are tried again, as the section of a gateway's config says it.
+    """How requests wait, are decided on, and are retried, as the section of a gateway's config says it.
 
     Args:
         gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
-        ttl_s: longest wait in the pool, or for a prefiller, from entering that queue on. Then the request ends: with 503,
-            or with an error event if its stream has begun.
+        ttl_s: longest wait in the pool, or for a prefiller, from entering that queue on. Then the request ends: with 503, or
+            with an error event if its stream has begun.
         pool_limit: requests that may wait, in the pool and for a prefiller together; beyond it requests get 503.
         stale_s: age of a shared worker's metrics page above which rounds fall back to least load. Left out = three times
             engines.scrape_s plus engines.scrape_timeout_s.
@@ -101,14 +101,14 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
             remaining output, estimated from the lengths of completed requests.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
-        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
+        prefix_block_bytes: bytes of each of a prompt's first 64 blocks; a later block has eight times as many.
         pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
-        window_per_slot: most requests a round looks at for each slot of the fleet, at least 8 in all. Without this bound a
-            policy could pass over large requests until only these are left. 0 = no bound.
-        round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
-            first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
-            priority, then by the tokens of its task's calls.
+        window_per_slot: most requests a round looks at for each slot of the fleet, at least 8 in all; 0 = no bound. Without
+            a bound a policy could pass over large requests until all that wait are large.
+        round_slots: most free slots that one round offers; the next rounds offer the rest; 0 = all.
+        order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client first.
+            ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by priority, then
+            by the tokens of its task's calls.
         seed: key of every random draw.
     """
 
@@ -141,7 +141,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits and deadlines of a dispatcher: those of the section, and the limits of its tenants.
+    """Limits and deadlines of a dispatcher: those of `Dispatch`, and the limits of its tenants.
 
     Args:
         stale_s: as in `Dispatch`, seconds; there is no engine here to derive a default from.

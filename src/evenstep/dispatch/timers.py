@@ -10,8 +10,7 @@ from collections import deque
 class Timers:
     """Named deadlines; a name has one at most. A name is a kind and a number, for instance ``("ttl", row)``.
 
-    Attributes:
-        at: name -> deadline in seconds on the host's clock. Change it only by `set`, `clear` and `pop`.
+    `at` is name -> deadline, seconds on the host's clock. Change it only by `set`, `clear` and `pop`.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class Timers:
         self.at.pop(name, None)
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
-        """Remove the earliest deadline if it is at or before `now_s`, and return its name; else None.
+        """Remove the earliest deadline if it is at or before `now_s`, and return its name; None if no deadline is due.
 
         Of equal deadlines the smallest name comes first. Call it until it returns None.
         """
@@ -59,7 +58,7 @@ class Timers:
         return len(self.at)
 
     def _first(self) -> tuple[float, tuple[str, int]] | None:
-        """The earliest deadline in force; drops moved and cleared ones before it."""
+        """The earliest deadline in force and its name, None without one; stale entries before it are dropped."""
         line, heap, due = self._line, self._heap, self.at
         while line and due.get(line[0][1]) != line[0][0]:
             line.popleft()

@@ -27,7 +27,7 @@ class State(IntEnum):
     token. BACKING_OFF: it waits before its next try.
     """
 
-    FREE = 0  # the row is unused
+    FREE = 0
     FOR_PREFILLER = 1
     PREFILLING = 2
     POOLED = 3
@@ -80,5 +80,5 @@ NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in Sta
 
 
 def impossible(state: int, cause: Cause) -> RuntimeError:
-    """The error to raise if a caller finds no entry for this state and cause in `TABLE`: a bug of the dispatcher."""
+    """The error to raise for a state and cause that `TABLE` does not list: a bug of the dispatcher."""
     return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")

@@ -1,4 +1,4 @@
-"""The state that the parts of a dispatcher share while it handles an event: time, settings, commands."""
+"""The values that the parts of a dispatcher share while it handles an event."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from evenstep.dispatch.settings import Settings
 
 
 class Turn:
-    """The values that all parts share while an event is handled.
+    """The values that all parts of a dispatcher share while an event is handled.
 
     Attributes:
         settings: limits and deadlines.
         now_s: the host's time in seconds; it never goes back; -inf before the first event.
-        due: whether a `Tick` is wanted as soon as the reads at hand are done.
+        due: whether the host should send a `Tick` after the current batch of reads.
         legs: number of the last upstream call (leg); 0 before the first.
         is_draining: no new request is accepted.
         out: commands since the last call of `Dispatcher.handle_all` returned, in order; parts append to it.

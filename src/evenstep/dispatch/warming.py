@@ -17,10 +17,7 @@ _LONG = 2100  # tokens of one answer: more than a predictor first has room for
 def warm(policy: str, predictor: str = "") -> None:
     """Run made-up requests through a dispatcher of its own, so that every compiled part for these rules is loaded.
 
-    It takes seconds at first; nothing is kept but the compiled code.
-
-    Args:
-        policy, predictor: ``NAME[:key=value,...]``, as for a `Dispatcher`.
+    It takes seconds at first; nothing is kept but the compiled code. `policy` and `predictor` are as for a `Dispatcher`.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -46,13 +43,14 @@ def warm(policy: str, predictor: str = "") -> None:
 
 
 class _Fleet:
-    """Engines that answer every request with a few tokens."""
+    """Simulated engines that answer every request with a few tokens."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.dispatcher = dispatcher
         self.running: dict[int, tuple[SendDecode, int]] = {}  # request -> command, tokens so far
 
     def tell(self, event: ev.Event) -> None:
+        """Give an event to the dispatcher; the requests that it sends begin to run."""
         for command in self.dispatcher.handle(event):
             if isinstance(command, SendDecode):
                 self.running[command.request] = command, 0

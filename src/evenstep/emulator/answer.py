@@ -1,4 +1,4 @@
-"""One HTTP answer under construction: tokens in, bytes out, and the faults injected in mid-stream."""
+"""Builds one HTTP answer: takes tokens, sends bytes, and applies the fault that hits the answer."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
 class Out(Protocol):
-    """The connection that an answer is written to.
-
-    It is `paused` while the client does not read. When the client reads again, it calls `resumed`.
-    """
+    """The connection that an answer is written to: `paused` while the client does not read; then it calls `resumed`."""
 
     paused: bool
-    resumed: Callable[[], None] | None  # called when the client reads again
+    resumed: Callable[[], None] | None
 
     @property
     def reached(self) -> str:
-        """The address of this machine that the client reached."""
+        """The address of this machine that the client connected to."""
         ...
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a whole answer: status, body of media type `kind`, and further header fields."""
+        """Send a complete response: status, body of media type `kind`, and further header fields."""
 
     def start(self) -> None:
-        """Send the head of a stream, with status 200."""
+        """Send the head of an event stream, with status 200."""
 
     def send(self, data: bytes, *, last: bool = False) -> None:
         """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
@@ -43,31 +40,28 @@ class Out(Protocol):
 
 
 class Host(Protocol):
-    """Runs the sequences of an answer."""
+    """The interface through which an answer acts on the fleet that runs its sequences."""
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort).
-
-        A key that is unknown, or whose sequence has ended, changes nothing.
-        """
+        """End the sequence with this key early, for the reason `finish` (stop, abort); an unknown or old key is ignored."""
 
     def strike(self, rank: int, fault: Fault) -> None:
         """Kill the rank with this number in the fleet, or its group, as the fault says."""
 
 
 class Answer:
-    """One answer to a request, under construction.
+    """The answer to one request, built from the tokens of its sequences.
 
     Args:
-        out: the client's connection; its `resumed` is set to `flush`.
-        fault: strikes it; None = none.
+        out: connection to the client; its `resumed` is set to `flush`.
+        fault: fault that hits this answer; None = no fault.
         rank: number of its rank in the fleet.
-        keys: names of its sequences towards the host, `asked.n` for each prompt in turn.
+        keys: keys by which the host knows its sequences, `asked.n` for each prompt in turn.
 
     Attributes:
         parts: its sequences, in the order of `keys`.
-        over: whether nothing more is sent.
-        transfer: ``kv_transfer_params`` that a whole answer shows; empty = null.
+        over: True if nothing more will be sent.
+        transfer: ``kv_transfer_params`` of an answer that is not streamed; empty = null.
     """
 
     def __init__(
@@ -98,10 +92,9 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """Send the head of a stream, or a fault that strikes before any token. Call it first.
+        """Send the head of a stream, or apply a fault that comes before any token. Call it first.
 
-        Returns:
-            False if the answer is over, so that no sequence is to be run for it.
+        Returns False if the fault ended the answer, so that its sequences must not run.
         """
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
@@ -124,10 +117,9 @@ class Answer:
         return False
 
     def produced(self, part: Choice, token: int, finish: str | None) -> None:
-        """Take the next token of a sequence, to be sent by `flush`; `finish` is set with the last one.
+        """Add the next token of a sequence, to be sent by `flush`; `finish` is ``stop`` or ``length`` with its last token.
 
-        `finish` is ``stop`` or ``length``, else None. A complete stop text ends the sequence, also at the host. The fault
-        may strike in place of the token.
+        A complete stop text ends the sequence, also at the host. The answer's fault may come in place of the token.
         """
         if self.over or self._silent or part.finish is not None:
             return
@@ -151,9 +143,9 @@ class Answer:
         part.finish = finish
 
     def flush(self) -> None:
-        """Send the new text of a stream in one write, or a whole answer once it is complete.
+        """Send the new text of a stream in one write, or an answer that is not streamed once it is complete.
 
-        While the client of a stream does not read, nothing is sent; the text comes later, in fewer events.
+        While the client of a stream does not read, nothing is sent; the text follows later, in fewer events.
         """
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
@@ -183,9 +175,9 @@ class Answer:
             self._out.send(data, last=done)
 
     def fail(self, message: str) -> None:
-        """Fail the answer: send an error event, or status 500 with an error object if it does not stream.
+        """End the answer with an error event, or with status 500 and an error object if it is not streamed.
 
-        A stalled answer breaks its connection instead; one that is over stays as it is.
+        A stalled answer closes its connection instead. An answer that is over is left as it is.
         """
         if self.over:
             return
@@ -199,12 +191,13 @@ class Answer:
             self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
-        """Break the connection, as when the process that answers is gone; nothing happens if the answer is over."""
+        """Close the connection at once, as if the engine's process had died; ignored if the answer is over."""
         if not self.over:
             self.over = True
             self._out.abort()
 
     def _events(self, part: Choice) -> list[bytes]:
+        """The events with the new tokens of a sequence, which are then removed from it."""
         if part.stopping is None and len(part.ids) != 1:
             part.text = tokens.text_of(part.ids)
         events = self._wording.events(part)
@@ -213,6 +206,7 @@ class Answer:
         return events
 
     def _whole(self) -> bytes:
+        """The body of an answer that is not streamed; half of it if the fault is ``cut`` or ``malformed``."""
         for part in self.parts:
             if part.stopping is None:
                 part.text = tokens.text_of(part.ids)
@@ -221,11 +215,11 @@ class Answer:
         return body[: len(body) // 2] if cut else body
 
     def _trips(self) -> bool:
-        """Apply the fault in place of a token; False if the token still comes."""
+        """Apply the fault, at the token that it comes with; returns True if it replaces the token."""
         fault = self._fault
         assert fault is not None
         if not self.asked.stream and fault.fault in ("cut", "malformed"):
-            return False  # the body will show it
+            return False  # `_whole` applies it
         self._fault = None
         self.flush()
         match fault.fault:
@@ -256,11 +250,13 @@ class Answer:
         return True
 
     def _drop(self, *, over: bool = True) -> None:
+        """Abort all sequences at the host, and set `over`."""
         self.over = over
         for part in self.parts:
             self._host.stop(part.key, "abort")
 
     def _status(self) -> None:
+        """Send the error response of a ``status`` fault."""
         assert self._fault is not None
         given = {"Retry-After": self._fault.retry_after_s, "Location": self._fault.location}
         headers = [(name, str(value)) for name, value in given.items() if value]

@@ -1,7 +1,4 @@
-"""Hosts the server's side of HTTP for the emulator, on a raw protocol: a token costs one formatted event and one write.
-
-Requests on one connection are answered in order; what comes while an answer is under way waits.
-"""
+"""The emulator's side of HTTP as an asyncio protocol: a token costs one formatted event and one write."""
 
 from __future__ import annotations
 
@@ -17,23 +14,26 @@ from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
 
-_MOST_WAITING = 64 * 1024  # bytes of later requests before the connection is read no further
+_MOST_WAITING = 64 * 1024  # waiting bytes above which the connection is not read further
 _ANY = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
+    """A request's head, in the form that `Server` expects."""
+
     head: RequestHead
     wants_body: bool = True
 
 
 def _read(head: bytes) -> tuple[_Parsed, int, bool]:
+    """Parse a request's head for `Heads`: the head, the length of its body, and True, because it may be cached."""
     found = read_request_head(head)
     return _Parsed(found), found.length, True
 
 
 class _Rules:
-    """Both what a `Server` reads heads by, and what it holds them to."""
+    """The parser of heads and the size limits that `Server` uses."""
 
     heads = Heads(_read)
     head_bytes, body_bytes = 64 * 1024, 64 * 1024 * 1024
@@ -43,16 +43,15 @@ class _Rules:
         return self
 
 
-#: Answers a request on a connection, at once or later. It returns what to call when the client leaves before the answer is
-#: over; None if there is nothing to do.
+#: Answers a request on a connection, at once or later. It returns a function to call if the client leaves before the answer
+#: is over, or None if there is nothing to do then.
 Serve: TypeAlias = "Callable[[RequestHead, bytes, Connection], Callable[[], None] | None]"
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection to the emulator.
+    """A client's connection, which implements `answer.Out`. It passes requests to `serve`, each after the last answer's end.
 
-    Args:
-        alive: every open connection; this one adds and removes itself.
+    It adds itself to the set `alive` when it opens, and removes itself when it closes.
     """
 
     def __init__(self, serve: Serve, alive: set[Connection]) -> None:
@@ -88,6 +87,7 @@ class Connection(asyncio.Protocol):
             self.resumed()
 
     def _take(self, event: Event[_Parsed] | None) -> None:
+        """Serve a request, answer an HTTP error, or send 100 Continue."""
         if isinstance(event, Request):
             leave = self._serve(event.parsed.head, event.body, self)
             self._leave = leave if self._is_answering else None
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         elif event is not None:
             self._transport.write(CONTINUE)
 
-    # What an answer calls, as `answer.Out` says; without an answer under way, nothing happens.
+    # The methods of `answer.Out`; without an answer under way, they do nothing.
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         if self._is_answering:
@@ -116,17 +116,17 @@ class Connection(asyncio.Protocol):
                 self._answered()
 
     def abort(self) -> None:
-        """Close the connection at once; bytes that were not sent are lost, and the function of `Serve` is not called."""
+        """Close the connection at once: unsent bytes are lost, and the function that `Serve` returned is not called."""
         self._leave = None
         self._transport.abort()
 
     def close(self) -> None:
-        """Close the connection once all written data has gone out."""
+        """Close the connection after all written data has been sent."""
         self._transport.close()
 
     @property
     def reached(self) -> str:
-        """The address of this machine that the client reached."""
+        """The address of this machine that the client connected to."""
         return str(self._transport.get_extra_info("sockname")[0])
 
     @property
@@ -134,6 +134,7 @@ class Connection(asyncio.Protocol):
         return self._machine.state is State.ANSWERING
 
     def _answered(self) -> None:
+        """End the answer: close the connection if HTTP requires it, or serve the next waiting request soon."""
         self._leave = self.resumed = None
         if self._machine.state is State.OVER:
             self._transport.close()
@@ -141,6 +142,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
+        """Serve the next waiting request."""
         if self._machine.state is State.IDLE and not self._transport.is_closing():
             self._transport.resume_reading()
             self._take(self._machine.following())

@@ -1,6 +1,6 @@
-"""Parses a client's request: the body of a completion or a chat, strictly for the fields that matter here.
+"""Parses the body of a client's completion or chat request, and rejects wrong values of the fields that it uses.
 
-Fields that an engine knows and the emulator does not use (sampling, tools, penalties) are accepted and ignored.
+Fields that the emulator does not use (e.g. sampling, tools, penalties) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenstep.request import I8
 
 
 class RefusedError(EvenstepError):
-    """A request that the engine answers with an error object."""
+    """A refused request: the engine answers with this HTTP status and an error object; `param` names the wrong field."""
 
     def __init__(self, status: int, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -69,21 +69,18 @@ class _Chat(_Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmulatedRequest:
-    """A parsed request for tokens.
+    """A parsed completion or chat request. Its answer has `n` sequences for each prompt.
 
     Args:
-        prompts: int64 token ids of each prompt, not empty; each is answered `n` times.
-        n: answers a prompt.
-        min_tokens: tokens before which no answer ends by itself.
-        stream: whether tokens come as they are made.
-        usage_last: whether a stream tells usage in a last event.
-        usage_each: whether it tells usage in each event.
-        stop: texts that end an answer.
-        stop_ids: tokens that end it.
-        ends: whether the model may end it by itself (no ``ignore_eos``).
-        seed: of sampled answers; None = greedy.
-        transfer: ``kv_transfer_params`` as they came; empty without.
-        rank: the rank that the body names, from 0 among those of the port; None without.
+        prompts: int64 token ids of each prompt; no prompt is empty.
+        max_tokens: most output tokens of a sequence.
+        min_tokens: output tokens before which a sequence does not end by itself.
+        usage_last, usage_each: whether a stream reports usage in a last event, and in each event.
+        stop, stop_ids: texts, and token ids, that end a sequence.
+        ends: whether the model may end a sequence by itself (no ``ignore_eos``).
+        seed: seed of sampled answers; None = greedy.
+        transfer: ``kv_transfer_params`` as received; empty if there are none.
+        rank: rank that the body names, from 0 among those of the port; None if it names no rank.
     """
 
     chat: bool
@@ -105,30 +102,25 @@ class EmulatedRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts together; each prompt counts once for any `n`."""
+        """Number of tokens of all prompts; each prompt counts once, whatever `n` is."""
         return sum(int(prompt.size) for prompt in self.prompts)
 
     @property
     def leaves_kv(self) -> bool:
-        """Whether it is a prefill leg, so another engine will fetch the KV."""
+        """True for a prefill leg, whose KV another engine will fetch."""
         return self.transfer.get("do_remote_decode") is True
 
     @property
     def brings_kv(self) -> bool:
-        """Whether it is a decode leg, so its KV is at another engine."""
+        """True for a decode leg, whose KV is at another engine."""
         return self.transfer.get("do_remote_prefill") is True
 
 
 def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> EmulatedRequest:
-    """Parse the body of a request.
+    """Parse the body of a chat or completion request to an engine of `model`; a wrong body raises `RefusedError`.
 
-    Args:
-        chat: ``/v1/chat/completions``, else ``/v1/completions``.
-        longest: most tokens of prompt and answer together.
-        each_alone: whether ``continuous_usage_stats`` works without ``include_usage``, as in SGLang.
-
-    Raises:
-        RefusedError: not JSON, a field that does not fit, another model, or more tokens than the engine holds.
+    Prompt and answer together may have `longest` tokens. With `each_alone`, ``continuous_usage_stats`` works without
+    ``include_usage``, as in SGLang.
     """
     kind = _Chat if chat else _Completion
     try:
@@ -168,6 +160,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
 
 
 def _check(read: _Completion | _Chat, prompts: tuple[I8, ...]) -> None:
+    """Raise `RefusedError` if a field is out of range or not emulated, or if a prompt has no tokens."""
     if read.n is not None and not 1 <= read.n <= 128:
         raise RefusedError(400, f"n must be in 1..128, got {read.n}.", "n")
     if read.min_tokens is not None and read.min_tokens < 0:
@@ -181,7 +174,7 @@ def _check(read: _Completion | _Chat, prompts: tuple[I8, ...]) -> None:
 
 
 def _prompts(read: _Completion) -> tuple[I8, ...]:
-    """Ids of every prompt of a completion: one text, one list of ids, or a list of either."""
+    """Token ids of each prompt of a completion: it has one text, one list of ids, or a list of texts and lists of ids."""
     given = read.prompt
     if isinstance(given, str):
         return (np.array(tokens.tokenise(given), np.int64),)
@@ -195,7 +188,7 @@ def _prompts(read: _Completion) -> tuple[I8, ...]:
 
 
 def _chat_prompt(read: _Chat) -> tuple[I8, ...]:
-    """Ids of the rendered chat, or those that ``kv_transfer_params.prompt_token_ids`` gives in its place."""
+    """Token ids of a chat as one prompt: those in ``kv_transfer_params.prompt_token_ids``, else of the rendered text."""
     given = (read.kv_transfer_params or {}).get("prompt_token_ids")
     if given is not None:
         return (tokens.ids_of(msgspec.convert(given, list[int]), "prompt_token_ids"),)
@@ -208,6 +201,7 @@ def _chat_prompt(read: _Chat) -> tuple[I8, ...]:
 
 
 def _content(message: _Message) -> str:
+    """Text of a message; parts other than text raise `RefusedError`."""
     if message.content is None or isinstance(message.content, str):
         return message.content or ""
     parts = [part.get("text") for part in message.content]
@@ -217,7 +211,10 @@ def _content(message: _Message) -> str:
 
 
 def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
-    """Most tokens of an answer: 16 for a completion that names no limit, the engine's limit for a chat, as in vLLM."""
+    """Most output tokens. Without a limit in the request, it is 16 for a completion and what fits for a chat, as in vLLM.
+
+    `size` is the number of tokens of the longest prompt. A limit that is < 1 or does not fit raises `RefusedError`.
+    """
     wish = read.max_tokens
     if isinstance(read, _Chat) and read.max_completion_tokens is not None:
         wish = read.max_completion_tokens
@@ -232,6 +229,7 @@ def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
 
 
 def _stops(given: str | list[str] | None) -> tuple[str, ...]:
+    """The stop texts as a tuple; an empty text raises `RefusedError`."""
     texts = (given,) if isinstance(given, str) else tuple(given or ())
     if "" in texts:
         raise RefusedError(400, "stop cannot contain an empty string.", "stop")

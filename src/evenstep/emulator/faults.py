@@ -1,7 +1,7 @@
-"""Faults that an emulated engine can show, and the requests they apply to.
+"""Faults that an emulator injects, and the choice of the requests that they hit.
 
-A fault is written as text, ``die:after_tokens=5,count=3``, or sent as a JSON object with a ``fault`` key. Each request to
-a generation endpoint takes the first active fault that applies to its rank and is drawn for it.
+A fault is written as text, e.g. ``die:after_tokens=5,count=3``, or sent as a JSON object with the key ``fault``. A request
+for tokens is hit by the first active fault that applies to its rank and whose random draw, by `Fault.share`, includes it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,20 @@ _BEFORE_TOKENS = ("refuse", "status", "html", "empty", "slow-metrics")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault for the emulator to inject.
+    """One fault for the emulator to inject; a value out of range raises `InputError`.
 
     Args:
-        fault: which; ``docs/reference/emulator.md`` says what each does.
-        rank: number in the fleet of the rank it concerns; -1 = any.
-        count: requests it hits before it is over; 0 = no limit.
-        share: share of requests it hits, 0 to 1, drawn from the emulator's seed and the request's number.
-        after_tokens: tokens of the answer, all its sequences together, that still come out before it; 0 = before the first.
+        fault: kind of the fault, as described in ``docs/reference/emulator.md``.
+        rank: number in the fleet of the rank that it applies to; -1 = any.
+        count: number of requests that it hits; 0 = no limit.
+        share: share of requests that it hits, 0 to 1, drawn from the emulator's seed and the request's number.
+        after_tokens: tokens of the answer, over all its sequences, that are sent before it strikes.
         status: HTTP status of a ``status`` fault.
         retry_after_s: Retry-After of a ``status`` fault, seconds; 0 = no such header.
         location: Location header of a ``status`` fault; empty = no such header.
-        seconds: delay of ``slow-metrics``, wall-clock.
-        peers_after_s: wall-clock seconds until a killed rank's group notices and dies, too.
-        down_s: wall-clock seconds after `peers_after_s` until the group comes back, empty; 0 = never.
-
-    Raises:
-        InputError: a value out of range.
+        seconds: wall-clock delay of a metrics page by ``slow-metrics``.
+        peers_after_s: wall-clock seconds after which the other ranks of a killed rank's group die, too.
+        down_s: wall-clock seconds after `peers_after_s` until the group is revived, empty; 0 = never.
     """
 
     fault: Kind
@@ -76,11 +73,9 @@ class Fault:
 
 
 def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") -> Fault:
-    """Make a fault from text or from a JSON object, for an emulator with so many ranks.
+    """Make a fault from text or from a JSON object, for an emulator with this number of ranks and this dialect.
 
-    Raises:
-        InputError: an unknown kind or option, a value that does not fit, no such rank, or what engines of this dialect never
-            say.
+    An unknown kind, option or rank, a wrong value, and a kind that the dialect lacks raise `InputError`.
     """
     if isinstance(given, str):
         options: dict[str, Any] = dict(names.parse(given))
@@ -98,23 +93,23 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The active faults: the list `on`, oldest first. `Fault.count` says how often each will still strike, 0 = no limit."""
+    """The active faults, in the list `on`, oldest first. `Fault.count` is the number of hits left, 0 = no limit."""
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []
         self._seed, self._asked = seed, {"fault": 0, "slow-metrics": 0}
 
     def hit(self, rank: int) -> Fault | None:
-        """The first active fault that strikes the next request to this rank, counted as used; None = no fault does."""
+        """The fault that hits the next request to this rank, or None. Lowers its count; removes it after the last hit."""
         return self._first("fault", (rank,))
 
     def metrics_delay_s(self, ranks: Collection[int]) -> float:
-        """Wall-clock seconds to delay the next metrics page of these ranks; the fault is counted as used. 0 without one."""
+        """Wall-clock seconds to delay the next metrics page of these ranks, 0 without a fault; a hit counts as in `hit`."""
         fault = self._first("slow-metrics", ranks)
         return 0.0 if fault is None else fault.seconds
 
     def _first(self, stream: str, ranks: Collection[int]) -> Fault | None:
-        """As `hit`, for requests of one stream: ``slow-metrics`` for metrics pages, ``fault`` for generations."""
+        """As `hit`, for a stream of requests to any of these ranks: ``slow-metrics`` = metrics pages, ``fault`` = tokens."""
         if not self.on:
             return None
         self._asked[stream] += 1

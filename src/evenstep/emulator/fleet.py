@@ -1,8 +1,8 @@
 """Hosts the emulated ranks: stamps events with engine time, wakes the groups, and passes tokens to answers.
 
 Engine time is wall-clock time since the start, times `speed`. A group that is woken late continues from its planned time,
-so that the pace is right on average. If it is late by more than a step it continues from now, and the step is counted as
-late (``evenstep:late_steps_total``): the machine is too slow for the load.
+so that the pace is right on average. If it is late by more than a step, it continues from now, and the step counts as late
+(``evenstep:late_steps_total``): the machine is too slow for the load.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ from evenstep.emulator.settings import EmulatorSettings
 from evenstep.emulator.transfer import Transfer
 from evenstep.emulator.wording import Choice, Wording
 
-_MOST_DIGITS = 20  # of a rank in a header
+_MOST_DIGITS = 20  # most digits of a rank in a header
 _SALT = 0x2545F4914F6CDD1D
 
 
 class Fleet:
-    """All ranks of one process.
+    """All emulated ranks of one process. They are numbered from 0, group by group.
 
     Args:
-        loop: the event loop that runs it; its clock is the fleet's.
+        loop: the event loop that runs the fleet and gives it the time.
         ports: port of each rank, where other engines fetch its KV.
+
+    Attributes:
+        late_steps: number of late steps by group.
+        ranks_changed: called after ranks were killed or revived; set by the host.
     """
 
     def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, ports: Sequence[int]) -> None:
@@ -45,7 +49,7 @@ class Fleet:
         for size in settings.sizes:
             self.groups.append(Group(settings, settings.step_time(), size, len(self._home)))
             self._home += [self.groups[-1]] * size
-        self._wishes: dict[Group, asyncio.TimerHandle] = {}  # when each wants to be woken
+        self._wishes: dict[Group, asyncio.TimerHandle] = {}  # timers of the groups' last `Wake`
         self.late_steps = Counter[Group]()
         self.transfer = Transfer(settings, ports, self.pulled)
         self.ranks_changed: Callable[[], None] = lambda: None
@@ -56,7 +60,7 @@ class Fleet:
         self._parts: dict[int, tuple[Answer, Choice]] = {}
         self._dirty: list[Answer] = []
         self._fetches: set[asyncio.Task[None]] = set()
-        self._strikes: list[asyncio.TimerHandle] = []  # deaths and restarts that faults have yet to bring
+        self._strikes: list[asyncio.TimerHandle] = []  # timers of deaths and restarts by faults
 
     @property
     def now_s(self) -> float:
@@ -73,10 +77,9 @@ class Fleet:
         return self._home[number]
 
     def lightest(self, ranks: Sequence[int]) -> int:
-        """The living rank with the least score of vLLM's, four times waiting requests plus running ones; ties to the first.
+        """Number of the live rank with the least of vLLM's score, 4 * waiting + running requests; ties go to the first.
 
-        Raises:
-            ConnectionError: all are dead.
+        If all these ranks are dead, it raises `ConnectionError`.
         """
         alive = [number for number in ranks if not self.rank(number).dead]
         if not alive:
@@ -84,10 +87,9 @@ class Fleet:
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
     def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
-        """Start an answer, which takes a fault if one hits it; returns None if the answer is over at once.
+        """Start the answer to a request on a rank, with the fault that hits it, if any.
 
-        Raises:
-            RefusedError: ``kv_transfer_params`` without the location of the KV.
+        Returns None if the fault ended it at once. A decode leg without the location of its KV raises `RefusedError`.
         """
         source = self.transfer.source(asked) if asked.brings_kv and self.settings.role != "prefill" else None
         first = self._keys
@@ -111,21 +113,21 @@ class Fleet:
         return answer
 
     def gone(self, answer: Answer) -> None:
-        """Stop the sequences of an answer whose client has left, counted as aborted; the answer is over."""
+        """End an answer whose client has left; its sequences stop and count as aborted."""
         answer.over = True
         for part in answer.parts:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence, whose further tokens are not wanted; an unknown key changes nothing (see `answer.Host`)."""
+        """End the sequence with this key early, and count it under `finish` (stop, abort); an unknown key is ignored."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], ev.Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank, and the rest of its group at once (``kill-group``) or after `Fault.peers_after_s`.
+        """Kill a rank, and the rest of its group at once (fault ``kill-group``) or after `Fault.peers_after_s`.
 
-        With `Fault.down_s` above 0 the group is revived that long after `Fault.peers_after_s`, whichever fault it is.
+        If `Fault.down_s` is above 0, the group is revived `Fault.peers_after_s` + `Fault.down_s` seconds from now.
         """
         group = self._home[rank]
         members = range(group.first, group.first + len(group.ranks))
@@ -139,7 +141,7 @@ class Fleet:
             self._strikes.append(self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members))
 
     def heal(self) -> None:
-        """Switch all faults off, also what is left of those that have struck, and restart dead ranks."""
+        """Clear all faults, cancel the deaths and restarts that they have planned, and revive dead ranks."""
         self.faults.on.clear()
         for timer in self._strikes:
             timer.cancel()
@@ -147,27 +149,23 @@ class Fleet:
         self.revive()
 
     def kill(self, ranks: Sequence[int]) -> None:
-        """Kill ranks by number: their answers break off, their sequences and memory are lost. Calls `ranks_changed`."""
+        """Kill ranks by number: their answers break off, and their sequences and memory are lost. Calls `ranks_changed`."""
         for number in ranks:
             group = self._home[number]
             self._tell(group, ev.Killed(number - group.first))
         self.ranks_changed()
 
     def revive(self, ranks: Sequence[int] | None = None) -> None:
-        """Restart the dead ones of these ranks, empty; None = of all. Calls `ranks_changed`."""
+        """Revive the dead ranks among these (None = all ranks), with empty queue and memory. Calls `ranks_changed`."""
         for number in range(self.settings.ranks) if ranks is None else ranks:
             group = self._home[number]
             self._tell(group, ev.Revived(number - group.first))
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
-        """Hand over the KV of a finished sequence, whose blocks are then free.
+        """Hand over the KV of the finished sequence with this key, and free its blocks.
 
-        Args:
-            begun: the model's state after its prompt, as the other engine computes it.
-
-        Returns:
-            False if the KV is gone, or belongs to another prompt.
+        `begun` is the model's state after its prompt. Returns False if the KV is gone or belongs to another prompt.
         """
         for group in self.groups:
             group.expire(self.now_s)
@@ -178,11 +176,12 @@ class Fleet:
         return False
 
     def close(self) -> None:
-        """Cancel all timers, and fetches of KV; answers under way stay open."""
+        """Cancel all timers and all fetches of KV; connections of answers under way stay open."""
         for waiting in (*self._wishes.values(), *self._fetches, *self._strikes):
             waiting.cancel()
 
     def _work(self, asked: EmulatedRequest, part: Choice, *, leaves: bool) -> Work:
+        """Make the sequence that a rank runs for a part of an answer; with `leaves`, its KV is kept for another engine."""
         prompt = asked.prompts[part.index // asked.n]
         settings = self.settings
         sample = part.index % asked.n
@@ -201,6 +200,8 @@ class Fleet:
         )
 
     def _fetch(self, source: tuple[str, int, str], works: Sequence[Work], group: Group) -> None:
+        """Fetch the KV of a prompt in a task, and then tell the group for each of these sequences whether it came."""
+
         async def fetch() -> None:
             found = await self.transfer.fetch(source, works[0].begun)
             for work in works:
@@ -211,12 +212,14 @@ class Fleet:
         task.add_done_callback(self._fetches.discard)
 
     def _end_peers(self, peers: Sequence[int]) -> None:
+        """Fail the answers of the live ranks among these, and kill these ranks."""
         alive = [number for number in peers if not self.rank(number).dead]
         for answer in {id(a): a for a, _ in self._parts.values() if a.rank in alive}.values():
             answer.fail("the engine core died: a rank of its group is gone")
         self.kill(alive)
 
     def _due(self, group: Group, at_s: float) -> None:
+        """Send a group the `Due` of its `Wake` at `at_s` (engine seconds), count a late step, and send the new tokens."""
         del self._wishes[group]
         now_s = self.now_s
         if now_s - at_s > max(group.step_s, 1e-3 * self.settings.speed):
@@ -228,7 +231,7 @@ class Fleet:
             answer.flush()
 
     def _tell(self, group: Group, event: ev.Event, now_s: float | None = None) -> None:
-        """Have a group handle an event, and carry out the actions that it answers."""
+        """Pass an event to a group, at `now_s` engine seconds (None = now), and carry out the actions that it returns."""
         parts, dirty = self._parts, self._dirty
         for action in group.handle(event, self.now_s if now_s is None else now_s):
             if type(action) is ev.Produced:
@@ -254,14 +257,10 @@ class Fleet:
 
 
 def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) -> int | None:
-    """The number in the fleet of the rank that a request names in its header or body; None without one.
+    """The number in the fleet of the rank that a request names in its header or body; None if it names no rank.
 
-    Args:
-        header: ``X-data-parallel-rank``; None without one. It takes precedence over the body.
-        ranks: numbers of the ranks at this port; a request names a position among them.
-
-    Raises:
-        RefusedError: no such rank here.
+    `header` is ``X-data-parallel-rank`` (None = absent) and takes precedence over the body. The request names a position in
+    `ranks`, the ranks at its port; a position that does not exist raises `RefusedError`.
     """
     if header is None and asked.rank is None:
         return None

@@ -2,9 +2,8 @@
 
 All ranks of a group step together. Without a batch-time law, a step lasts ``overhead(ranks) + max over ranks of (local
 seconds of the rank's KV tokens + seconds of the prompt tokens it computes and of the tokens it decodes)``. Its tokens appear
-at its end. The load of a rank is measured as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds
-its prompt and j - 1 tokens. An idle group starts a step at the next arrival; requests that arrive during a step join the
-next one.
+at its end. The load of a rank is as in `evenstep.sim.cluster.simulation`: a request in its j-th decode step holds its
+prompt and j - 1 tokens. An idle group starts a step at the next arrival; requests that arrive during a step join the next.
 
 Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` at the time of the last `Wake`.
 """
@@ -27,7 +26,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """Event: a sequence reached a rank, `rank` counted within the group; with `awaits` its KV has to be fetched first."""
+    """Event: a sequence has reached a rank (number in the group); with `awaits`, its KV must be fetched first."""
 
     sequence: Sequence
     rank: int
@@ -35,33 +34,33 @@ class Arrived(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Event: the KV that a sequence awaited has arrived, or, with `found` False, could not be fetched."""
+    """Event: the KV that a sequence awaits has been fetched; with `found` False, it could not be fetched."""
 
     key: int
     found: bool
 
 
 class Pulled(NamedTuple):
-    """Event: another engine has fetched the KV of a finished sequence, whose blocks are then freed."""
+    """Event: another engine has fetched the KV of a finished sequence, whose blocks are to be freed."""
 
     key: int
 
 
 class Cancelled(NamedTuple):
-    """Event: a sequence is no longer needed, because the client left (abort) or a stop text is complete (stop)."""
+    """Event: a sequence must end early, because the client left (``abort``) or a stop text is complete (``stop``)."""
 
     key: int
     finish: str = "abort"
 
 
 class Killed(NamedTuple):
-    """Event: a rank, numbered within the group, dies with all its sequences and memory; each sequence is `Lost`."""
+    """Event: a rank (number in the group) dies, with all its sequences and memory; each sequence is reported as `Lost`."""
 
     rank: int
 
 
 class Revived(NamedTuple):
-    """Event: a dead rank, numbered within the group, starts again, empty."""
+    """Event: a dead rank (number in the group) starts again, with empty queue and memory."""
 
     rank: int
 
@@ -71,7 +70,7 @@ class Due(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Command: a sequence has one more token, this id; with a `finish` (stop, length) it was the last, else it is None."""
+    """Action: pass on the next token id of a sequence; `finish` is ``stop`` or ``length`` with its last token, else None."""
 
     key: int
     token: int
@@ -79,14 +78,14 @@ class Produced(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Command: a sequence is lost, because its rank is dead (reason ``dead``) or its KV could not be fetched (``kv``)."""
+    """Action: fail a sequence, because its rank is dead (reason ``dead``) or its KV could not be fetched (``kv``)."""
 
     key: int
     reason: str
 
 
 class Wake(NamedTuple):
-    """Command: send `Due` at this engine time, seconds; it replaces the group's earlier one."""
+    """Action: send `Due` at this time, in engine seconds; it replaces the group's earlier `Wake`."""
 
     at_s: float
 
@@ -96,17 +95,11 @@ Action: TypeAlias = Produced | Lost | Wake
 
 
 class Group:
-    """Ranks that share a barrier.
-
-    Args:
-        settings: of the emulator.
-        step_time: the step-time law, used if `settings` name no batch-time law.
-        size: ranks in the group.
-        first: number of its first rank in the fleet, since a law may differ by rank.
+    """`size` ranks that share a barrier; the first has number `first` in the fleet.
 
     Attributes:
         steps: number of completed steps.
-        step_s: engine seconds of the running step, else of the last one.
+        step_s: engine seconds of the running step, or of the last one if the group is idle.
         stepped_s: engine seconds of all completed steps.
     """
 
@@ -114,7 +107,7 @@ class Group:
         self.first, self._settings, self._step_time = first, settings, step_time
         law = settings.batch_law()
         self._parts = None if law is None else parts_of(law, size)
-        if self._parts is not None:  # compiled now: no request shall wait for it
+        if self._parts is not None:  # compiles the law, so that no request waits for it
             self._parts.seconds(np.zeros((size, FEATURES)), 0.0, np.zeros(size))
         blocks, mean = settings.blocks, settings.mean_output_tokens
         self.ranks = [
@@ -136,10 +129,9 @@ class Group:
         self.steps, self.step_s, self.stepped_s = 0, 0.0, 0.0
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """Take an event; returns the actions that the host must carry out, in order.
+        """Handle an event at `now_s`, engine seconds; returns the actions that the host must carry out, in order.
 
-        Args:
-            now_s: engine seconds; for `Due` the time that the `Wake` gave, unless the host is too late.
+        For `Due`, `now_s` is the time of the `Wake`, or later if the host is too late. Expired leases are dropped first.
         """
         self.expire(now_s)
         match event:
@@ -160,7 +152,7 @@ class Group:
         return self._wakes(now_s)
 
     def expire(self, now_s: float) -> None:
-        """Drop the leases that end by `now_s`, engine seconds: their blocks are freed, and each counts as expired."""
+        """Drop the leases that end by `now_s`, engine seconds: free their blocks, and count each as expired."""
         while self._leases:
             key, (one, end_s) = next(iter(self._leases.items()))
             if end_s > now_s:
@@ -169,19 +161,15 @@ class Group:
             self._drop_lease(key)
 
     def leased(self, key: int) -> Sequence | None:
-        """The finished sequence with this key whose KV waits to be fetched; None if there is none."""
+        """The finished sequence with this key, if its KV still waits to be fetched, else None."""
         return self._leases[key][0] if key in self._leases else None
 
     def awaiting(self, rank: int) -> int:
-        """Number of a rank's sequences whose KV is still being fetched; the rank is numbered within the group."""
+        """Number of sequences whose KV is still being fetched, of a rank (number in the group)."""
         return sum(self._live[key].rank == rank for key in self._awaiting)
 
     def check(self) -> None:
-        """Check that every sequence is in exactly one place, and that all memory is accounted for.
-
-        Raises:
-            RuntimeError: where it is not; a bug of ours.
-        """
+        """Check, for tests, that each sequence is in exactly one place and memory adds up; else raise `RuntimeError`."""
         placed = sorted(one.key for rank in self.ranks for one in (*rank.waiting, *rank.running))
         if sorted([*placed, *self._awaiting]) != sorted(self._live):
             raise RuntimeError("a sequence is in two places or in none")
@@ -194,6 +182,7 @@ class Group:
                 raise RuntimeError(f"memory of rank {number} does not add up")
 
     def _arrived(self, event: Arrived, now_s: float) -> list[Action]:
+        """Queue a sequence that has reached a rank, or let it await its KV; on a dead rank it is lost."""
         one, rank = event.sequence, self.ranks[event.rank]
         if rank.dead:
             return [Lost(one.key, "dead")]
@@ -206,6 +195,7 @@ class Group:
         return self._wakes(now_s)
 
     def _fetched(self, event: Fetched, now_s: float) -> list[Action]:
+        """Queue a sequence whose KV has been fetched, or report it as lost."""
         if event.key not in self._awaiting:
             return []  # cancelled meanwhile
         self._awaiting.remove(event.key)
@@ -218,6 +208,7 @@ class Group:
         return self._wakes(now_s)
 
     def _cancelled(self, event: Cancelled) -> None:
+        """Remove a sequence and count it as finished; an unknown key is ignored."""
         key = event.key
         one = self._live.pop(key, None)
         if one is None:
@@ -229,6 +220,7 @@ class Group:
             self.ranks[one.rank].remove(one)
 
     def _killed(self, number: int) -> list[Action]:
+        """Mark a rank as dead, empty it, and report its sequences as lost."""
         rank = self.ranks[number]
         rank.dead = True
         lost = [key for key, one in self._live.items() if one.rank == number]
@@ -243,8 +235,9 @@ class Group:
         return [Lost(key, "dead") for key in lost]
 
     def _boundary(self, now_s: float) -> list[Action]:
+        """Complete the running step, start the next one, and ask to be woken at its end; a stale call is ignored."""
         if now_s < self._wake_s:
-            return []  # an older wish
+            return []  # the `Due` of a replaced `Wake`
         actions = self._complete(now_s) if self._stepping else []
         self._stepping, self._wake_s = False, math.inf
         for rank in self.ranks:
@@ -255,12 +248,12 @@ class Group:
             self._wake_s = now_s + self.step_s
             actions.append(Wake(self._wake_s))
         elif self._leases and any(rank.waiting for rank in self.ranks):
-            self._wake_s = next(iter(self._leases.values()))[1]  # memory comes free then
+            self._wake_s = next(iter(self._leases.values()))[1]  # the lease's memory is freed then
             actions.append(Wake(self._wake_s))
         return actions
 
     def _seconds(self) -> float:
-        """Length of the step that starts, and each rank's part of it."""
+        """Engine seconds of the planned step; adds each rank's own part to its `busy_s`."""
         if self._parts is not None:
             batches = np.array([rank.batch for rank in self.ranks])
             step_s, own_s = self._parts.seconds(batches, self._settings.overhead_s, np.zeros(len(self.ranks)))
@@ -279,6 +272,7 @@ class Group:
         return self._overhead_s + max(local)
 
     def _complete(self, now_s: float) -> list[Action]:
+        """Count the step that ends, and draw the next token of each sequence that it computed; returns these tokens."""
         actions: list[Action] = []
         self.steps += 1
         self.stepped_s += self.step_s
@@ -302,6 +296,7 @@ class Group:
         return actions
 
     def _next_token(self, one: Sequence) -> tuple[int, str | None]:
+        """Append the next token to a sequence; returns its id, and ``stop`` or ``length`` if it is the last, else None."""
         produced = one.total - one.prompt
         bits = tokens.drawn(one.state, one.salt * (produced + 1))
         token = tokens.word(bits)
@@ -314,6 +309,7 @@ class Group:
         return token, "length" if produced + 1 >= one.max_tokens else None
 
     def _finished(self, rank: Rank, one: Sequence, finish: str, now_s: float) -> None:
+        """Mark a sequence as `gone` and count it; free its blocks, or lease them if another engine will fetch its KV."""
         rank.counts.finished[finish] += 1
         del self._live[one.key]
         one.gone = True
@@ -323,6 +319,7 @@ class Group:
             rank.release(one)
 
     def _drop_lease(self, key: int) -> None:
+        """End the lease of a finished sequence and free its blocks; an unknown key is ignored."""
         if key in self._leases:
             one, _ = self._leases.pop(key)
             self.ranks[one.rank].release(one)

@@ -1,7 +1,8 @@
-"""KV memory of one rank in blocks: private ones, and prompt blocks that several requests share.
+"""KV memory of one rank, counted in blocks: private ones, and prompt blocks that several sequences share.
 
-Every block is in one of three states: free, held by a request, or idle (a shared block without a holder, kept until room
-is needed; least recently used evicted first). Only held blocks count as used, as in vLLM.
+Every block is free, held by a sequence, or idle. An idle block is shared but has no holder; it is kept until its room is
+needed, and the least recently used goes first. Only held blocks count as used, as in vLLM. Shared blocks are identified by
+the model's state at their end (`tokens.blocks_of`); a *chain* lists those of a prompt in order.
 """
 
 from __future__ import annotations
@@ -10,11 +11,7 @@ from collections import OrderedDict
 
 
 class Memory:
-    """Blocks of one rank.
-
-    Args:
-        sharing: whether prompt blocks are kept for later requests (prefix caching).
-    """
+    """The KV blocks of one rank, of `block_size` tokens each; with `sharing`, prompt blocks are cached and shared."""
 
     def __init__(self, blocks: int, block_size: int, *, sharing: bool = False) -> None:
         self.blocks, self.block_size, self.sharing = blocks, block_size, sharing
@@ -24,20 +21,20 @@ class Memory:
 
     @property
     def available(self) -> int:
-        """Blocks that can be taken: free or idle."""
+        """Number of blocks that can be taken: free or idle."""
         return self._free + len(self._idle)
 
     @property
     def used(self) -> int:
-        """Blocks that requests hold."""
+        """Number of blocks that sequences hold."""
         return self.blocks - self.available
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that so many tokens need, the last one perhaps not full."""
+        """Number of blocks that this number of tokens needs; the last one may be partly empty."""
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> bool:
-        """Take private blocks, giving up idle ones, least recently used first; False, and nothing is taken, if too few."""
+        """Take private blocks, dropping idle ones if needed. Returns False, without taking any, if too few are available."""
         if blocks > self._free:
             if blocks > self.available:
                 return False
@@ -48,11 +45,11 @@ class Memory:
         return True
 
     def give(self, blocks: int) -> None:
-        """Give back private blocks, as many as `blocks`; they are free."""
+        """Give back a number of private blocks, which are then free."""
         self._free += blocks
 
     def found(self, chain: list[int]) -> int:
-        """How many leading blocks of a prompt are in memory, held or idle; 0 without `sharing`."""
+        """Number of leading blocks of a chain that are in memory, held or idle; 0 without `sharing`. Changes nothing."""
         if not self.sharing:
             return 0
         for index, block in enumerate(chain):
@@ -61,16 +58,15 @@ class Memory:
         return len(chain)
 
     def hold(self, chain: list[int]) -> None:
-        """Add a holder to each of these shared blocks, which must be in memory (`found`); `leave` removes it."""
+        """Add a holder to each shared block of a chain, all of which must be in memory; `leave` removes it."""
         for block in chain:
             self._idle.pop(block, None)
             self._holders[block] = self._holders.get(block, 0) + 1
 
     def publish(self, block: int) -> bool:
-        """Make one private block shared, held by its owner; the caller no longer counts it as private.
+        """Turn a private block, which the caller holds, into a shared block with one holder; returns True on success.
 
-        Returns:
-            False if an equal shared block exists or without `sharing`: the block stays private.
+        Returns False without `sharing`, or if an equal shared block exists; the block then stays private.
         """
         if not self.sharing or block in self._holders or block in self._idle:
             return False
@@ -78,7 +74,7 @@ class Memory:
         return True
 
     def leave(self, chain: list[int]) -> None:
-        """Remove a holder from each of these shared blocks; those without become idle, the chain's last as the oldest."""
+        """Remove a holder from each shared block of a chain; blocks without holders become idle, the chain's last first."""
         for block in reversed(chain):
             left = self._holders[block] - 1
             if left:
@@ -88,7 +84,7 @@ class Memory:
                 self._idle[block] = None
 
     def clear(self) -> None:
-        """Make all blocks free, also held and idle ones, as a restart does."""
+        """Make all blocks free, also held and idle ones, as after a restart."""
         self._free = self.blocks
         self._holders.clear()
         self._idle.clear()

@@ -1,8 +1,8 @@
-"""``/metrics`` of emulated engines: the names vLLM and SGLang use, and values that only an emulator knows.
+"""Writes ``/metrics`` of emulated engines: the metrics of vLLM or SGLang, and true values that only an emulator knows.
 
-Usage is block-granular and excludes vLLM's null block, as in vLLM: resident KV tokens are
-``usage * (num_gpu_blocks - 1) * block_size``. Names with ``evenstep:`` give the true values of each rank, to check a mirror
-against. They are KV tokens of the running step, busy seconds, and the steps and seconds of its group.
+KV usage is counted in blocks without vLLM's null block, as in vLLM: resident KV tokens are
+``usage * (num_gpu_blocks - 1) * block_size``. Metrics with the prefix ``evenstep:`` have the true values of each rank: KV
+tokens in the running step, busy seconds, and the steps and seconds of its group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evenstep.engines.metrics.page import Page
 
 
 def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
-    """The metrics page of these ranks, by their numbers in the fleet, in its dialect. Expired leases are dropped first."""
+    """The metrics page of these ranks (numbers in the fleet), in the fleet's dialect. Expired leases are dropped first."""
     page = Page()
     lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
     for number in ranks:
@@ -27,6 +27,7 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
 
 
 def _vllm(page: Page, fleet: Fleet, number: int) -> None:
+    """Add vLLM's metrics of one rank to the page."""
     rank, group = fleet.rank(number), fleet.group_of(number)
     called = str(fleet.settings.first_rank + number)
     who = {"engine": called, "model_name": fleet.settings.model}
@@ -60,6 +61,7 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
 
 
 def _sglang(page: Page, fleet: Fleet, number: int) -> None:
+    """Add SGLang's metrics of one rank to the page."""
     rank, memory = fleet.rank(number), fleet.rank(number).memory
     called = str(fleet.settings.first_rank + number)
     who = {"model_name": fleet.settings.model, "engine_type": "unified", "tp_rank": "0", "dp_rank": called}
@@ -79,6 +81,7 @@ def _sglang(page: Page, fleet: Fleet, number: int) -> None:
 
 
 def _own(page: Page, fleet: Fleet, number: int) -> None:
+    """Add the emulator's true values of one rank to the page, as metrics with the prefix ``evenstep:``."""
     rank, group = fleet.rank(number), fleet.group_of(number)
     who = {"rank": str(number), "group": str(fleet.groups.index(group))}
     page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)

@@ -1,10 +1,10 @@
-"""One rank of an emulated engine: its queue, its slots, its memory, and the work of each step.
+"""One rank of an emulated engine: its queue, its slots, its memory, and the plan of each step.
 
-The order is vLLM's. Running requests come first, oldest first: each decodes one token, or continues its prompt. If memory
-is short, the newest running request gives up its blocks and goes to the head of the queue; its output is kept and
-computed again with its prompt. If no request was evicted, the queue is admitted in order of arrival while slots, token
-budget and memory for the whole prompt allow. Prompts are cut where the step's token budget ends (chunked prefill); the
-step that computes the last part of a prompt produces the first token.
+A step is planned as in vLLM. Running sequences come first, oldest first: each decodes one token or continues its prompt. If
+memory is short, the newest running sequence is evicted to the head of the queue; later its prompt and output are prefilled
+again. If no sequence was evicted, the queue is admitted in order while slots, token budget and memory for the whole prompt
+allow. Prompts are cut where the step's token budget ends (chunked prefill). The step that computes the last part of a
+prompt produces the first token.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ class Sequence:
     """One sequence of an answer, waiting or running on a rank.
 
     Args:
-        key: its name towards the host.
+        key: key by which the host knows it.
+        prompt: number of prompt tokens.
+        max_tokens: most output tokens.
         min_tokens: output tokens before which it does not end by itself.
-        state: the model's state after the prompt and all that was produced.
-        salt: of its draws, so another salt gives other tokens; 0 = greedy.
-        chain: states of the prompt's full blocks, where prefixes are shared.
-        leased: its blocks stay after its end, for another engine to fetch.
-        fetched: prompt tokens whose KV comes from another engine.
-        begun: the model's state after the prompt, which names the KV another engine may fetch.
-        total: prompt and produced tokens.
-        resident: tokens whose KV is there, those of the planned step included.
-        private: number of blocks it holds alone.
-        held: shared blocks it holds, in order of the prompt.
-        published: leading blocks of `chain` that were offered for sharing.
-        evictions: how often it lost its blocks.
+        ends: whether the model may end it before `max_tokens`.
+        stop_ids: token ids that end it.
+        state: the model's state after all tokens so far (see `tokens`).
+        salt: salt of its draws of tokens; another salt gives other tokens, 0 = greedy.
+        chain: states at the end of the prompt's full blocks, which identify them; empty without prefix caching.
+        leased: whether its blocks are kept after its end for another engine to fetch.
+        fetched: number of prompt tokens whose KV came from another engine.
+        begun: the model's state after the prompt, which identifies the KV that another engine fetches.
+        total: number of prompt and output tokens so far.
+        resident: number of tokens with KV in memory, those of the planned step included.
+        private: number of blocks that it holds alone.
+        held: shared blocks that it holds, in order of the prompt.
+        published: number of leading blocks of `chain` that were offered for sharing.
+        evictions: number of times it lost its blocks.
         rank: number of its rank in the group.
-        gone: it has ended, or was removed.
+        gone: whether it has ended or was removed.
     """
 
     key: int
@@ -68,15 +72,17 @@ class Sequence:
 
 @dataclass(slots=True)
 class Counts:
-    """A rank's counters since it started.
+    """A rank's counters since it was created.
+
+    The first three split the tokens of admitted sequences by source; an evicted sequence counts at each admission.
 
     Args:
-        local_tokens: tokens of admitted sequences that it computed itself, again at each admission.
-        cached_tokens: those it had in its prefix cache.
-        fetched_tokens: those whose KV came from another engine.
-        looked_up_tokens: tokens looked up in the prefix cache, once for each request.
-        found_tokens: those of them that were there.
-        evictions: how often a running sequence lost its blocks.
+        local_tokens: tokens that the rank has to compute.
+        cached_tokens: tokens found in its prefix cache.
+        fetched_tokens: tokens whose KV came from another engine.
+        looked_up_tokens: tokens looked up in the prefix cache, once for each sequence.
+        found_tokens: looked-up tokens that were found.
+        evictions: number of evictions of running sequences.
         expired_leases: finished sequences whose KV was not fetched in time.
         busy_s: engine seconds of its own part of the steps.
         finished: number of ended sequences by reason: stop, length, abort.
@@ -98,13 +104,13 @@ class Rank:
     """One emulated rank: its queue, its running sequences, its memory, and the plan of its next step.
 
     Args:
-        token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
-        batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
+        token_budget: most tokens computed in a step; 0 = no limit, so that prompts are not cut.
+        batch: float64[FEATURES], features of its planned step (`cost.batch`), for a batch-time law; None = not counted.
 
     Attributes:
-        waiting: sequences in order of admission: evicted ones, the last evicted first, then by arrival.
+        waiting: queue of sequences: evicted ones, the last evicted first, then the others by arrival.
         running: sequences with a slot, the oldest admission first.
-        dead: whether it was killed and not revived.
+        dead: True if it was killed and not revived.
     """
 
     def __init__(self, slots: int, memory: Memory, token_budget: int, batch: F8 | None = None) -> None:
@@ -118,10 +124,10 @@ class Rank:
         self.dead = False
 
     def schedule(self) -> None:
-        """Plan the next step: evict, admit, take its blocks, and count its tokens as resident.
+        """Plan the next step: evict and admit sequences, take blocks for its tokens, and count these as resident.
 
-        Sets `scheduled` (the sequences that it computes), `load` (KV tokens of all running sequences at its end), `longest`
-        (of the one with the most), `prefill_tokens` and `decode_tokens`.
+        Sets `scheduled` (the sequences that the step computes), `load` (resident KV tokens of all running sequences),
+        `longest` (KV tokens of the largest of them), `prefill_tokens` and `decode_tokens` (computed in the step).
         """
         self.scheduled, self.prefill_tokens, self.decode_tokens = [], 0, 0
         if self.batch is not None:
@@ -133,23 +139,19 @@ class Rank:
         self.load, self.longest = sum(resident), max(resident, default=0)
 
     def release(self, one: Sequence) -> None:
-        """Free all blocks that a sequence holds; none of its tokens is resident then."""
+        """Give back all blocks of a sequence, so that it has no resident tokens."""
         self.memory.give(one.private)
         self.memory.leave(one.held)
         one.private, one.held, one.published, one.resident = 0, [], 0, 0
 
     def remove(self, one: Sequence) -> None:
-        """Remove a sequence, waiting or running, free its blocks, and mark it `gone`."""
+        """Remove a sequence from the queue or the running ones, give back its blocks, and mark it as `gone`."""
         one.gone = True
         (self.running if one in self.running else self.waiting).remove(one)
         self.release(one)
 
     def check(self) -> None:
-        """Check that slots and memory add up.
-
-        Raises:
-            RuntimeError: where they do not; a bug of ours.
-        """
+        """Check the invariants of slots and memory, for tests; a violation, which is our bug, raises `RuntimeError`."""
         held: dict[int, int] = {}
         for one in self.running:
             for block in one.held:
@@ -163,7 +165,7 @@ class Rank:
             raise RuntimeError("blocks do not add up")
 
     def _continue(self, budget: int) -> tuple[int, bool]:
-        """Plan the tokens of running requests; returns the remaining budget, and whether a request was evicted."""
+        """Plan the tokens of running sequences; returns the remaining token budget, and True if a sequence was evicted."""
         index, evicted, running = 0, False, self.running
         size = self.memory.block_size
         while index < len(running) and budget > 0:
@@ -172,14 +174,17 @@ class Rank:
             if (one.private + len(one.held)) * size < one.resident + tokens:
                 evicted |= self._make_room(one, tokens)
                 if one.private + len(one.held) == 0:
-                    break  # it was the newest itself
+                    break  # it was the newest and was evicted itself
             self._computes(one, tokens)
             budget -= tokens
             index += 1
         return budget, evicted
 
     def _make_room(self, one: Sequence, tokens: int) -> bool:
-        """Take the blocks that more tokens need, evicting the newest until there are enough; whether any was."""
+        """Take the blocks for `tokens` more tokens of a sequence, and evict the newest running ones until there are enough.
+
+        It may evict the sequence itself. Returns True if any sequence was evicted.
+        """
         need = self.memory.blocks_for(one.resident + tokens) - one.private - len(one.held)
         evicted = False
         while not self.memory.take(need):
@@ -196,6 +201,7 @@ class Rank:
         return evicted
 
     def _admit(self, budget: int) -> None:
+        """Admit waiting sequences, and plan their first tokens, while slots, token budget and memory allow."""
         memory = self.memory
         while self.waiting and len(self.running) < self.slots and budget > 0:
             one = self.waiting[0]
@@ -216,6 +222,7 @@ class Rank:
             budget -= tokens
 
     def _count_sources(self, one: Sequence, cached: int, ready: int) -> None:
+        """Count the tokens of an admitted sequence by source: `ready` tokens have KV, `cached` of them from the cache."""
         if one.evictions == 0 and self.memory.sharing:  # as vLLM counts them: once a request, however often it is evicted
             self.counts.looked_up_tokens += one.total
             self.counts.found_tokens += cached
@@ -225,6 +232,7 @@ class Rank:
         self.counts.local_tokens += one.total - cached - fetched
 
     def _computes(self, one: Sequence, tokens: int) -> None:
+        """Add the next `tokens` tokens of a sequence to the planned step, as a decode or as prefill."""
         decodes = one.total > one.prompt and tokens == 1
         if decodes:
             self.decode_tokens += tokens
@@ -236,7 +244,7 @@ class Rank:
         self.scheduled.append(one)
 
     def publish(self, one: Sequence) -> None:
-        """Share the prompt blocks of a sequence that are now full; a block that is shared already stays private to it."""
+        """Share the prompt blocks of a sequence that are now full; a copy of a block already shared stays private."""
         full = min(one.resident // self.memory.block_size, len(one.chain))
         while one.published < full:
             if self.memory.publish(one.chain[one.published]):

@@ -1,4 +1,4 @@
-"""Listening, and ending: the sockets of emulated engines, and the process around them."""
+"""Runs emulated engines as a server: opens and closes their sockets, and waits for the signal to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """Emulated engines that listen; `open` in a running event loop, which sets `ports` and `fleet`, `close` when done."""
+    """A server of emulated engines. Await `open` in a running event loop, which sets `fleet` and `ports`, then `close`."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_package(_WHERE, "httptools")
@@ -27,14 +27,13 @@ class Emulator:
         self._alive: set[Connection] = set()
         self._servers: dict[int, asyncio.Server] = {}
         self._changes: set[asyncio.Task[None]] = set()
-        #: Ranks behind each port, by its position; set once open.
+        #: Each port with the numbers of its ranks in the fleet.
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
-        """Start the ranks, and listen at each port; `ports` then says which ranks each has.
+        """Start the ranks, listen at each port, and set `fleet` and `ports`.
 
-        Raises:
-            InputError: a port that is taken, or an address that is not this machine's.
+        A port that is in use, or an address that is not this machine's, raises `InputError`.
         """
         from evenstep.emulator.fleet import Fleet
 
@@ -58,7 +57,7 @@ class Emulator:
             await self._listen(index, bound)
 
     async def close(self) -> None:
-        """Stop listening, and close every connection at once. It must have been opened."""
+        """Stop the ranks, stop listening, and close every connection at once. Call it only after `open`."""
         self.fleet.close()
         for server in self._servers.values():
             server.close()
@@ -68,6 +67,7 @@ class Emulator:
             await server.wait_closed()
 
     async def _listen(self, index: int, bound: socket.socket) -> None:
+        """Listen on a bound socket for requests to the ranks of the port with this index in `ports`."""
         loop = asyncio.get_running_loop()
         service = self._service(self.fleet, self.ports[index][1])
         self._servers[index] = await loop.create_server(
@@ -75,9 +75,8 @@ class Emulator:
         )
 
     def _ranks_changed(self) -> None:
-        """With a port for each rank, the port of a dead rank refuses connections. A port shared by all keeps listening, so
-        that its ranks can be revived; while all are dead, it closes each connection that brings a request."""
-        if not self.settings.port_per_rank:
+        """If each rank has a port, stop listening at the ports of dead ranks, and listen again at those of revived ones."""
+        if not self.settings.port_per_rank:  # the shared port stays open, so that dead ranks can be revived there
             return
         for index, (_, ranks) in enumerate(self.ports):
             dead = all(self.fleet.rank(number).dead for number in ranks)
@@ -91,17 +90,14 @@ class Emulator:
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
-    """Run the emulated engines until the process is told to end by SIGINT or SIGTERM; then close them and return.
-
-    Args:
-        say: takes the start-up lines with the addresses.
-    """
+    """Run emulated engines until SIGINT or SIGTERM, then close them. `say` is called with each start-up line."""
     allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, say))
 
 
 async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
+    """As `serve`, in a running event loop."""
     emulator = Emulator(settings)
     await emulator.open()
     for line in introduction(emulator):
@@ -114,7 +110,7 @@ async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None
 
 
 def introduction(emulator: Emulator) -> list[str]:
-    """The start-up lines of an open emulator: what it emulates, each address with its ranks, and where faults are sent."""
+    """The start-up lines of an open emulator: its ranks and groups, each address with its ranks, and the URL for faults."""
     settings = emulator.settings
     sizes = ", ".join(map(str, settings.sizes))
     groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"

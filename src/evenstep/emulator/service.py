@@ -1,4 +1,4 @@
-"""The emulator's endpoints: the engine's, and its own under ``/emulator``."""
+"""The HTTP endpoints of emulated engines: those of the engine's API, and the emulator's own under ``/emulator``."""
 
 from __future__ import annotations
 
@@ -22,26 +22,22 @@ from evenstep.engines.metrics.page import CONTENT_TYPE
 from evenstep.errors import InputError
 from evenstep.http.head import RequestHead
 
-#: The release of each engine whose words these are.
+#: The release of each engine that the emulator imitates.
 _SPEAKS = {"vllm": "0.32.0", "sglang": "0.5.9"}
 _GENERATES = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class PortService:
-    """The endpoints of one port.
-
-    Args:
-        ranks: numbers in the fleet of the ranks at this port.
-    """
+    """The endpoints of one port; `ranks` are the numbers in the fleet of the ranks at this port."""
 
     def __init__(self, fleet: Fleet, ranks: Sequence[int]) -> None:
         self._fleet, self._ranks = fleet, ranks
 
     def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
-        """Answer a request on `out`, now or later; what is wrong with it becomes an error answer.
+        """Answer a request on `out`, now or later; an invalid request is answered with an error.
 
-        Returns:
-            What to call if the client leaves before the answer is over; None if there is nothing to do.
+        If all ranks of the port are dead, the connection is closed instead, except for ``/emulator``. Returns a function to
+        call if the client leaves before the answer is over, or None if there is nothing to do then.
         """
         path = head.path
         try:
@@ -62,6 +58,7 @@ class PortService:
         return None
 
     def _generate(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
+        """Start the answer to a completion or chat, on the rank that it names or the lightest; returns as `serve`."""
         if head.method != "POST":
             raise RefusedError(405, f"{head.path} takes POST.")
         fleet, settings = self._fleet, self._fleet.settings
@@ -76,6 +73,7 @@ class PortService:
         return None if answer is None else lambda: fleet.gone(answer)
 
     def _other(self, path: str, out: Connection) -> Callable[[], None] | None:
+        """Answer a request for health, models, version, load or metrics; returns as `serve`."""
         fleet, settings = self._fleet, self._fleet.settings
         dead = any(fleet.rank(number).dead for number in self._ranks)
         match path:
@@ -99,9 +97,11 @@ class PortService:
         return None
 
     def _metrics(self, out: Connection) -> None:
+        """Answer with the metrics page of the port's ranks."""
         out.reply(200, metrics_page(self._fleet, self._ranks), CONTENT_TYPE)
 
     def _own(self, head: RequestHead, body: bytes, out: Connection) -> None:
+        """Answer a request to the emulator's own endpoints: list, add or clear faults, or hand over KV."""
         fleet = self._fleet
         match head.path, head.method:
             case "/emulator/fault", "GET" | "POST" | "DELETE":
@@ -119,7 +119,7 @@ class PortService:
                 raise RefusedError(404, f"There is nothing at {head.method} {head.path}.")
 
     def _fault(self, given: dict[str, Any]) -> None:
-        """Switch a fault on; a killing one without tokens to wait for strikes at once."""
+        """Activate a fault; one that kills a named rank or its group, and has no ``after_tokens``, strikes at once."""
         settings = self._fleet.settings
         fault = fault_of(given, settings.ranks, settings.dialect)
         if fault.fault in ("kill-rank", "kill-group") and fault.rank >= 0 and given.get("after_tokens") is None:
@@ -129,12 +129,14 @@ class PortService:
 
 
 def _listed(fleet: Fleet) -> bytes:
+    """JSON of the active faults and the numbers of dead ranks."""
     dead = [number for number in range(fleet.settings.ranks) if fleet.rank(number).dead]
     on = [dataclasses.asdict(fault) for fault in fleet.faults.on]
     return orjson.dumps({"faults": on, "dead_ranks": dead})
 
 
 def _object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object; another body raises `RefusedError`."""
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -142,4 +144,5 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _is_hex(text: str) -> bool:
+    """True for 1 to 16 lower-case hexadecimal digits."""
     return 0 < len(text) <= 16 and all(letter in "0123456789abcdef" for letter in text)

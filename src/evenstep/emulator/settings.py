@@ -1,4 +1,4 @@
-"""The settings of `evenstep emulate`: fields are flags and keys of a YAML file."""
+"""The settings of `evenstep emulate`; each field is a flag and a key of the YAML file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
-    """Emulated engines.
+    """Emulated engines: their ranks, laws of time, memory, answers and faults.
 
     Args:
         ranks: data-parallel ranks in all.
@@ -24,30 +24,30 @@ class EmulatorSettings:
         port: port to listen at; 0 = any free one.
         first_rank: number of the first rank on the metrics page, as on a further node of vLLM's hybrid load balancing; the
             rank header still counts from 0.
-        port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
+        port_per_rank: one port for each rank, from --port upwards, instead of one port and the header X-data-parallel-rank.
         dialect: dialect of the answers: vllm or sglang.
         model: name of the served model.
-        role: both, prefill (its answers leave KV for another engine) or decode (it fetches it).
-        overhead_s: seconds of a step at any load, C.
-        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
-        sync_s: seconds of synchronisation added to C.
+        role: prefill (keeps the KV of prompts for other engines), decode (fetches such KV) or both.
+        overhead_s: fixed seconds of a step, C.
+        per_token_s: seconds that each resident KV token of the heaviest rank adds to a step, t_l.
+        sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
         law: step-time law in place of overhead_s, per_token_s and sync_s, e.g.
             piecewise:knots=0:0/40000:0.003/110000:0.012.
         batch_time: batch-time law, as of `compare --engine`, in place of all other seconds of a step, e.g.
             profile:path=rtx4090-llama31-8b; overhead_s is then added only if given.
-        prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
-        decode_per_token_s: seconds a decoded token adds to its rank's part of a step.
-        token_budget: tokens a rank computes in a step at most, decodes first, long prompts in chunks; 0 = no limit.
-        kv_tokens: KV tokens a rank holds.
-        block_size: KV tokens a block.
-        max_model_len: most tokens of prompt and answer together; left out = what a rank holds.
+        prefill_per_token_s: seconds that each prompt token adds to its rank's part of a step.
+        decode_per_token_s: seconds that each decoded token adds to its rank's part of a step.
+        token_budget: most tokens a rank computes in a step, decodes first, long prompts in chunks; 0 = no limit.
+        kv_tokens: KV tokens that fit in a rank's memory.
+        block_size: KV tokens of a block.
+        max_model_len: most tokens of prompt and answer together; left out = as many as fit in a rank's memory.
         prefix_caching: keep the blocks of prompts for later requests.
-        mean_output_tokens: answers without ignore_eos end by themselves after so many tokens on average; 0 = never.
-        lease_s: seconds that prefilled KV waits to be fetched.
-        speed: how many times faster than the wall clock engine time runs.
+        mean_output_tokens: mean length at which answers without ignore_eos end by themselves; 0 = never.
+        lease_s: engine seconds for which prefilled KV is kept for another engine to fetch.
+        speed: factor by which engine time runs faster than the wall clock.
         faults: faults from the start, e.g. status:status=503,count=3; kinds: refuse, stall, die, kill-rank,
             kill-group, status, malformed, html, empty, cut, error-event, recomputed, slow-metrics.
-        seed: key of the answers, so another seed acts as another model; also draws which requests a fault hits.
+        seed: seed of the answers, so another seed acts as another model; also draws the requests that a fault hits.
     """
 
     ranks: int = 1
@@ -80,32 +80,28 @@ class EmulatorSettings:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Ranks in each barrier group; one group of all ranks if `groups` is empty."""
+        """Number of ranks in each barrier group; one group of all ranks if `groups` is empty."""
         return tuple(self.groups) or (self.ranks,)
 
     @property
     def blocks(self) -> int:
-        """KV blocks of a rank: `kv_tokens` in whole blocks, rounded down."""
+        """Number of KV blocks of a rank: `kv_tokens` over `block_size`, rounded down."""
         return self.kv_tokens // self.block_size
 
     @property
     def longest(self) -> int:
-        """The most tokens of prompt and answer together that a request may have, at most what a rank holds."""
+        """The most tokens of prompt and answer together that a request may have; they fit in a rank's memory."""
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
     def step_time(self) -> StepTime:
-        """The step-time law that these settings describe; it holds where they name no batch-time law."""
+        """Make the step-time law of these settings; it is used if they name no batch-time law."""
         from evenstep.cost.linear import law_of
 
         return law_of(self.law, overhead_s=self.overhead_s, per_token_s=self.per_token_s, sync_s=self.sync_s)
 
     def batch_law(self) -> BatchTime | None:
-        """The batch-time law that these settings name; None if they name none, so `step_time` holds.
-
-        Raises:
-            InputError: an unknown law or option, or one for another number of ranks.
-        """
+        """Make the batch-time law of these settings, None if unset; one that does not fit the groups raises `InputError`."""
         from evenstep import names
         from evenstep.cost.lockstep import parts_of
 
@@ -123,15 +119,14 @@ _AT_LEAST = {
     **dict.fromkeys(("first_rank", "port", "overhead_s", "per_token_s", "prefill_per_token_s", "decode_per_token_s"), 0),
     **dict.fromkeys(("token_budget", "mean_output_tokens", "lease_s", "seed"), 0),
 }
-#: What a batch-time law takes the place of.
+#: Settings that a batch-time law replaces.
 _OF_STEPS = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
-    """The settings, checked for ranges and consistency. With a batch-time law a default `overhead_s` becomes 0.
+    """Check that the settings are in range and consistent; returns them. With a batch-time law, a default `overhead_s` is 0.
 
-    Raises:
-        InputError: naming the field as its layer writes it.
+    The first wrong field raises `InputError`, which names the field as its layer (flag, file or environment) writes it.
     """
     from evenstep.emulator.faults import fault_of
 

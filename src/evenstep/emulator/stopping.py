@@ -1,14 +1,13 @@
-"""Stop texts: decides how much of an answer may be shown while a stop text may still be coming."""
+"""Finds stop texts in an answer, and holds back text that may be the beginning of one."""
 
 from __future__ import annotations
 
 
 class Stopping:
-    """Watches one answer for its stop texts.
+    """Watches the text of one answer for its stop texts: `stops`, at least one, each not empty.
 
-    Args:
-        stops: one or more texts, each not empty; the one that is complete first ends the answer. Of several complete at
-            once it is the first to begin, then the longest.
+    The stop text that is complete first ends the answer. Of several that are complete at once, it is the one that begins
+    first, then the longest.
     """
 
     def __init__(self, stops: tuple[str, ...]) -> None:
@@ -18,7 +17,7 @@ class Stopping:
     def feed(self, text: str) -> tuple[str, str | None]:
         """Add text; returns the text that may be shown now, and the stop text if one is complete, else None.
 
-        What could be the beginning of a stop text is held back; nothing of a stop text itself is ever shown.
+        Text that may be the beginning of a stop text is held back, and a stop text is never shown.
         """
         self._held += text
         places = [(self._held.find(stop), -len(stop), stop) for stop in self._stops if stop in self._held]
@@ -31,13 +30,13 @@ class Stopping:
         return shown, None
 
     def rest(self) -> str:
-        """The text held back, to be shown if the answer ends for another reason; it is held no longer."""
+        """Remove and return the text held back, to be shown if the answer ends without a stop text."""
         rest, self._held = self._held, ""
         return rest
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of a text that begins a stop text."""
+    """Length of the longest end of `text` that is a beginning of `stop`, shorter than all of it."""
     for size in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:size]):
             return size

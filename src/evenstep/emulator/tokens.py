@@ -1,9 +1,9 @@
-"""The emulated model: a vocabulary of pseudo words, a tokenizer that is stable under continuation, and a next token.
+"""The emulated model: its vocabulary of pseudo words, its tokenizer, and its choice of the next token.
 
 The next token is a pure function of all tokens before it, as in greedy decoding: a prompt continued with earlier output
-yields the same further tokens. Every word is four characters, " bab", so that text of produced tokens tokenises back to
-them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make. A piece becomes an id
-by its checksum and has no text of its own.
+yields the same further tokens. Every word has four characters, as " bab", so text of produced tokens tokenises back to
+them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make. The id of a piece is a
+checksum, from which its text cannot be recovered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = [f" {a}{b}{c}" for a in _CONSONANTS for b in _VOWELS for c in _CONSONAN
 WORDS = len(_WORDS)
 _FIRST_PIECE = FIRST_WORD + WORDS
 VOCABULARY = 32_000
-#: Text of each id below the pieces: nothing for the three special ones, then the words.
+#: Text of each id below those of pieces: empty for the three special ids, then the words.
 TEXT: tuple[str, ...] = ("", "", "", *_WORDS)
 _ID = {word: FIRST_WORD + index for index, word in enumerate(_WORDS)}
 _PIECE = re.compile(r" ?\S{1,4}|\s")
@@ -35,23 +35,19 @@ _MASK = (1 << 64) - 1
 
 
 def tokenise(text: str) -> list[int]:
-    """Token ids of a text. Appending words to a text appends ids, and changes none of the ids before."""
+    """Token ids of a text. Appending words to the text appends ids and leaves the earlier ids as they are."""
     pieces = _PIECE.findall(text)
     known = _ID.get
     return [known(piece) or _FIRST_PIECE + _checksum(piece) for piece in pieces]
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of produced ids; ids of text pieces, which have none, show as a space and ``<id>``, the end as no text."""
+    """Text of token ids: words as they are, the end token as no text, and ids of pieces as a space and ``<id>``."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 
 def ids_of(values: Sequence[int], where: str) -> I8:
-    """Token ids as an int64 array. `where` names their place in the error.
-
-    Raises:
-        InputError: an id outside the vocabulary, however large.
-    """
+    """Token ids as int64[N]. An id outside the vocabulary raises `InputError`, in which `where` names the ids' place."""
     if len(values) and not 0 <= min(values) <= max(values) < VOCABULARY:
         bad = next(i for i in values if not 0 <= i < VOCABULARY)
         raise InputError(where, "token id", bad, f"an id in 0..{VOCABULARY - 1}")
@@ -59,7 +55,7 @@ def ids_of(values: Sequence[int], where: str) -> I8:
 
 
 def state_of(ids: I8, start: int = 0) -> int:
-    """The model's state after these tokens, 64 bits; `start` is the state before them, 0 at the beginning."""
+    """The model's state, a 64-bit hash of all tokens so far, after `ids`; `start` is the state before them, 0 at first."""
     powers = _powers(1 << max(10, int(ids.size).bit_length()))[: ids.size]
     tail = int(np.dot(powers[::-1], ids.astype(np.uint64) + np.uint64(1)))
     first = int(powers[-1]) * _BASE if ids.size else 1
@@ -67,12 +63,12 @@ def state_of(ids: I8, start: int = 0) -> int:
 
 
 def after(state: int, token: int) -> int:
-    """The model's state, 64 bits, after one more token, from the state before it."""
+    """The model's state (64 bits) after one more token, from the state before it."""
     return (state * _BASE + token + 1) & _MASK
 
 
 def drawn(state: int, salt: int = 0) -> int:
-    """A pseudo-random integer in 0..2**64 - 1, computed from a state and a salt alone (splitmix64's finaliser)."""
+    """Pseudo-random integer in 0..2**64 - 1, a function of state and salt (splitmix64's finaliser)."""
     x = (state ^ salt) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -80,14 +76,14 @@ def drawn(state: int, salt: int = 0) -> int:
 
 
 def word(bits: int) -> int:
-    """The token id of the word that drawn bits stand for."""
+    """Token id of the word that the integer `bits`, as returned by `drawn`, selects."""
     return FIRST_WORD + bits % WORDS
 
 
 def blocks_of(ids: I8, block_size: int, start: int) -> list[int]:
-    """States at the end of each full block, from the state `start`; a last block that is not full has none.
+    """The model's state at the end of each full block of a prompt; prompts with equal states there share the block.
 
-    Two prompts share a block where these are equal.
+    `start` is the state before the prompt.
     """
     states: list[int] = []
     state = start
@@ -99,10 +95,12 @@ def blocks_of(ids: I8, block_size: int, start: int) -> list[int]:
 
 @cache
 def _powers(count: int) -> NDArray[np.uint64]:
+    """uint64[count], powers of `_BASE` from 0 on, modulo 2**64."""
     powers = np.full(count, _BASE, np.uint64)
     powers[0] = 1
     return np.multiply.accumulate(powers)
 
 
 def _checksum(piece: str) -> int:
+    """Number of a piece of text among the ids of pieces, from its CRC-32."""
     return zlib.crc32(piece.encode("utf-8", "surrogatepass")) % (VOCABULARY - _FIRST_PIECE)

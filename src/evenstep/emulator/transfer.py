@@ -1,7 +1,7 @@
-"""Hand-over of KV between a prefill and a decode engine, in the words of vLLM's NIXL connector.
+"""Hands KV over from a prefill engine to a decode engine, with the fields of vLLM's NIXL connector.
 
-The prefill leg's answer says where the KV is; the decode leg brings that object unchanged. The decode engine then fetches
-it: within a process at once, from another emulator by ``POST /emulator/pull``, which frees the prefiller's blocks.
+The answer to a prefill leg has ``kv_transfer_params`` that say where the KV is; the decode leg sends them unchanged. The
+decode engine then fetches the KV, from another emulator by ``POST /emulator/pull``, and the prefiller's blocks are freed.
 """
 
 from __future__ import annotations
@@ -18,28 +18,22 @@ from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
 
 _TIMEOUT_S = 10.0
-_EVERY = ("", "0.0.0.0", "::")  # hosts that stand for every address of this machine
-_MOST_DIGITS = 20  # of a key
+_EVERY = ("", "0.0.0.0", "::")  # listening at one of these means at every address of this machine
+_MOST_DIGITS = 20  # most digits of a sequence's key
 
 
 class Transfer:
-    """Both ends of the hand-over.
-
-    Args:
-        settings: of the engine; its seed is part of its id.
-        give: ``give(key, begun)`` hands over KV of this process, as `Fleet.pulled`.
-    """
+    """Both ends of the hand-over of KV for one process; `ports` has the port of each rank, and `give` is `Fleet.pulled`."""
 
     def __init__(self, settings: EmulatorSettings, ports: Sequence[int], give: Callable[[int, int], bool]) -> None:
         self._settings, self._ports, self._give = settings, ports, give
         self.engine_id = f"emulated-{ports[0]}-{settings.seed}"
 
     def left(self, name: str, one: Work, rank: int, reached: str) -> dict[str, Any]:
-        """The ``kv_transfer_params`` of a prefill leg's answer, which say where its KV is.
+        """The ``kv_transfer_params`` of a prefill leg's answer with the id `name`: where the KV of its sequence is kept.
 
-        Args:
-            one: the sequence that leaves its KV.
-            reached: address of this machine that the client reached; named if the engine listens at every one.
+        `rank` is a number in the fleet. The host is `reached`, the address that the client connected to, if the engine
+        listens at every address.
         """
         settings = self._settings
         blocks = -(-one.prompt // settings.block_size)
@@ -58,10 +52,9 @@ class Transfer:
         }
 
     def source(self, asked: EmulatedRequest) -> tuple[str, int, str]:
-        """Host, port and name (``remote_request_id``) of the KV that a decode leg brings.
+        """Host, port and ``remote_request_id`` of the KV that a decode leg must fetch.
 
-        Raises:
-            RefusedError: the object is not one that a prefill leg's answer has.
+        Incomplete ``kv_transfer_params`` raise `RefusedError`.
         """
         given = asked.transfer
         host, port, name = (given.get(f"remote_{key}") for key in ("host", "port", "request_id"))
@@ -76,13 +69,10 @@ class Transfer:
         return host, port, name
 
     async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
-        """Fetch KV from another engine, or from this one; its blocks there are then freed.
+        """Fetch KV, given by the result of `source`, from another engine or this one; its blocks there are freed.
 
-        Args:
-            begun: the model's state after the prompt.
-
-        Returns:
-            False if the KV is gone or belongs to another prompt, or if the engine cannot be reached within 10 s.
+        `begun` is the model's state after the prompt. Returns False if the KV is gone or belongs to another prompt, or if
+        the engine does not answer within 10 s.
         """
         host, port, name = source
         if host == self._settings.host and port in self._ports:
@@ -94,7 +84,10 @@ class Transfer:
             return False
 
     def give(self, name: str, begun: int) -> bool:
-        """Hand over the KV that `left` named, and free its blocks. Returns False if it is gone or of another prompt."""
+        """Hand over this engine's KV with the ``remote_request_id`` `name`, and free its blocks; `begun` is as in `fetch`.
+
+        Returns False if the KV is gone or belongs to another prompt.
+        """
         parts = name.rsplit("-", 2)
         if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > _MOST_DIGITS or parts[2] != f"{begun:016x}":
             return False
@@ -102,7 +95,7 @@ class Transfer:
 
 
 async def _pull(host: str, port: int, body: bytes) -> bool:
-    """One request to another emulator; both ends are ours, so the status line is all there is to read."""
+    """Send ``POST /emulator/pull`` with a body to another emulator; returns True if the status of its answer is 200."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         head = f"POST /emulator/pull HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"

@@ -1,6 +1,6 @@
-"""The bytes of an engine's answers: events of a stream, whole answers, error objects. Values in, bytes out.
+"""Writes the bytes of an engine's answers: events of a stream, answers that are not streamed, error objects. No I/O.
 
-Events are filled into templates made once a request: an event a token is what an emulator spends its time on.
+An emulator spends most of its time on events, one for each token, so they are filled into a template made once a request.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ _TYPES = {400: "BadRequestError", 404: "NotFoundError", 413: "RequestEntityTooLa
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """One of the answers to a request (``n`` > 1 gives several), or the newest part of it.
+    """One sequence of an answer: one for each prompt and each of its ``n`` samples.
 
     Args:
-        text: text of these tokens, without a stop text.
+        index: its index in the answer.
+        ids: token ids not yet sent; all of them if the answer is not streamed.
+        text: text of `ids`, without a stop text.
         finish: ``stop`` or ``length``; None while it runs.
         stop_reason: the stop text, the id of the stop token, or ``recomputed``; None otherwise.
-        prompt: ids of its prompt, if requested.
-        key: its name towards the host.
-        stopping: watches for stop texts; None = there are none.
+        prompt: ids of its prompt, if the request asks for them.
+        produced: number of tokens so far.
+        key: key by which the host knows it.
+        stopping: watches for stop texts; None = the request has no stop texts.
         told: whether its last event was sent.
-        produced: number of tokens it has produced so far.
     """
 
     index: int
@@ -52,11 +54,7 @@ class Choice:
 
 
 class Wording:
-    """Writes the bytes that answer one request.
-
-    Args:
-        answer_id: its id, ``cmpl-...`` or ``chatcmpl-...``.
-    """
+    """Writes the bytes of the answer to one request, in an engine's dialect; `created` is a Unix time in seconds."""
 
     def __init__(self, asked: EmulatedRequest, dialect: Dialect, answer_id: str, created: int, model: str) -> None:
         self._asked, self._dialect = asked, dialect
@@ -73,7 +71,7 @@ class Wording:
         self._usual_tail = self._tail(Choice(0, []))
 
     def events(self, choice: Choice) -> list[bytes]:
-        """The events with the newest part of one answer: one, or two where SGLang ends a chat."""
+        """The events for the unsent tokens of a choice: one, or two at the end of a chat by SGLang."""
         if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
             return [self.event(choice)]
         end = {"delta": {}, "logprobs": None, "finish_reason": choice.finish, self._stop_key: choice.stop_reason}
@@ -82,9 +80,9 @@ class Wording:
         return [text, self._textless_event(choice, end, usage)]
 
     def event(self, choice: Choice) -> bytes:
-        """An event with the newest part of one answer; empty for a chat that has no new text, no end and shows no ids.
+        """The event for the unsent tokens of a choice; call `events` instead, because SGLang ends a chat with two events.
 
-        The end of a chat takes two events of SGLang, so `events` has to be asked for it.
+        It is empty for a chat that has no new text, does not end and shows no ids.
         """
         alone = len(choice.ids) == 1 and not self._asked.stop
         text = _TEXT[choice.ids[0]] if alone else orjson.dumps(choice.text)[1:-1]
@@ -104,7 +102,7 @@ class Wording:
         )
 
     def role_event(self, choice: Choice) -> bytes:
-        """The first event of a chat's answer: a role, without a token."""
+        """The first event of a choice of a chat: the role ``assistant``, without a token."""
         value = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         tail = self._usage_so_far(choice.prompt_tokens, 0)
         if self._dialect == "vllm":
@@ -112,17 +110,19 @@ class Wording:
         return self._textless_event(choice, value, tail)
 
     def _textless_event(self, choice: Choice, value: dict[str, Any], tail: bytes) -> bytes:
+        """An event whose choice has its index and the fields of `value`; `tail` is the text after the choices."""
         shown = orjson.dumps({"index": choice.index, **value})
         return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, shown, tail)
 
     def _usage_so_far(self, prompt: int, produced: int) -> bytes:
+        """The field ``usage`` of an event: tokens of a choice so far if the request asks for them, else null or no field."""
         if not self._each:
             return self._quiet
         counts = prompt, prompt + produced, produced
         return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % counts
 
     def _tail(self, choice: Choice) -> bytes:
-        """The text after the finish_reason of a choice in an event."""
+        """The fields that follow ``finish_reason`` in a choice of an event."""
         stop = f',"{self._stop_key}":'.encode() + orjson.dumps(choice.stop_reason)
         if self._dialect == "sglang":
             return stop
@@ -133,12 +133,12 @@ class Wording:
         return stop + b',"prompt_token_ids":' + prompt + ids
 
     def usage_event(self, completion_tokens: int) -> bytes:
-        """The event with usage and no choices, for a stream that was asked for usage: the last before `DONE`."""
+        """The event with usage and without choices, which precedes `DONE` if the request asks for usage."""
         usage = orjson.dumps(self._usage(completion_tokens))
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], transfer: dict[str, Any] | None) -> bytes:
-        """The JSON of a whole answer that does not stream; `transfer` is its ``kv_transfer_params``, with vLLM only."""
+        """The JSON body of an answer that is not streamed; `transfer` is its ``kv_transfer_params``, used by vLLM only."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self._usage(completion_tokens)
@@ -149,12 +149,13 @@ class Wording:
         return orjson.dumps(value)
 
     def _usage(self, completion_tokens: int) -> dict[str, int]:
-        """A usage object: tokens of the request's prompts, and of all answers."""
+        """A usage object: tokens of the request's prompts, and `completion_tokens` of all choices."""
         prompt = self._asked.prompt_tokens
         total = prompt + completion_tokens
         return {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion_tokens}
 
     def _whole_choice(self, choice: Choice) -> dict[str, Any]:
+        """A choice of an answer that is not streamed."""
         value: dict[str, Any] = {"index": choice.index}
         value |= {"message": {"role": "assistant", "content": choice.text}} if self._asked.chat else {"text": choice.text}
         value["logprobs"] = self._logprobs(choice.ids) if self._asked.logprobs else None
@@ -166,6 +167,7 @@ class Wording:
         return value
 
     def _logprobs(self, ids: Sequence[int]) -> dict[str, Any]:
+        """The object ``logprobs`` of some tokens, with `LOGPROB` for each, in the form of a chat or a completion."""
         texts = [tokens.TEXT[i] for i in ids]
         if not self._asked.chat:
             offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
@@ -177,17 +179,17 @@ class Wording:
 
 
 def error_body(status: int, message: str, param: str | None = None) -> bytes:
-    """The JSON of an OpenAI error object: its `code` is the status, its `param` the invalid field."""
+    """The JSON of an OpenAI error object; its ``code`` is the status, its ``param`` the name of the invalid field."""
     kind = _TYPES.get(status, "BadRequestError" if status < 500 else "ServiceUnavailableError")
     return orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 
 def error_event(message: str) -> bytes:
-    """An event with an error object of status 500, for a stream that fails."""
+    """The event of a stream that fails: an error object with status 500."""
     return b"data: " + error_body(500, message) + b"\n\n"
 
 
 def models_body(model: str, longest: int, created: int) -> bytes:
-    """The JSON of ``/v1/models``: one model, with `longest` as its most tokens, `created` at a Unix time."""
+    """The JSON of ``/v1/models`` with one model; `longest` is its ``max_model_len``, `created` a Unix time in seconds."""
     one = {"id": model, "object": "model", "created": created, "owned_by": "evenstep", "root": model}
     return orjson.dumps({"object": "list", "data": [{**one, "parent": None, "max_model_len": longest}]})

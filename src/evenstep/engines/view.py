@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from evenstep.errors import EngineError
 
-#: How a field looks that was not asked for: not there, or there and null.
+#: The form of a field that was not asked for: absent, or present and null.
 Off = Literal["absent", "null"]
 
 
@@ -18,7 +18,7 @@ class NotItsPageError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """The accounting that a request asks for, as three flags.
+    """The token accounting that a request asks for, as three flags.
 
     Args:
         usage: one usage object at the end of the stream (``stream_options.include_usage``).
@@ -42,8 +42,8 @@ class Dialect:
         completion_usage_off: form of ``usage`` in chunks of a completion whose request asked for no usage; in those of a
             chat it is absent.
         chat_from_ids: the engine continues a chat from the ids in ``kv_transfer_params.prompt_token_ids`` of its body.
-        completions_go_on: given a prompt with the answer so far appended, the engine returns only the rest of the answer.
-            False = it answers from the start.
+        completions_go_on: given a prompt with the answer so far appended, the engine returns only the rest of the answer;
+            else it answers from the start.
         handover: body member that hands the KV of a prefill leg to the decode leg; empty = no split into two legs.
     """
 
@@ -105,7 +105,7 @@ class EngineAdapter(Protocol):
         """Parse a metrics page: one sample for each rank, in ascending order; empty if the engine has no such page.
 
         Raises:
-            NotItsPageError: a line that is needed is not there.
-            EngineError: a value is not a number, or a needed one is not finite.
+            NotItsPageError: a required line is missing.
+            EngineError: a value is not a number, or a required one is not finite.
         """
         ...

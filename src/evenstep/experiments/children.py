@@ -1,7 +1,7 @@
-"""Further Python processes that compile kernels, or make runs in plain Python while kernels are compiled.
+"""Starts child Python processes that compile kernels, or make runs in plain Python while kernels are compiled.
 
-They are new interpreters, neither forked nor spawned: a script without a ``__main__`` guard may start them. They are told
-what to do by a pipe, and end when it is closed and their job is done.
+A child is a new interpreter, neither forked nor spawned, so a script without a ``__main__`` guard may start it. It gets jobs
+through a pipe. When the pipe is closed, it finishes its job and ends.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from evenstep.experiments.executors import interrupts_later, serve_spawned
 from evenstep.kernel_locks import locks
 
 _CODE = "import sys; from evenstep.experiments.children import serve; serve(int(sys.argv[1]))"
-_LEAST = 19  # the niceness of a process that only takes time that is free
-_left: list[subprocess.Popen[bytes]] = []  # processes that end by themselves
+_LEAST = 19  # niceness: lowest priority
+_left: list[subprocess.Popen[bytes]] = []  # processes that `leave` let go, kept until they have ended
 
 
 def can_start() -> bool:
-    """Whether a `Child` can be made: on POSIX, where a new interpreter can be handed a pipe."""
+    """True if a `Child` can be started here: on POSIX, where a new interpreter can inherit a pipe."""
     return os.name == "posix" and bool(sys.executable)
 
 
 class Child:
-    """A child process that carries out jobs, one at a time; it starts at once. Only where `can_start`.
+    """A child process that carries out jobs, one at a time. It starts when this object is made, which needs `can_start`.
 
     Args:
-        shared: what all its jobs need; it can be pickled.
-        is_plain: it runs kernels as plain Python.
+        shared: object that all its jobs need; it is pickled.
+        is_plain: the child runs kernels as plain Python.
 
     Attributes:
-        pipe: send it a job (`executors.Job`), then receive an `executors.Ended`; `EOFError` or `OSError` = the child died.
+        pipe: send a job (`executors.Job`), then receive an `executors.Ended`. `EOFError` or `OSError`: the child died.
     """
 
     def __init__(self, shared: Any, *, is_plain: bool = False) -> None:
@@ -53,37 +53,37 @@ class Child:
                 stderr=subprocess.DEVNULL,
             )
         self.pipe = Connection(ours.detach())
-        with suppress(OSError):  # it died already: its first answer is the end of the pipe
+        with suppress(OSError):  # it died already: the next receive raises EOFError
             self.pipe.send(sys.path)
             self.pipe.send_bytes(packed)
 
     def give_way(self) -> None:
-        """Let the process use only processor time that no other process wants, from now on."""
+        """Give the process the lowest priority: from now on it uses only processor time that no other process wants."""
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _LEAST)
 
     def leave(self) -> None:
-        """Close the pipe and return at once; the process ends by itself after its present job, at the lowest priority."""
+        """Close the pipe and return at once. The process ends by itself after its present job, at the lowest priority."""
         self.give_way()
         self.pipe.close()
         _left.append(self._process)
 
     def end(self) -> None:
-        """Kill the process, in the midst of a job too, and wait until it is gone."""
+        """Kill the process, even in the middle of a job, and wait until it is gone."""
         self.pipe.close()
         self._process.kill()
         self._process.wait()
 
 
 def serve(file: int) -> None:
-    """Carry out jobs from a pipe until it is closed; the body of a `Child`'s process.
+    """Carry out jobs from the pipe at file descriptor `file` until it is closed; the main function of a `Child`'s process.
 
-    The first messages at this descriptor are the parent's ``sys.path`` and the shared object.
+    The first messages are the parent's ``sys.path`` and the pickled shared object; then come jobs.
     """
     pipe = Connection(file)
 
     def pause(seconds: float) -> None:
-        """Wait while another process compiles. If the parent no longer wants the answer, end this process."""
+        """Wait up to `seconds` while another process compiles. End this process if the parent has closed the pipe."""
         if wait([pipe], seconds):  # a job comes only after the answer to the last one, so the pipe is closed
             os._exit(0)
 

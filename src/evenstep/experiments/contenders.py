@@ -1,8 +1,7 @@
-"""Contenders: the policies a user asks to compare, in a form that a host can run in any process.
+"""Contenders: the policies that a user asks to compare, in a form that a host can run in any process.
 
-``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor is parsed here, never
-by the policy; its own options are written ``predictor.KEY=value``. Policies are built again for every run, so that a
-learning predictor starts every run without data.
+``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor's own options are written
+``predictor.KEY=value``. Every run builds its policy anew, so a learning predictor starts every run without data.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class Contender:
     """One policy with its predictor, as the user asked for it.
 
     Args:
-        name: what tables and reports call it: the spec as written, or the policy's `repr`.
+        name: its name in tables and reports: the spec as written, or the policy's `repr`, with its predictor if one is given.
         policy: a spec for `names.build`, or the policy itself.
-        predictor: a spec for `names.build`, or None: the one the policy names as its `usual_predictor`, if it does.
+        predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
     """
 
     name: str
@@ -35,13 +34,10 @@ class Contender:
     predictor: Mapping[str, Any] | None = None
 
     def build(self) -> tuple[RoutingPolicy, Any]:
-        """Build the policy and its predictor anew. A policy given as an object is returned itself.
+        """Build the policy and its predictor anew, and return both. A policy given as an object is returned itself.
 
-        The predictor is None if the user named no predictor and the policy has no `usual_predictor`.
-
-        Raises:
-            InputError: an unknown name or option, something that cannot route, or a policy that looks ahead without a
-                predictor.
+        The predictor is None if the user named no predictor and the policy has no `usual_predictor`. `InputError` for an
+        unknown name or option, an object that cannot route, or a policy that looks ahead without a predictor.
         """
         policy: Any = self.policy
         if isinstance(policy, Mapping):
@@ -60,10 +56,9 @@ class Contender:
 
 
 def contender(asked: PolicySpec) -> Contender:
-    """The contender that a spec, mapping, policy or pair describes. No policy is built, so unknown names pass here.
+    """The contender that a spec, mapping, policy or (policy, predictor) describes. It is not built, so unknown names pass.
 
-    Raises:
-        InputError: a spec that cannot be parsed, a mapping without ``name``, or options of a predictor that is not named.
+    `InputError` for a spec that cannot be parsed, a mapping without ``name``, or predictor options without a predictor.
     """
     if isinstance(asked, str):
         return _from_spec(asked, names.parse(asked))
@@ -83,10 +78,9 @@ def contender(asked: PolicySpec) -> Contender:
 
 
 def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
-    """The contenders of all specs, in their order. Each is built once and dropped, so that a bad one fails before any run.
+    """The contenders of all specs, in their order. Each is built once as a check, so that a bad spec fails before any run.
 
-    Raises:
-        InputError: no policy, one twice, or see `Contender.build`.
+    `InputError` for an empty list, a policy given twice, a spec that cannot be parsed, or an error of `Contender.build`.
     """
     if not asked:
         raise InputError("compare", "policies", "empty", "at least one policy")
@@ -98,13 +92,14 @@ def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
 
 
 def check_each_once(names: Iterable[str]) -> None:
-    """Refuse a policy that is given twice with an `InputError`, because its rows would hide each other."""
+    """Raise an `InputError` if a policy's name is given twice, because tables tell policies apart by name."""
     for name, count in Counter(names).items():
         if count > 1:
             raise InputError("compare", "policy", name, f"each policy once, not {count} times", "Leave the others out.")
 
 
 def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
+    """A contender from a mapping of the policy's and the predictor's options; the predictor's are removed from `spec`."""
     given = spec.pop("predictor", None)
     inside = {k.removeprefix("predictor."): spec.pop(k) for k in [*spec] if k.startswith("predictor.")}
     if given is None:
@@ -116,7 +111,7 @@ def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
 
 
 def _named(predictor: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a predictor as a mapping with its name."""
+    """The spec of a predictor as a new mapping; `InputError` if it has no ``name``."""
     spec: dict[str, Any] = {**names.parse(predictor)} if isinstance(predictor, str) else dict(predictor)
     if "name" not in spec:
         raise InputError("policy", "predictor.name", "missing", "a predictor's name", "Write {'name': 'oracle'}.")
@@ -124,7 +119,7 @@ def _named(predictor: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(spec: Mapping[str, Any]) -> str:
-    """A mapping as the spec string that means the same."""
+    """A mapping as the equivalent spec string, ``NAME:KEY=value,...``."""
     flat: dict[str, Any] = {}
     for key, value in spec.items():
         if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """Carries out the jobs of comparisons, sweeps, leaderboards and bisections, in this process or in others.
 
-A crew begins in this process, in plain Python where kernels still have to be compiled, and goes on in several processes or
-on a Ray cluster. A job is a pure function, so its result has the same bits wherever it was made. Where processes cannot be
-forked, more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
+A crew begins in this process, in plain Python if kernels still have to be compiled. It may go on in several processes or on
+a Ray cluster. A job is a pure function, so its result has the same bits wherever it runs. Where processes cannot be forked,
+using more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from evenstep.experiments.warming import Warming, cold_kernels, compile_notice
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where to carry out jobs: this process, other processes, or machines.
+    """Where to carry out jobs: in this process, in other processes, or on a Ray cluster.
 
     Args:
         executor: ``processes`` or ``ray``.
-        processes: how many; None = start in this one, and use all cores if it takes long.
-        ray_address: the Ray cluster; None = one on this machine.
+        processes: number of processes; None = begin in this one, and use all cores if the jobs take long.
+        ray_address: address of the Ray cluster; None = as in `on_ray.OnRay`.
     """
 
     executor: str = "processes"
@@ -36,12 +36,12 @@ class Places:
 
     @property
     def most(self) -> int:
-        """Number of processes of this machine that may run: all cores if `processes` is None, and with Ray."""
+        """Most processes of this machine that may run: one a core if `processes` is None, and with Ray."""
         return cores() if self.processes is None or self.executor == "ray" else self.processes
 
     @property
     def are_asked(self) -> bool:
-        """Whether the user wants other processes, however short the jobs are: Ray, or more than one process."""
+        """True if the user asked for other processes, however short the jobs are: Ray, or more than one process."""
         return self.executor == "ray" or (self.processes or 0) > 1
 
 
@@ -50,11 +50,11 @@ class Kernels:
     """The kernels that jobs need.
 
     Args:
-        asked: the contenders that differ in their kernels; empty = nothing is compiled ahead.
-        loops: for each the module of the loop its runs take (`cluster.host.loop_of`).
-        kind: the index of a job's contender in `asked`.
+        asked: contenders that differ in their kernels; empty = nothing is compiled ahead.
+        loops: for each contender, the module of the simulator loop that its runs use (`cluster.host.loop_of`).
+        kind: returns the index in `asked` of a job's contender.
         may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
-        rehearse: makes a short run of a contender by its index in `asked`, so that all it needs is loaded.
+        rehearse: makes a short run of the contender with this index, so that everything it needs is loaded.
     """
 
     asked: Sequence[Contender] = ()
@@ -64,10 +64,9 @@ class Kernels:
     rehearse: Callable[[int], object] = lambda place: None
 
     def begin(self, places: Places) -> tuple[Warming, bool]:
-        """Start compiling the kernels that the disk cache lacks, in other processes; each contender is built once.
+        """Start processes that compile the kernels missing in the disk cache; each contender is built once to find them.
 
-        Returns the compilation under way, which the caller must end (it is a context manager), and whether runs begin in
-        plain Python. With Ray they never do.
+        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python. With Ray they never do.
         """
         cold = cold_kernels([one.build()[0] for one in self.asked], self.loops)
         if self.may_begin_plain and places.executor != "ray":
@@ -75,9 +74,10 @@ class Kernels:
         return Warming(cold, places.most - 1), False
 
     def load(self, warming: Warming, places: Places) -> None:
-        """Wait until all kernels are compiled; where processes are forked, also load them here, so that children have them.
+        """Block until all kernels are compiled. If processes will be forked, load them here, too, for children to inherit.
 
-        Contenders are then rehearsed, but not a policy of the user's: it may do more than decide.
+        In that case a short run of each contender follows (`rehearse`), but not of a user's policy, which may have side
+        effects.
         """
         for place, (one, loop) in enumerate(zip(self.asked, self.loops, strict=True)):
             warming.ready(place)
@@ -90,12 +90,12 @@ class Kernels:
 
 
 class Crew:
-    """Carries jobs out, in this process or in others; processes that it started stay for the next jobs until `close`.
+    """Carries out jobs, in this process or in others. Processes that it started stay for further jobs until `close`.
 
     Args:
-        shared: what all jobs need; handed to each process once.
-        places: where they are carried out; ``Places()`` = in this process, in their order.
-        watch: told of retries and of kernels that cannot be compiled; None = silent.
+        shared: object that all jobs need; each process gets it once.
+        places: where to carry out jobs; ``Places()`` = in this process, in their order.
+        watch: receives messages on retries and on kernels that cannot be compiled; None = silent.
     """
 
     def __init__(self, shared: Any, places: Places, watch: Progress | None = None) -> None:
@@ -103,19 +103,15 @@ class Crew:
         self._away: Executor | None = None
 
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:
-        """Carry out the jobs, and yield each as it ends, with its result or error; an error does not stop the others.
+        """Carry out the jobs and yield an `Ended` for each as it ends, with its result or error. An error stops no other.
 
-        In one process jobs are carried out in their order. In several, the first job of each kind tells what the others
-        cost. The longest start first, so that no process is left with a long job at the end; without `longest_first` they
-        start in their order, so that jobs next to each other share what they read. The time it takes to compile does not
-        count as a job's.
-
-        Raises:
-            InputError: a job whose process died twice, or a Ray cluster that cannot be used.
+        Jobs begin in this process, and move to others if `places` asks for others, or once that saves time. In this process,
+        or without `longest_first`, they start in their order. In other processes, one job of each kind starts first, then
+        jobs of the kind that took longest. `InputError` for a process that died twice over one job, or an unusable cluster.
         """
         places, cost, loaded = self._places, dict[int, float](), False
         allowed = min(places.most, len(jobs))
-        if places.executor == "ray":  # a cluster that does not answer is known before kernels are compiled
+        if places.executor == "ray":  # find out if the cluster answers before kernels are compiled
             self._move(allowed)
         notice = compile_notice()
         if notice:
@@ -157,13 +153,13 @@ class Crew:
                 here.close()
 
     def close(self) -> None:
-        """End the processes that were started, even in the midst of a job."""
+        """Kill the processes that were started, even in the middle of a job."""
         if self._away is not None:
             self._away.close()
             self._away = None
 
     def _move(self, count: int) -> None:
-        """Start the processes, if they are not there yet."""
+        """Prepare an executor of up to `count` processes, or connect to Ray, unless that was done before."""
         if self._away is None and self._places.executor == "ray":
             from evenstep.experiments.on_ray import OnRay
 
@@ -173,9 +169,9 @@ class Crew:
 
 
 def longest(kinds: Sequence[int], cost: Mapping[int, float]) -> int:
-    """The index of the next job by the kinds of those that wait: of an unknown cost first, else of the costliest kind.
+    """The index of the next job to start: the first of a kind with unknown cost, else the first of the costliest kind.
 
-    `cost` has the seconds of a job by kind, where known.
+    `kinds` has the kind of each waiting job. `cost` has the seconds of a job by kind, where known.
     """
     places = {kind: place for place, kind in reversed([*enumerate(kinds)])}
     unknown = [place for kind, place in places.items() if kind not in cost]

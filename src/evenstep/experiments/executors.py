@@ -1,8 +1,7 @@
-"""Executors: carry out jobs in this process, or in several of this machine; `crew` chooses.
+"""Executors carry out jobs: `Here` in this process, `Processes` in several of this machine, `on_ray.OnRay` on a Ray cluster.
 
-An executor carries out jobs. A job is a small value that can be pickled; what all jobs need (`Workloads`, a plan and its
-traces) is handed to each process once. Each process has a pipe of its own and one job at a time, so when a process dies
-it is known which job it took along. `on_ray` is the third executor, for a Ray cluster.
+A job is a small value that can be pickled. The data that all jobs need (`Workloads`, or a plan with its traces) is sent to
+each process once. Each process has its own pipe and one job at a time, so a process that dies tells which job was lost.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from typing import Any, Protocol, cast
 
 from evenstep.errors import EvenstepError, InputError
 
-#: Times a job is started again when its process was killed.
+#: Number of times that a job is started again after its process died.
 RETRIES = 1
 
 
 class Job(Protocol):
-    """One job, for instance a run to be made; a value that can be pickled.
+    """One job, such as a run; a value that can be pickled.
 
-    Its `label` is what messages call it; it must differ from those of the other jobs, because deaths are counted by it.
+    Messages call it by its `label`. Labels must differ between jobs, which is not checked: deaths are counted by label.
     """
 
     @property
     def label(self) -> str: ...
 
     def carry_out(self, shared: Any) -> Any:
-        """Do the job with what all jobs share, and return a result that can be pickled."""
+        """Do the job with the object that all jobs share, and return a result that can be pickled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, with one of `result`, `error` and `lost`.
+    """A job that ended: with a result, with an error, or by the death of its process.
 
     Args:
         job: the job.
-        result: what it returned.
-        error: what it raised, or None.
-        lost: how its process died before the job ended, in words; else empty.
+        result: its return value.
+        error: the exception that it raised, or None.
+        lost: how its process died before the job ended, as text; otherwise empty.
         seconds: wall-clock time of a job with a result; 0 = not measured.
     """
 
@@ -61,31 +60,31 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Carries out jobs, several at a time: `submit` while `free` is above 0, then `wait` for one to end."""
+    """Carries out jobs, several at a time: call `submit` while `free` is above 0, then `wait` for one to end."""
 
     @property
     def free(self) -> int:
-        """The number of jobs that can be submitted now: the room less the jobs that have not ended."""
+        """The number of further jobs that can be submitted now."""
         ...
 
     def submit(self, job: Job) -> None:
-        """Start a job, or keep it until `wait` carries it out (`Here`); only while `free` is above 0."""
+        """Start a job (`Here` only keeps it until `wait`). Call this only while `free` is above 0."""
         ...
 
     def wait(self) -> Ended:
-        """Wait until any of the submitted jobs ends, and return it; to be called only while one runs."""
+        """Block until any submitted job ends or its process dies, and return it. Call this only while a job is submitted."""
         ...
 
     def close(self) -> None:
-        """End all processes, whether or not their jobs are finished."""
+        """End all processes, even those with unfinished jobs."""
         ...
 
 
 class Here:
-    """Carries out one job at a time, in this process. `submit` keeps the job; `wait` carries it out.
+    """Carries out one job at a time in this process: `submit` keeps the job, `wait` carries it out.
 
-    An `EvenstepError` ends the job with an error. Any other exception leaves `wait`. `before` is called with each job before
-    it starts, for instance to compile its kernel; its time does not count.
+    An `EvenstepError` becomes the job's error; any other exception propagates from `wait`. `before` is called with each job
+    before it starts, for instance to compile its kernel. The time of `before` is not part of ``Ended.seconds``.
     """
 
     def __init__(self, shared: Any, before: Callable[[Any], None] | None = None) -> None:
@@ -113,11 +112,11 @@ class Here:
 
 
 class Processes:
-    """At most `count` processes for jobs, which die with this one; each starts with its first job.
+    """Carries out jobs in at most `count` processes, which die with this one. A process starts if a job finds no idle one.
 
-    They are forked where that is safe (`can_fork`): a child then has every kernel and trace of this process at once.
-    Elsewhere they are spawned, and get `shared` by the pipe. An exception of a job becomes its error (`attempt`); a process
-    that dies gives a job that is `lost`.
+    Processes are forked where that is safe (`can_fork`), so they have every kernel and trace of this process. Elsewhere they
+    are spawned and get `shared` through the pipe. An exception of a job becomes its error (`attempt`). If a process dies,
+    its job ends as `lost`.
     """
 
     def __init__(self, count: int, shared: Any) -> None:
@@ -133,7 +132,7 @@ class Processes:
     def submit(self, job: Job) -> None:
         while True:
             worker = self._idle.pop() if self._idle else self._new()
-            with suppress(OSError):  # it died while it had nothing to do: take the next
+            with suppress(OSError):  # an idle process died: take the next
                 worker.pipe.send(job)
                 self._busy[worker.pipe] = worker, job
                 return
@@ -178,6 +177,7 @@ class _Worker:
         theirs.close()
 
     def how_it_died(self) -> str:
+        """Wait for the end of the process, and describe it: ``killed by SIGKILL`` or ``ended with code 1``."""
         self.pipe.close()
         self.process.join()
         code = self.process.exitcode or 0
@@ -201,19 +201,19 @@ def work_off(
     choose: Callable[[Sequence[Any]], int],
     say: Callable[[str], None],
 ) -> Iterator[Ended]:
-    """Carry all jobs out: in this process at first, and in others as soon as `away` offers them; yields each as it ends.
+    """Carry out all jobs and yield an `Ended` for each as it ends: here at first, elsewhere once `away` returns an executor.
 
-    An error does not stop the others.
+    A job's error does not stop the other jobs. The caller closes the executors.
 
     Args:
-        jobs, here: the jobs, and this process.
-        away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here. It is
-            asked before each job until it gives one; all later jobs go there.
-        choose: the index, in the list of waiting jobs, of the one to start next.
-        say: told of a process that died; its job is tried again `RETRIES` times, before the others.
+        jobs, here: the jobs, and the executor of this process.
+        away: called before each job in this process with (seconds spent, jobs done, jobs left). It returns the executor of
+            all later jobs, or None to stay here.
+        choose: returns the index of the job to start next in the list of waiting jobs.
+        say: receives a message if a process died. Its job is tried again, before the others, `RETRIES` times.
 
     Raises:
-        InputError: a job whose process died twice.
+        InputError: a job's process died twice.
     """
     waiting, running, done, spent = list(jobs), 0, 0, 0.0
     lost = Counter[str]()
@@ -240,9 +240,9 @@ def work_off(
 
 
 def attempt(job: Any, shared: Any) -> Ended:
-    """Carry out a job; an exception becomes `Ended.error` in a form that can be pickled.
+    """Carry out a job and return its `Ended`. An exception becomes `Ended.error`, in a form that can be pickled.
 
-    An `EvenstepError`, `MemoryError` or `OSError` is kept; any other becomes a `RuntimeError` with its type and text.
+    An `EvenstepError`, `MemoryError` or `OSError` is kept. Any other becomes a `RuntimeError` with its type and text.
     """
     started = time.perf_counter()
     try:
@@ -254,21 +254,22 @@ def attempt(job: Any, shared: Any) -> Ended:
 
 
 def cores() -> int:
-    """Number of cores this process may use: its CPU affinity where the system has one, else all cores."""
+    """The number of cores that this process may use: its CPU affinity where the system has one, else all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def can_fork() -> bool:
-    """Whether this process may be forked: on Linux, while it has one Python thread."""
+    """True if this process may be forked: on Linux, while it has one Python thread."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 def is_worthwhile(spent: float, done: int, left: int) -> bool:
-    """Whether other processes pay for the jobs left, if these take as long as the `done` jobs, `spent` seconds in all.
+    """True if starting other processes saves time for the `left` jobs. The `done` jobs took `spent` seconds in all.
 
-    More than 0.3 s must be left where processes can be forked. Elsewhere more than 3 s must be left and already spent.
+    Each job left is expected to take the mean of those done; False if `done` is 0. More than 0.3 s must be left where
+    processes can be forked. Elsewhere more than 3 s must be left, and already spent.
     """
     start = 0.3 if can_fork() else 3.0
     return done > 0 and spent / done * left > start and (can_fork() or spent > start)
@@ -276,11 +277,11 @@ def is_worthwhile(spent: float, done: int, left: int) -> bool:
 
 @contextmanager
 def interrupts_later() -> Generator[None]:
-    """Delay Ctrl-C to the end of the block, and block it in processes started inside; no effect without POSIX signals."""
+    """Delay Ctrl-C (SIGINT) to the end of the block, and block it in processes started inside; no effect on Windows."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # the first process starts it, and it would let the signal through again
+    resource_tracker.ensure_running()  # started later, it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -289,24 +290,26 @@ def interrupts_later() -> Generator[None]:
 
 
 def serve_spawned(pipe: Connection) -> None:
-    """Carry out jobs from a pipe, one after another, until it is closed; the body of a started process.
+    """Carry out jobs from a pipe, one after another, until it is closed; the main function of a spawned process.
 
-    The first message is the pickled shared object, each further one a job. An `Ended` answers each job. Ctrl-C is ignored.
+    The first message is the pickled shared object, each further one a job. Each job is answered with an `Ended`. Ctrl-C is
+    ignored.
     """
     with suppress(EOFError, OSError):
         _serve(pipe, pickle.loads(pipe.recv_bytes()))
 
 
 def _serve_forked(pipe: Connection, *inherited: Any) -> None:
+    """`serve_spawned` for a forked process. `inherited`: the parent's end of `pipe`, the shared object, other pipes."""
     own_end, shared, others = inherited
-    for end in (own_end, *others):  # else a pipe stays open here when the process that leads dies
+    for end in (own_end, *others):  # else these pipes stay open here when the parent dies
         end.close()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _serve(pipe, shared)
 
 
 def _serve(pipe: Connection, shared: Any) -> None:
-    """Carry out one job after another, until the pipe is closed."""
+    """Answer each job from the pipe with its `Ended`, until the pipe is closed. Ctrl-C is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:

@@ -27,16 +27,16 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 
 #: Share of the arrivals that a drift may have and still count as zero, near the limit.
 TOLERANCE = 0.005
-#: Share by which what an overloaded engine serves may lie outside the bracket.
+#: The rate that an overloaded engine serves may lie outside the bracket by this share.
 FAR = 0.02
-#: What an engine serves in an overload counts as its limit if a run of `LONG` requests at a rate lower by this share leaves
-#: at most this share of the tokens.
+#: The rate served in an overload counts as the limit if a run of `LONG` requests, at a rate lower by the share `BELOW`,
+#: leaves at most the share `BELOW` of the tokens.
 BELOW, LONG = 0.01, 100_000
 #: Share by which chance may move a bracket, and the first step of the search for a clearly unstable run above it.
 CHANCE, FINE = 0.1, 0.01
 #: Requests of the sample, and of the run that gives a first guess where there is no formula.
 SAMPLE, FEW = 100_000, 1_000
-#: A rate this much smaller or larger than the first guess is not looked at.
+#: Rates smaller or larger than the first guess by more than this factor are not tried.
 FARTHEST = 1e4
 
 
@@ -44,14 +44,14 @@ K = TypeVar("K")
 
 
 class Lengths(Protocol):
-    """Draws `count` requests of a workload without their times; the same `seed` and `replicate` give the same ones."""
+    """A source of requests: `draw` makes `count` of them without times; equal `seed` and `replicate` give equal requests."""
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Laws:
-    """Requests drawn from the laws of a synthetic workload; its own number of requests does not count."""
+    """Requests drawn from the laws of a synthetic workload; the workload's own number of requests is ignored."""
 
     workload: Synthetic
 
@@ -61,10 +61,7 @@ class Laws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Requests drawn from the rows of a recorded trace, with replacement; a prompt stays with its output.
-
-    `prompt` and `output` are the tokens of its rows, int64[M] each.
-    """
+    """Requests drawn from a trace's rows with replacement; `prompt` and `output` are each row's tokens, int64[M]."""
 
     prompt: I8
     output: I8
@@ -82,13 +79,13 @@ def alike(prompt: int, output: int) -> Laws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A scheduling policy on an engine, and the requests that arrive at random times. Nothing is cached between calls.
+    """A scheduling policy on an engine, and the lengths of the requests that arrive. Nothing is cached between calls.
 
-    Its methods guess a rate, or simulate a given one; `largest_rates` searches.
+    Its methods guess the largest stable rate, or simulate a given rate; `largest_rates` searches.
 
     Args:
         policy: NAME or NAME:key=value.
-        law: batch time, seconds of an iteration; with the engine's overhead above 0, which is not checked here.
+        law: batch time, seconds of an iteration. With the engine's overhead it must be above 0, which is not checked here.
         engine: the server with its limits.
         lengths: draws prompt and output tokens of the requests.
     """
@@ -100,17 +97,17 @@ class Case:
 
     @property
     def sample(self) -> Trace:
-        """`SAMPLE` requests without times, the same at each call, of which `size` and `closed` are computed."""
+        """`SAMPLE` requests without arrival times, the same at each call; `size` and `closed` are computed from them."""
         return self.lengths.draw(SAMPLE, 0, 0)
 
     @property
     def size(self) -> float:
-        """Mean tokens that the engine runs for a request of the sample if it evicts none."""
+        """Mean tokens that the engine runs for a request of the sample if it evicts nothing."""
         return float(tokens_of(self.sample, self.engine.first_token).mean())
 
     @property
     def closed(self) -> Closed:
-        """The largest stable rate in closed form, for the lengths of the sample, or why there is none."""
+        """The largest stable rate in closed form, for the lengths of the sample, or why the policy has no such form."""
         sample, engine = self.sample, self.engine
         served = Served(
             self.law,
@@ -126,21 +123,19 @@ class Case:
 
     @property
     def fills_batches(self) -> bool:
-        """Whether the closed form equals the bound of all policies: every batch of an overload is full (Theorem 1).
-
-        False without a closed form.
-        """
+        """True if the closed form equals the bound of all policies, so every batch of an overload is full (Theorem 1)."""
         closed = self.closed
         return closed.requests_per_s is not None and closed.requests_per_s == closed.at_most
 
     @property
     def built(self) -> SchedulingPolicy:
+        """The scheduling policy, built anew at each call."""
         return names.build("scheduling", names.parse(self.policy))
 
     def guess(self) -> float:
-        """A rate to begin a search with, requests a second: the closed form, else the bound of all policies.
+        """A first guess of the largest stable rate, requests a second: the closed form, else the bound of all policies.
 
-        Without either, `FEW` requests that all wait at 0 s are simulated under `sarathi`; the rate is theirs.
+        Without either, it is the rate at which `sarathi` serves `FEW` simulated requests that all wait at 0 s.
         """
         closed = self.closed
         found = closed.requests_per_s or closed.at_most
@@ -150,10 +145,10 @@ class Case:
         return found
 
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
-        """Simulate this many Poisson arrivals at a rate, requests a second; stop at the last arrival.
+        """Simulate `requests` Poisson arrivals at a rate, requests a second. The run stops at the last arrival.
 
-        Times are stretched so that this sample brings exactly the tokens a second that the rate means, `size` a request. A
-        few long requests would otherwise move the load by per cents. `seed` and `replicate` are keys of lengths and times.
+        Requests that are not finished then stay unfinished. Arrival times are stretched so that the drawn requests bring
+        exactly `rate` times `size` tokens a second. `seed` and `replicate` are keys of lengths and times.
         """
         times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
         assert times is not None
@@ -170,10 +165,10 @@ class Case:
         )
 
     def verdict(self, rate: float, requests: int, seed: int, replicate: int) -> Stability:
-        """The verdict at a rate, requests a second, from a run of `requests` arrivals.
+        """The verdict on stability at a rate, requests a second, from a run of `requests` arrivals.
 
-        While it is undecided, a new run has twice, then four times as many; the last verdict may be ``undecided`` too. Drift
-        and rates in it are a second, in the unit of the last run (`unit_of`).
+        While it is undecided, a new run has twice, then four times as many arrivals; the last verdict may be ``undecided``,
+        too. The result's drift and rates are per second, in the unit of the last run (`unit_of`).
         """
         found: Stability | None = None
         for longer in (1, 2, 4):
@@ -186,18 +181,18 @@ class Case:
 
 
 def unit_of(run: EngineRun) -> Unit:
-    """The unit in which a run is judged: tokens, or requests if evictions made it compute tokens in vain."""
+    """The unit in which a run is judged: ``tokens``, or ``requests`` if evictions wasted computed tokens."""
     return "requests" if run.totals.wasted_tokens else "tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The rates between which a bisection ended, requests a second.
+    """The two rates between which a bisection ended, requests a second.
 
     Args:
-        low, high: the largest rate found stable, and the smallest found not; both 0 where every rate that was tried is
-            unstable, both inf where every one is stable.
-        served: requests a second that the engine serves in an overload, where that is its limit; else None.
+        low, high: the largest rate found stable, and the smallest found unstable. Both are 0 if every tried rate is
+            unstable, and inf if every one is stable.
+        served: requests a second that the engine serves in an overload; None if that is not the largest stable rate.
     """
 
     low: float
@@ -216,7 +211,7 @@ class Bisection:
     Args:
         case: the case.
         around: a first guess, requests a second.
-        requests: requests of a run; up to four times as many where these settle nothing.
+        requests: arrivals of a run; up to four times as many while the verdict is undecided.
         precision: the search ends when the bracket's width is at most this share of its lower end.
         seed, replicate: keys of the arrivals, the same at every rate.
         label: set by `work_through`.
@@ -231,12 +226,11 @@ class Bisection:
     label: str = ""
 
     def carry_out(self, shared: object = None) -> Bracket:
-        """The last bracket, and what the engine serves in an overload.
+        """Search, and return the last bracket with the rate that the engine serves in an overload. `shared` is not used.
 
-        The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
-        A verdict that stays undecided counts as stable if its drift is at most `TOLERANCE` of the arrivals. At the end, a
-        run of four times as many requests shows what the engine serves. Beyond `FARTHEST` times the guess the search gives
-        up. `shared` is not used.
+        The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not. At
+        the end, runs with four times as many arrivals measure `served`. If the bracket moves from `around` by more than the
+        factor `FARTHEST`, both ends are returned as 0 or inf.
         """
         low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
         if not self._keeps_up(low):
@@ -255,17 +249,18 @@ class Bisection:
         return Bracket(low, high, self._served(low, high))
 
     def _keeps_up(self, rate: float) -> bool:
+        """True if a rate counts as stable: an undecided verdict does if its drift is at most `TOLERANCE` of the arrivals."""
         found = self.case.verdict(rate, self.requests, self.seed, self.replicate)
         if found.verdict != "undecided":
             return found.verdict == "stable"
         return found.drift.value <= TOLERANCE * found.arrivals_per_s
 
     def _served(self, low: float, high: float) -> float | None:
-        """The rate that an overloaded run serves, requests a second; None where that says nothing of the limit.
+        """The rate that an overloaded run serves, requests a second; None if it is not the largest stable rate.
 
-        A work-conserving policy serves as much in any overload, so a clearly unstable run is searched for above the bracket.
-        What it serves is the limit if a run just below serves what comes. Others may serve less, or more of one phase, the
-        further they are overloaded. They are run at the top of the bracket, and what they serve must be near it.
+        A policy that fills its batches serves the same in any overload, so rates from `high` upwards are tried until a run
+        is unstable. Its served rate counts if a long run at a slightly lower rate leaves almost no work (`BELOW`). Any other
+        policy runs at `high` only, and its served rate counts if it lies in the bracket, widened by `FAR`.
         """
         rate, step, conserves = high, FINE, self.case.fills_batches
         while True:
@@ -282,16 +277,16 @@ class Bisection:
         return served if counts else None
 
     def _left_below(self, rate: float) -> float:
-        """The share of the tokens that a long run just below a rate leaves to do."""
+        """The share of all tokens that a long run leaves undone, at a rate lower than this one by the share `BELOW`."""
         requests = max(LONG, 4 * self.requests)
         return Backlog(self.case, (1 - BELOW) * rate, requests, self.seed, self.replicate).carry_out()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backlog:
-    """The share of what arrived that a run at a rate leaves to do (`executors.Job`); its fields are as in `Bisection`.
+    """Measures the share of the arrived work that a run leaves undone (`executors.Job`). It goes to 0 if `rate` is stable.
 
-    A stable engine's share goes to 0 as runs get longer.
+    `rate` is in requests a second, `requests` is the number of arrivals. The other fields are as in `Bisection`.
     """
 
     case: Case
@@ -304,7 +299,7 @@ class Backlog:
     def carry_out(self, shared: object = None) -> float:
         """Tokens left when the last request has arrived, over the tokens of all requests. `shared` is not used.
 
-        It is 0..1 without evictions. After evictions it is too low, even below 0 (`work_left`).
+        The result is in 0..1 without evictions. After evictions it is too low, even below 0 (`work_left`).
         """
         run = self.case.run(self.rate, self.requests, self.seed, self.replicate)
         end = np.array([run.totals.makespan_s])
@@ -312,10 +307,10 @@ class Backlog:
 
 
 def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
-    """Carry out the jobs and return what each finds, in the order of `jobs`; their labels are replaced.
+    """Carry out copies of the jobs with new labels, wait for all, and return their results in the order of `jobs`.
 
-    At most so many `processes` are used; None = start here, and use all cores as soon as that pays. The error of the first
-    job that fails is raised.
+    At most `processes` are used; None = begin in this process, and use all cores once that saves time. The error of the
+    first job that fails is raised.
     """
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
     found: list[Any] = [None] * len(jobs)
@@ -332,19 +327,16 @@ class Rates:
     """The largest stable rate of a case, requests a second.
 
     Args:
-        each: one a replicate; 0 or inf where every rate that was tried is unstable or stable.
-        within: requests a second that each may be off: half of the widest last bracket, or 0 where all replicates measured
-            what the engine serves in an overload.
+        each: one rate a replicate; 0 or inf if every tried rate is unstable or stable.
+        within: requests a second by which each may be off: half of the widest last bracket, or 0 if all replicates measured
+            the rate served in an overload.
     """
 
     each: list[float]
     within: float
 
     def interval(self) -> Interval:
-        """The mean with its 95 % interval, wider by `within` at both ends, since all replicates may be off to one side.
-
-        It has no ends with one replicate, or if a rate is inf.
-        """
+        """The mean with its 95 % interval, `within` wider at both ends; no ends with one replicate, or if a rate is inf."""
         if math.inf in self.each:
             return Interval(math.inf, None, None)
         found = mean_interval(self.each)
@@ -356,11 +348,11 @@ class Rates:
 def largest_rates(
     cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
 ) -> dict[K, Rates]:
-    """The largest stable rate of each case, requests a second, under the keys of `cases`, over `seeds` replicates.
+    """The largest stable rate of each case over `seeds` replicates, requests a second, under the keys of `cases`.
 
-    All replicates of a case are measured in one way: by what the engine serves in an overload, if each replicate shows that
-    this is the limit; else by the middle of the last bracket. Each search begins at the case's own guess, with `requests`,
-    `precision` and `seed` as in `Bisection`; `processes` are those of `work_through`.
+    A case's rates are those served in an overload if every replicate shows that this is the limit. Otherwise they are the
+    middles of the last brackets. Each search begins at `Case.guess`. `requests`, `precision` and `seed` are as in
+    `Bisection`. At most `processes` are used; None = all cores once that saves time.
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]
@@ -370,6 +362,7 @@ def largest_rates(
 
 
 def _rates(brackets: Sequence[Bracket]) -> Rates:
+    """The rates of one case from the brackets of its replicates, chosen as in `largest_rates`."""
     served = [one.served for one in brackets if one.served is not None]
     if len(served) == len(brackets):
         return Rates(served, 0.0)

@@ -21,26 +21,26 @@ from evenstep.sim.cluster.host import loop_of
 from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.workload.replicate import Source, replicate
 
-#: Requests of a rehearsal.
+#: Requests of a rehearsal (`Shared._rehearse`).
 FEW = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs besides its contender and its replicate.
+    """Everything that a run needs besides its contender and its replicate.
 
     Args:
-        source: a trace, or something that draws traces; already at its rate or load.
-        cluster, step_time: as in `simulate`.
-        seeds: replicates of each contender, >= 1; 1 where the drift has profiles, else `InputError`.
-        fewer: make do with the replicates that differ where there are not `seeds` of them, as in a trace of one session.
+        source: a trace or a generator of traces, already at its rate or load.
+        cluster, step_time: the fleet, and the law of a step's seconds.
+        seeds: replicates of each contender, >= 1; `InputError` if above 1 with a drift that has profiles.
+        fewer: run fewer replicates if fewer than `seeds` differ, as in a trace of one session; otherwise an `InputError`.
         seed: key of replicates; replicate i runs under the seed ``seed + i``.
-        power: power law for the energy metrics, or None for the default one.
+        power: power law for the energy metrics; None = the default one.
         slo: objective for goodput; None = no goodput metrics.
-        records: keep the record tables of the first replicate.
-        all_records: keep those of every replicate.
-        samples: samples of every worker's load to keep, first replicate only.
-        decisions, door: as in `simulate`.
+        records, all_records: keep the request and step tables of the first replicate, or of every replicate.
+        samples: number of samples of every worker's load to keep, first replicate only.
+        decisions: keep a table with a row for each decision, in every replicate.
+        door: call a policy by its Python method (``plain``) or its compiled rule; ``auto`` takes the rule if there is one.
     """
 
     source: Source
@@ -63,16 +63,14 @@ class Plan:
             raise InputError("compare", "seeds", self.seeds, "1 where the drift has profiles", hint)
 
     def replicate(self, index: int) -> Trace:
-        """The trace of replicate `index`, the same for all contenders; number 0 of a recorded trace is `source` itself."""
+        """The requests of replicate `index`, the same for all contenders. Of a recorded trace, 0 is as recorded, others rotated."""
         return replicate(self.source, index, self.seed)
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
-        """Simulate one contender, with a new policy and predictor, on a replicate.
+        """Simulate one contender, with a new policy and predictor, on `trace`, the requests of replicate `index`.
 
-        Its `index` sets the seed, and only replicate 0 keeps `records` and `samples`; `trace` is as `replicate` gives it.
-
-        Raises:
-            InputError, PolicyError: see `Contender.build` and `simulate`.
+        The seed is ``seed + index``. Only replicate 0 keeps `records` and `samples`. Raises as `Contender.build` and
+        `simulate`.
         """
         policy, predictor = contender.build()
         return simulate(
@@ -93,12 +91,10 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """The traces of replicates 0 to ``seeds - 1``, from their indices. Two equal ones would make an interval too narrow.
+    """The traces ``make(0)`` to ``make(seeds - 1)``; all must differ, because equal ones would make an interval too narrow.
 
-    With `fewer`, only those before the first copy of an earlier one are returned.
-
-    Raises:
-        InputError: `seeds` below 1, or two equal replicates without `fewer`.
+    With `fewer`, the list ends before the first trace that equals an earlier one. `InputError` for `seeds` below 1, or two
+    equal traces without `fewer`.
     """
     check_range("compare", "an integer >= 1", low=1, seeds=seeds)
     traces = [make(index) for index in range(seeds)]
@@ -115,7 +111,7 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
 
 
 def fingerprint(trace: Trace) -> str:
-    """SHA-256, in hex, of a trace's columns, and of its prefix blocks if it has any; its name does not count."""
+    """SHA-256, in hex, of a trace's columns and of its prefix blocks, if it has any; its name does not count."""
     found = hashlib.sha256()
     for name in COLUMNS:
         column = getattr(trace, name)
@@ -130,27 +126,24 @@ def fingerprint(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """One run of a comparison (`executors.Job`): contender number `contender` on replicate `index`, both from 0.
-
-    What jobs share must have `run_of`, as `Shared` has it.
-    """
+    """One run of a comparison (`executors.Job`): contender number `contender` on replicate `index`, both from 0."""
 
     contender: int
     index: int
     label: str
 
     def kind(self) -> int:
-        """The number of the contender: jobs of one kind cost about the same and need the same kernels."""
+        """The index of the contender: jobs of one kind cost about the same and need the same kernels."""
         return self.contender
 
     def carry_out(self, shared: Any) -> Any:
-        """Make the run: ``shared.run_of(contender, index)``."""
+        """Make the run and return it, by ``shared.run_of(contender, index)``."""
         return shared.run_of(self.contender, self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of routing policies share; `traces` are the requests of each replicate, by index."""
+    """The data that all runs of a comparison of routing policies share; ``traces[r]`` has the requests of replicate r."""
 
     plan: Plan
     asked: Sequence[Contender]
@@ -164,7 +157,7 @@ class Shared:
     def kernels(self) -> Kernels:
         """The loops and rules that the contenders need; each contender is built once to find them.
 
-        Empty if the plan's door is not ``auto``: nothing is then compiled ahead.
+        If the plan's door is not ``auto``, nothing is compiled ahead.
         """
         if self.plan.door != "auto":
             return Kernels(kind=RunJob.kind)
@@ -173,7 +166,7 @@ class Shared:
         return Kernels(self.asked, loops, kind=RunJob.kind, rehearse=self._rehearse)
 
     def _rehearse(self, contender: int) -> Run:
-        """Run a contender on the first `FEW` requests; profiles of loads are cut to these, too."""
+        """Run a contender on the first `FEW` requests of replicate 0, to load all it needs; profiles are cut to these."""
         plan, drift = self.plan, self.plan.cluster.drift
         if drift.profiles is not None:
             drift = replace(drift, profiles=drift.profiles.head(FEW))
@@ -181,22 +174,22 @@ class Shared:
         return plan.run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
-        """Simulate contender number `contender` on replicate `index`; see `Plan.run`."""
+        """Simulate contender number `contender` on replicate `index`, both from 0, with a new policy (`Plan.run`)."""
         return self.plan.run(self.asked[contender], index, self.traces[index])
 
 
 def run_all(shared: Any, processes: int | None = None, watch: Progress | None = None) -> Iterator[Ended]:
-    """Run every contender on every replicate; yields each `Ended`, with its `RunJob` and `Run`, as it ends, in any order.
+    """Run every contender on every replicate. Yields an `Ended`, with its `RunJob` and run, as each run ends, in any order.
 
     Processes end when the iterator is exhausted or closed.
 
     Args:
-        shared: what the runs share, with `names`, `traces`, `kernels` and `run_of` as `Shared` has them.
-        processes: how many; None = start here, and use all cores as soon as that pays.
-        watch: told what happens; None = silent.
+        shared: the data of the runs, with `names`, `traces`, `kernels` and `run_of` as in `Shared`.
+        processes: number of processes; None = begin here, and use all cores once that saves time.
+        watch: receives messages; None = silent.
 
     Raises:
-        InputError, PolicyError: from the first run that fails; the others are given up.
+        InputError, PolicyError: from the first run that fails; runs that have not ended are given up.
     """
     replicates = range(len(shared.traces))
     jobs = [RunJob(c, r, f"{name}, replicate {r}") for c, name in enumerate(shared.names) for r in replicates]
@@ -208,12 +201,9 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
 
 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
-    """Run a contender on `trace` as replicate 0, in plain Python if its kernels are not compiled in time.
+    """Run a contender on `trace` as replicate 0, in plain Python if that ends before its kernels are compiled.
 
-    `plan.source` and `plan.seeds` are not used.
-
-    Raises:
-        InputError, PolicyError: see `simulate`.
+    `plan.source` and `plan.seeds` are not used. Raises as `simulate`.
     """
     (ended,) = run_all(Shared(plan, [asked], [trace]))
     return ended.result

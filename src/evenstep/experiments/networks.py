@@ -1,4 +1,4 @@
-"""Analyses networks of engines: verdicts from their loads, simulations, and comparisons of orders."""
+"""Analyses networks of engines: verdicts from their loads, simulations, and comparisons of orders of service."""
 
 from __future__ import annotations
 
@@ -37,25 +37,26 @@ FIGURES = ("task_mean_s", "task_p95_s", "call_mean_s", "tasks_per_s", "tokens_le
 
 
 def tokens_per_s(section: EngineSection) -> float:
-    """The most tokens a second of one engine, with batches of any size up to b; a group of engines has as much each.
+    """The most tokens a second that one engine of a section can run, with batches of any size up to the token budget b.
 
-    It is b / t_b where full batches run the most. It is nan where the batch time depends on more than tokens, inf where some
-    batch takes no time. Without a budget, b is 2^24.
+    It is b / t_b if full batches run the most. It is nan if the batch time depends on more than tokens, and inf if some
+    batch takes no time. Without a budget, b is 2^24. Each engine of a group has this rate.
     """
     return _busiest(section)[1] if by_tokens(section.law) else math.nan
 
 
 def _busiest(section: EngineSection) -> tuple[int, float]:
+    """(tokens, tokens a second) of the batch within the budget that runs the most tokens a second."""
     return busiest(section.law, section.server.token_budget or NO_BUDGET, section.server.overhead_s)
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
     """The load of every call: the share of its engine's capacity that it takes. A recorded trace counts as one call.
 
-    Returns a flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it
-    cannot keep up. A load is nan where `tokens_per_s` is nan, or where tasks have no mean rate, as all arrive at once. All
-    calls have one rank where the scheduling policy does not serve by priority. `traces` are the recorded ones by task
-    (`settled`).
+    Returns a `Flow` for each call, task by task in the file's order. An engine cannot keep up if its loads sum to more than
+    1. A load is nan if `tokens_per_s` is nan, or if all tasks arrive at once, so that they have no rate. The rank is the
+    call's place in the engine's priority list. All ranks are equal if the policy does not serve by priority. `traces` are
+    the recorded traces by task (`settled`).
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -77,16 +78,20 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
 
 
 def _by_priority(policy: SchedulingPolicy) -> bool:
-    """Whether a policy runs what it has begun before it admits, and admits in the queue's order, so priorities hold."""
+    """True if priorities hold under a policy: it runs what it has begun before it admits, and admits in order."""
     return isinstance(policy, ClassFirst | Sarathi | Sjf | Vllm) or policy == WorkConserving()
 
 
 def _work(engine: EngineSection, tokens: tuple[float, float], calls: int = 1) -> float:
-    """Tokens that an engine runs for calls of these prompt and output tokens: a prefill may give the first output token."""
+    """Tokens that an engine runs for `calls` calls with these total (prompt, output) tokens.
+
+    It is one less a call if a prefill gives the first output token.
+    """
     return sum(tokens) - calls * (engine.server.first_token != "decode")
 
 
 def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
+    """The `Flow` of a task with a recorded trace, which counts as one call, ``TASK.call``."""
     engine = network.tasks[name].engine or ""
     section, process = network.engines[engine], network.tasks[name].arrivals
     calls = draw(Network({engine: EngineSection()}, {name: network.tasks[name]}, seed=network.seed), {name: trace})
@@ -100,9 +105,10 @@ def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
 def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
     """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason; `traces` as in `flows`.
 
-    A load above 1, of an engine, a virtual station or a hashed key, is unstable. Loads below 1 are stable only where a
-    theorem says so: work-conserving policies without limits, full batches that run the most tokens a second, even routing,
-    and no call that follows another. Tasks without a rate leave the verdict open, if the others do not overload an engine.
+    The verdict is unstable if an engine, a virtual station or a hashed key has a load above 1. It is stable if all loads are
+    below 1 and a theorem covers the network. Theorems need work-conserving policies without limits, full batches that run
+    the most tokens a second, even routing, and no call that follows another. Tasks without a rate leave the verdict unknown,
+    unless the other tasks already make it unstable.
     """
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
@@ -111,7 +117,7 @@ def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged
 
 
 def _in_sequence(network: Network, traces: Mapping[str, Trace]) -> bool:
-    """Whether some call follows another one of its task."""
+    """True if some call follows another call of its task."""
     drawn = [call for task in network.tasks.values() for call in task.calls.values()]
     recorded = any(bool((trace.column("after") >= 0).any()) for trace in traces.values())
     return recorded or any(call.after or any(one != END and call.then[one] > 0 for one in call.then) for call in drawn)
@@ -120,6 +126,7 @@ def _in_sequence(network: Network, traces: Mapping[str, Trace]) -> bool:
 def _verdict(
     network: Network, found: Sequence[Flow], engines: Sequence[Station], stations: Sequence[Station], in_sequence: bool
 ) -> tuple[str, str]:
+    """(verdict, reason) as in `judge`; `found` are all loads, `in_sequence` is True if a call follows another."""
     known = [one for one in found if not math.isnan(one.load)]
     over = [one for one in engine_loads(known) if one.load > 1]
     if over:
@@ -159,7 +166,7 @@ def _verdict(
 
 
 def notes(network: Network) -> list[str]:
-    """Sentences on engines whose policies are shown true output lengths, or plan with bounds that calls do not have."""
+    """A sentence for each engine whose policy is shown true output lengths, or plans with bounds that calls lack."""
     found = (
         belief_note(f"{one.policy}, the policy of {name},", one.scheduling, bounded=False)
         for name, one in network.engines.items()
@@ -168,10 +175,10 @@ def notes(network: Network) -> list[str]:
 
 
 def hot_keys(network: Network, found: Sequence[Flow]) -> str:
-    """A sentence on the first tasks whose calls share one key and overload the engine that their hash chooses; else empty.
+    """A sentence on the first tasks whose calls share one key and overload the engine that their hash selects; else empty.
 
-    Only groups with the routing ``consistent-hash`` count. A bound below the number of engines excuses a group: requests
-    above the bound then go to other engines. `found` are the loads of all calls (`flows`).
+    Only groups with ``consistent-hash`` routing count. A group is skipped if its bound is below the number of engines,
+    because requests above the bound then go to other engines. `found` are the loads of all calls (`flows`).
     """
     for name, section in network.engines.items():
         is_hash = section.routing.partition(":")[0] == "consistent-hash"
@@ -189,7 +196,10 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
 
 
 def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
-    """Read a network from its file, and its recorded traces by task; `until_s`, unless None, replaces the file's."""
+    """Read a network file and its recorded traces, and return (network, traces by task); `InputError` for a bad file.
+
+    `until_s`, the second at which simulations end, replaces the file's value unless it is None.
+    """
     network = load(path)
     if until_s is not None:
         network = replace(network, until_s=until_s)
@@ -197,12 +207,10 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 
 
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
-    """The analytical verdict on a network file, with one simulated run under `seed`, until `until_s` as in `settled`.
+    """Judge a network file analytically (`judge`), and simulate it once under `seed`; `until_s` as in `settled`.
 
-    The growth of each virtual station with a load above 1 is given too, unless the run counts no time.
-
-    Raises:
-        InputError: a file that does not fit; it names the file.
+    The result also has the growth of each virtual station with a load above 1 (`grown`), unless the run counts no time.
+    `InputError` for a bad file; it names the file.
     """
     network, traces = settled(path, until_s)
     with in_file(path, "network"):
@@ -213,10 +221,10 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Growth of the work of calls, named ``TASK.CALL``, in engine seconds a second over the second half of the counted time.
+    """Growth of the work of calls named ``TASK.CALL``, in engine seconds a second, over the second half of the counted time.
 
-    The work counts all these calls of tasks that have arrived and have not finished the call, at the call's mean tokens. The
-    run has ``counted_s > 0``.
+    The work counts the mean tokens of each such call that is not finished and whose task has arrived. The run must have
+    ``counted_s > 0``.
     """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):
@@ -237,19 +245,19 @@ def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
 def compare(
     path: str | Path, *, orders: Sequence[str] = (), seeds: int | None = None, seed: int = 0, until_s: float | None = None
 ) -> list[Ordered]:
-    """Simulate a network file under one or more orders of service, with the same seeds: every order sees the same tasks.
+    """Simulate a network file under each order of service, with the same seeds, so that every order sees the same tasks.
 
     Args:
-        orders: none = the file's own.
-        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on; None = 3, or 1 if they are copies.
-        until_s: see `settled`.
+        orders: empty = the file's own order.
+        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on; None = 3, or 1 if two of them are equal.
+        until_s: the second at which each simulation ends; None = as in the file.
 
     Returns:
         One result an order, in the order asked: its runs, and paired differences of `FIGURES` to the first (None for it).
 
     Raises:
-        InputError: an unknown order, one given twice, less than one seed, a file that does not fit, or `seeds` replicates of
-            which two are copies of each other.
+        InputError: an unknown or repeated order, less than one seed, a bad file, or two equal replicates although `seeds` is
+            given.
     """
     if seeds is not None and not 1 <= seeds <= MOST:
         raise InputError("evenstep network", "--seeds", seeds, integers(1, seeds))
@@ -271,11 +279,7 @@ def compare(
 
 
 def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
-    """Copies of the network, one under each of these orders of service; one under its own if `orders` is empty.
-
-    Raises:
-        InputError: an unknown order, or one given twice.
-    """
+    """Copies of the network, one under each order (empty = its own); `InputError` for an unknown or repeated order."""
     known = get_args(Order)
     for k, order in enumerate(orders):
         check_known("evenstep network", "--orders", order, known, "a known order")

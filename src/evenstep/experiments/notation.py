@@ -1,6 +1,6 @@
-"""Parses parts of a fleet from their short notation: drift, outages, speeds, objectives.
+"""Parses short notations for parts of a fleet: drift, outages, speeds, objectives.
 
-On a command line commas part options, so a list inside an option is written with slashes (see `evenstep.cost.knots`).
+On a command line, commas separate options, so a list inside an option is written with slashes (see `evenstep.cost.knots`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _DRIFT = ("growth", "tokens_per_step", "sequence")
 
 
 def drift_of(text: str | None) -> Drift:
-    """Parse a drift: ``growth=0.25``, ``growth=3,tokens_per_step=3`` or ``sequence=1/1/0.5``; None = +1 a step.
+    """Parse a drift: ``growth=0.25``, ``growth=3,tokens_per_step=3`` or ``sequence=1/1/0.5``; None = +1 token a step.
 
-    Raises:
-        InputError: an unknown option, a value out of range, or both a growth and a sequence.
+    Growth and sequence are KV tokens that a request's load gains a step. `InputError` for an unknown option, a value out of
+    range, or both a growth and a sequence.
     """
     if text is None:
         return Drift()
@@ -42,12 +42,10 @@ def drift_of(text: str | None) -> Drift:
 
 
 def slo_of(text: str | None) -> Slo | None:
-    """The objective that ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms`` means; None for None.
+    """Parse a latency objective, such as ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms``; None gives None.
 
-    A number without a unit is seconds. Either key may be left out: that latency is then not limited.
-
-    Raises:
-        InputError: an unknown key, or a value that is not a time above 0.
+    A number without a unit is in seconds. A latency that is left out is not limited. `InputError` for an unknown key, or a
+    value that is not a time above 0.
     """
     if text is None:
         return None
@@ -67,11 +65,9 @@ def slo_of(text: str | None) -> Slo | None:
 
 
 def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
-    """Parse outages, ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, sorted by step; workers count from 0.
+    """Parse outages, ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, and return them sorted by step; workers count from 0.
 
-    Raises:
-        InputError: a text that is not of this form, an unknown worker, one that is lost twice, or one that comes back
-            without having been lost.
+    `InputError` for text of another form, an unknown worker, a worker lost twice, or one that comes back without being lost.
     """
     found = sorted((_outage(text, workers) for text in texts), key=lambda one: one.step)
     lost: set[int] = set()
@@ -85,12 +81,10 @@ def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
 
 
 def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
-    """Speeds of the workers from ``1,1.5,2``, ``8*1/8*0.5`` or ``uniform:LOW:HIGH``, which draws one a worker by `seed`.
+    """Parse worker speeds: ``1,1.5,2``, ``8*1/8*0.5`` (16 speeds), or ``uniform:LOW:HIGH``, one drawn a worker by `seed`.
 
-    A list is returned as written, even if it is shorter than `workers`; the law `PerWorker` then repeats it.
-
-    Raises:
-        InputError: no such text, a speed that is not above 0, or more speeds than workers.
+    A list may have fewer speeds than `workers`; they are returned as they are, and the law `PerWorker` repeats them.
+    `InputError` for text of another form, a speed that is not above 0, or more speeds than workers.
     """
     kind, _, rest = text.partition(":")
     if kind == "uniform":
@@ -118,6 +112,7 @@ def _outage(text: str, workers: int) -> Outage:
 
 
 def _number(key: str, text: str) -> float | int:
+    """The value of a drift option: an integer for ``tokens_per_step``, else a float; `InputError` for other text."""
     whole = key == "tokens_per_step"
     try:
         return int(text) if whole else float(text)

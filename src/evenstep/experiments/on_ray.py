@@ -1,4 +1,4 @@
-"""Jobs on the cores of a Ray cluster: the same bits as in this process, one core each."""
+"""Carries out jobs on the cores of a Ray cluster, one core each, with the same bits as in this process."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from urllib.parse import urlsplit
 from evenstep.errors import InputError
 from evenstep.experiments.executors import Ended, Job, attempt
 
-#: Seconds a cluster has to answer; Ray would try for minutes.
+#: Seconds that a cluster has to answer; Ray itself would try for minutes.
 ANSWER_S = 15.0
 
 
 class OnRay:
-    """Jobs on a Ray cluster (`executors.Executor`), as many at a time as it has cores.
+    """Carries out jobs on a Ray cluster (`executors.Executor`), as many at a time as it has cores.
 
-    Every node needs the same evenstep, and the files that policies come from. `close` cancels the jobs that run, and
-    disconnects if this object connected. A job that Ray loses ends as `lost`.
+    Every node needs the same evenstep, and the files that policies come from; `wait` raises an `InputError` for a node that
+    cannot import it. `close` cancels running jobs, and disconnects if this object connected. A job that Ray loses ends as
+    `lost`.
 
     Args:
-        shared: what all jobs need; every node gets it once.
-        address: the cluster, e.g. ``auto`` or ``10.0.0.1:6379``; None = the one this process is connected to, else that
-            of the environment's RAY_ADDRESS, else one started on this machine for the while.
+        shared: object that all jobs need; every node gets it once.
+        address: the cluster, e.g. ``auto`` or ``10.0.0.1:6379``. None = the one that this process is connected to, else that
+            of the environment's RAY_ADDRESS, else a temporary one on this machine.
 
     Raises:
         InputError: Ray is not installed, there is no such cluster, it does not answer, or it has no core.
@@ -61,7 +62,7 @@ class OnRay:
         return self._cores - len(self._running)
 
     def submit(self, job: Job) -> None:
-        # in a list, so that Ray hands over the reference, and a process that has the value does not fetch it again
+        # in a list, so that Ray passes the reference, and a process that has the value does not fetch it again
         self._running[self._carry_out.remote(job, self._name, [self._packed], str(Path.cwd()))] = job
 
     def wait(self) -> Ended:
@@ -87,16 +88,20 @@ class OnRay:
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    """Connect this process to the cluster at `address`; `InputError` if it cannot be reached.
+
+    None = the cluster of RAY_ADDRESS, else a temporary one on this machine.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports nothing
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     named = "--ray-address" if address is not None else "RAY_ADDRESS"
     address = address if address is not None else os.environ.get("RAY_ADDRESS")
     if not address:
         before = signal.getsignal(signal.SIGTERM)
-        # Left to itself Ray joins any cluster of this machine, and waits for ever where that one ends.
+        # By default Ray joins any cluster of this machine, and waits for ever if that one ends.
         ray.init(address="local", include_dashboard=False, **quiet)  # ends with this thread
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # Ray took it for itself
+            signal.signal(signal.SIGTERM, before)  # Ray replaced the handler
         return
 
     def join() -> None:
@@ -112,10 +117,9 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _in_a_thread(connect: Callable[[], object]) -> None:
-    """Connect from a thread: Ray cannot be told to stop trying, and leaves SIGTERM alone there.
+    """Call `connect` in a thread, because Ray tries for ever, and would replace the SIGTERM handler in the main thread.
 
-    Raises:
-        TimeoutError: it took longer than `ANSWER_S`. Else what `connect` raises.
+    Raises `TimeoutError` after `ANSWER_S` seconds, and the thread goes on. Otherwise raises the exception of `connect`.
     """
     failed: list[Exception] = []
 
@@ -136,7 +140,7 @@ def _in_a_thread(connect: Callable[[], object]) -> None:
 
 @contextmanager
 def _silent() -> Generator[None]:
-    """Nothing goes to stderr: Ray's core writes a line there at each attempt to connect, and cannot be told not to."""
+    """Discard stderr inside the block, because Ray's core writes a line there at each attempt to connect."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -149,10 +153,10 @@ def _silent() -> Generator[None]:
 
 
 def _check_listens(address: str) -> None:
-    """Check that a server accepts connections at an address that has a port; raises `ConnectionError` if there is none."""
+    """Raise `ConnectionError` if no server accepts connections at an address. An address without a port is not checked."""
     place = urlsplit(address if "://" in address else f"ray://{address}")
     if not (place.hostname and place.port):
-        return  # a word such as auto, for Ray to judge
+        return  # a word such as auto, which Ray checks
     try:
         socket.create_connection((place.hostname, place.port), timeout=ANSWER_S / 3).close()
     except OSError as error:
@@ -163,12 +167,15 @@ _shared: dict[str, Any] = {}
 
 
 def _on_a_node(job: Job, name: str, packed: list[Any], folder: str) -> Ended:
-    """Carries a job out in a process of a node; what jobs share stays there from one to the next."""
+    """Carry out a job in a process of a node, in the directory `folder` if the node has it.
+
+    The process keeps the shared object, under `name`, for later jobs; `packed` has the Ray reference to it.
+    """
     if name not in _shared:
         import ray
 
         _shared.clear()
         _shared[name] = pickle.loads(ray.get(packed[0]))
-    with suppress(OSError):  # relative paths mean the same as where the sweep was started, if the node has them
+    with suppress(OSError):  # relative paths then mean the same as on the machine that started the sweep
         os.chdir(folder)
     return attempt(job, _shared[name])

@@ -1,8 +1,8 @@
-"""The first runs of a comparison on a machine that has no compiled kernels yet: in plain Python, at equal bits.
+"""Makes the first runs of a comparison in plain Python on a machine without compiled kernels, with equal bits.
 
-One process makes runs in plain Python while others compile. A run whose kernels are compiled by the time it starts is made
-here, compiled. A run that is still going when its kernels are there is made anew here. So a run that is too large for
-plain Python takes no longer than without.
+One child process makes runs in plain Python while others compile. A run whose kernels are compiled when it starts is made
+compiled, in this process. If the kernels are ready during a plain run, that run is stopped and made anew, compiled. So a run
+that is too large for plain Python takes no longer than without this.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from evenstep.experiments.children import Child, can_start
 from evenstep.experiments.executors import Ended, Here
 from evenstep.experiments.warming import Warming
 
-#: Seconds in which plain runs may take processor time from those that compile.
+#: Seconds in which plain runs may take processor time from the processes that compile.
 EAGER_S = 20.0
-#: Seconds after which a run is given up where no other process compiles meanwhile.
+#: Seconds after which a plain run is given up if no other process compiles.
 ALONE_S = 10.0
 MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the same results"
 
@@ -31,16 +31,16 @@ MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the
 class PlainFirst(Here):
     """An executor of one job at a time: in a child in plain Python until kernels are compiled, then in this process.
 
-    Both give the same bits. A plain run that ended has ``seconds = 0``: its time does not tell what others cost.
+    Both give the same bits. A plain run ends with ``seconds = 0``, because its time does not predict that of others.
 
     Args:
         shared, before: as in `Here`.
-        warming: the processes that compile. Where it has none, plain runs are given up `ALONE_S` seconds after the start,
-            and this process compiles.
-        kind: the index of a job's contender in `warming`.
+        warming: the processes that compile. Without any, the child ends `ALONE_S` seconds after the start, and this process
+            compiles.
+        kind: returns the index of a job's contender in `warming`.
 
     Attributes:
-        made: runs made in plain Python.
+        made: number of runs made in plain Python.
     """
 
     def __init__(self, shared: Any, before: Callable[[Any], None], warming: Warming, kind: Callable[[Any], int]) -> None:
@@ -48,16 +48,16 @@ class PlainFirst(Here):
         self._warming, self._kind = warming, kind
         self._is_alone = warming.are_ready()
         self._child: Child | None = None
-        with suppress(pickle.PicklingError, AttributeError, TypeError):  # else it cannot leave this process
+        with suppress(pickle.PicklingError, AttributeError, TypeError):  # such an object cannot be sent to a child
             self._child = Child(shared, is_plain=True)
         self._until_s = time.monotonic() + (ALONE_S if self._is_alone else EAGER_S)
         self.made = 0
 
     @property
     def is_plain(self) -> bool:
-        """Whether plain Python is still in use. Reading it ends the child, for good, once all kernels are compiled.
+        """True while plain Python is in use. Reading this ends the child for good once all kernels are compiled.
 
-        Where no other process compiles, the child ends `ALONE_S` seconds after the start.
+        If no other process compiles, reading this ends the child as soon as `ALONE_S` seconds have passed since the start.
         """
         if self._left_s() <= 0.0 if self._is_alone else self._warming.are_ready():
             self.close()
@@ -68,7 +68,7 @@ class PlainFirst(Here):
         if ended is None:
             return super().wait()
         self._job, self.made = None, self.made + 1
-        return replace(ended, seconds=0.0)  # it does not say how long the next one takes
+        return replace(ended, seconds=0.0)  # a plain run does not tell the cost of later ones
 
     def close(self) -> None:
         if self._child is not None:
@@ -76,10 +76,15 @@ class PlainFirst(Here):
             self._child = None
 
     def _is_compiled(self, job: Any) -> bool:
+        """True if other processes have compiled all kernels that the job needs."""
         return not self._is_alone and self._warming.is_ready(self._kind(job))
 
     def _plain(self, job: Any) -> Ended | None:
-        """The run in plain Python; None = it is to be made here, since its kernels are there, or it did not work."""
+        """Make the run in the child. None = the child was ended, so the run has to be made here.
+
+        The child is ended if it failed, if the job's kernels are ready, or, where no other process compiles, if its time is
+        over. Where others compile, it gets the lowest priority when its time is over (`_left_s`).
+        """
         assert self._child is not None
         try:
             self._child.pipe.send(job)
@@ -101,15 +106,16 @@ class PlainFirst(Here):
         return None
 
     def _left_s(self) -> float:
+        """Seconds, >= 0, until the child gets the lowest priority, or ends if no other process compiles."""
         return max(0.0, self._until_s - time.monotonic())
 
 
 def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
-    """Start the processes that compile kernels; returns them, and whether runs begin in plain Python (`PlainFirst`).
+    """Start processes that compile missing kernels. Returns them, and True if runs begin in plain Python (`PlainFirst`).
 
-    Runs begin plain if a kernel is missing and `may_begin_plain`. At least one other process compiles then; without a cache
-    on disk none does. `cold` are the modules to compile (`cold_kernels`), `policies` each contender's, as it was asked for;
-    `processes` may compile in parallel to this one.
+    Runs begin in plain Python if a kernel is missing and `may_begin_plain`. At least one other process compiles then, or
+    none if kernels are not kept on disk. `cold` are the modules to compile, by contender (`cold_kernels`); `policies` are
+    the contenders' as asked for. `processes` may compile in parallel to this one.
     """
     if not (any(cold) and may_begin_plain(policies)):
         return Warming(cold, processes), False
@@ -118,7 +124,7 @@ def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) ->
 
 
 def may_begin_plain(policies: list[Any]) -> bool:
-    """Whether another process can make the runs of these policies: all are specs (mappings), and `can_start`.
+    """True if another process can make the runs of these policies: all are specs (mappings), and `can_start`.
 
     A policy object may have memory of its own, which another process would lose.
     """

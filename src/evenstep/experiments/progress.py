@@ -1,7 +1,7 @@
-"""The display of a running comparison: a bar on a terminal, and lines.
+"""Shows the progress of a running comparison: a bar on a terminal, and lines.
 
-The bar and the lines go to stderr. If stderr is not a terminal there is no bar, and lines go elsewhere or nowhere, so that
-an error is the only line there.
+Both go to stderr. If stderr is not a terminal there is no bar, and lines go to another stream or nowhere, so that an error
+is the only line on stderr.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 
 class Progress:
-    """Receives the messages of a comparison; this one shows nothing. Override what you want to show.
+    """Receives the messages of a comparison, and shows nothing. Subclasses override the messages that they show.
 
-    The order is `begin`, then `advance` for each run, then `end`. `say` may come at any time.
+    The order is `begin`, then `advance` for each run, then `end`; a sweep may repeat it. `say` may come at any time.
     """
 
     def begin(self, total: int) -> None:
@@ -26,19 +26,18 @@ class Progress:
         """Called when a run has ended; `label` is its contender's name."""
 
     def hide(self) -> None:
-        """Called before something else is printed to the terminal; `show` follows."""
+        """Called before other output is printed to the terminal; `show` follows."""
 
     def show(self) -> None:
-        """Called after what `hide` made room for is printed."""
+        """Called after that other output was printed."""
 
     def end(self) -> None: ...
 
 
 def rich_bar(stream: TextIO, **options: Any) -> Any:
-    """A `rich.progress.Progress` on a stream: text, bar, count and elapsed time.
+    """A new `rich.progress.Progress` on a stream: text, bar, count and elapsed time. `options` go to its constructor.
 
-    The caller starts and stops it, and refreshes it: it does not redraw by itself. It is removed when it stops. `options` go
-    to its constructor.
+    The caller starts, refreshes and stops the bar, which does not redraw by itself and disappears when stopped.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -49,11 +48,11 @@ def rich_bar(stream: TextIO, **options: Any) -> Any:
 
 
 class Bar(Progress):
-    """A bar of runs on a terminal; in a file or a pipe only lines.
+    """Shows a bar of runs on a terminal; in a file or a pipe only lines.
 
     Args:
-        stream: where the bar is drawn if it is a terminal; stderr when left out.
-        lines: takes the lines where `stream` is no terminal; None = no lines are shown.
+        stream: where the bar is drawn if it is a terminal; None = stderr.
+        lines: gets the lines of `say` if `stream` is no terminal; None = they are dropped.
     """
 
     def __init__(self, stream: TextIO | None = None, lines: TextIO | None = None) -> None:
@@ -65,7 +64,7 @@ class Bar(Progress):
     def begin(self, total: int) -> None:
         if not self._stream.isatty():
             return
-        # what goes to stdout stays there; what goes to stderr comes above the bar
+        # output to stdout stays there; output to stderr appears above the bar
         self._bar = rich_bar(self._stream, redirect_stdout=False)
         self._bar.start()
         self._task = self._bar.add_task("starting", total=total)

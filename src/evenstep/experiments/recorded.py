@@ -1,4 +1,4 @@
-"""Recorded verdicts: what every experiment's claims came to at full size, and what follows for the items of the papers.
+"""Recorded verdicts: the claims of every experiment at full size, and the verdicts that follow for the papers' items.
 
 ``evenstep reproduce all`` writes the record; the one of this version is ``papers/recorded.json``.
 """
@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 from evenstep.report.findings import Reproduction, json_object
 from evenstep.report.papers import Item, Paper, Papers, Verdict
 
-#: By experiment its claims; each claim says something, has a verdict, and figures that were seen.
+#: Claims by experiment; each has the keys ``says`` (a sentence), ``verdict`` and ``seen`` (our figures as text).
 Record: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 
 _FOLDER = Path(__file__).with_name("papers")
@@ -26,7 +26,7 @@ _ORDER: tuple[Verdict, ...] = ("not ours to have", "does not", "holds within", "
 
 
 def record(found: Iterable[Reproduction]) -> bytes:
-    """The claims of reproductions at full size, as the bytes of a JSON file like ``papers/recorded.json``; no quick ones."""
+    """The claims of reproductions, as bytes of a JSON file like ``papers/recorded.json``; quick ones are left out."""
     kept = [json_object(one) for one in found if not one.quick]
     claims = {
         one["experiment"]: [{key: claim[key] for key in ("says", "verdict", "seen")} for claim in one["claims"]]
@@ -37,30 +37,26 @@ def record(found: Iterable[Reproduction]) -> bytes:
 
 
 def recorded() -> Record:
-    """The record of this version, read from ``papers/recorded.json`` at each call: claims by experiment."""
+    """The record of this version, claims by experiment, read from ``papers/recorded.json`` at each call."""
     return orjson.loads((_FOLDER / "recorded.json").read_bytes())["experiments"]
 
 
 def papers() -> tuple[Paper, ...]:
-    """The five papers with every item of theirs: its code, command and verdict.
+    """The five papers with all their items, each with its code, command and verdict.
 
-    An item that experiments cover takes its verdict from the recorded claims, unless it states a weaker one. An item without
-    experiments keeps the verdict that ``papers.yaml`` states.
-
-    Raises:
-        InputError: an item states a verdict that is not weaker than the recorded one, or needs claims that are not recorded.
+    An item with experiments takes its verdict from the recorded claims, unless it states a weaker one. An item without them
+    keeps the verdict that ``papers.yaml`` states. `InputError` for an item that states a verdict not weaker than the
+    recorded one, or needs claims that are not recorded.
     """
     found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
     return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)
 
 
 def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
-    """The recorded claims that decide an item's verdict, of the experiments in its `run`.
+    """The recorded claims that decide an item's verdict, from the experiments in `item.run`.
 
-    Those are the claims whose sentence contains one of the texts in `item.claims`; all claims if it has no such text.
-
-    Raises:
-        InputError: one of these texts is in no claim, or its experiments have no recorded claims.
+    These are the claims whose sentence contains one of the texts in `item.claims`; all claims if that is empty. `InputError`
+    for a text that is in no claim, or experiments without recorded claims.
     """
     every = [claim for name in item.run for claim in known.get(name, ())]
     for text in item.claims:
@@ -73,7 +69,7 @@ def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
 
 
 def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
-    """The verdict of an item: ``holds`` if all claims hold, ``does not`` if no claim holds, and ``holds within`` else.
+    """The verdict of an item: ``holds`` if all claims hold, ``does not`` if no claim holds, else ``holds within``.
 
     A claim that is not settled does not hold. Without claims the verdict is ``does not``.
     """
@@ -82,6 +78,7 @@ def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
 
 
 def _with_verdict(paper: Paper, item: Item, known: Record) -> Item:
+    """The item with the verdict that `papers` describes; `known` is the record."""
     if not item.run:
         return item
     found = judged(deciding(item, known))

@@ -1,4 +1,4 @@
-"""Reproduction of a paper's table or figure: the definition of an experiment, its settings, and its run.
+"""Reproduces a paper's table or figure: defines an experiment and its settings, and runs it.
 
 An experiment is a file of ``experiments/papers`` that binds `experiment`; ``bfio-table1`` is ``bfio_table1.py``.
 """
@@ -27,7 +27,7 @@ from evenstep.workload.replicate import Drawn, Source
 Runs = Mapping[str, Sequence[Run]]
 #: Default number of replicates, in full and in quick size.
 SEEDS, QUICK_SEEDS = 5, 2
-#: Constants of the default workloads: not said where a trace takes their place.
+#: Constants of the default workloads: left out where a trace replaces the workload.
 OF_WORKLOADS = frozenset({"workload", "heavy", "near cap", "requests"})
 
 
@@ -36,12 +36,12 @@ class Setting:
     """The settings of an experiment's run.
 
     Args:
-        quick: at a reduced size, as a test that it runs; its figures are no evidence.
+        quick: run at a reduced size, only to test that it runs; its figures are no evidence.
         seeds: replicates; None = 5, or 2 when quick.
         traces: trace files in place of the default workload; `Experiment.most_traces` at most.
-        seed: key of replicates and of the policies' draws.
-        processes: processes to run in; None = all cores, if it takes long.
-        progress: called with messages; silent when left out.
+        seed: key of replicates and of the policies' random draws.
+        processes: number of processes; None = all cores, if it takes long.
+        progress: receives messages; silent when left out.
 
     Raises:
         InputError: fewer than one replicate.
@@ -69,12 +69,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """The value a file of ``experiments/papers`` binds to `experiment`.
+    """An experiment: the value that a file of ``experiments/papers`` binds to `experiment`.
 
     Args:
-        title, source: its subject, and paper and place in it.
+        title, source: its subject; the paper and the place in it.
         run: runs it under a setting and returns its findings.
-        most_traces: trace files it can take in place of its workload; 0 = it makes its own instance.
+        most_traces: most trace files that may replace its workload; 0 = it makes its own instance.
     """
 
     title: str
@@ -84,14 +84,13 @@ class Experiment:
 
 
 def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
-    """Run one experiment, named as ``evenstep reproduce list`` shows it, or a file of yours that binds `experiment`.
+    """Run one experiment, by its name in ``evenstep reproduce list``, or from a user's file that binds `experiment`.
 
-    At the full size without a `setting`. The result's `command` and `versions` are empty. With trace files, constants of the
-    default workload (`OF_WORKLOADS`) are left out.
+    Without a `setting` it runs at full size. The result's `command` and `versions` are empty. With trace files, the findings
+    omit constants of the default workload (`OF_WORKLOADS`).
 
     Raises:
-        InputError: an unknown name (the nearest are offered), a file that binds something else, or more trace files than it
-            takes.
+        InputError: an unknown name, a file that binds another value, or more trace files than the experiment takes.
     """
     how = setting or Setting()
     experiment: Any = names.find("experiments", name)
@@ -108,13 +107,16 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
 
 
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:
-    """The first trace file of the user's, or the default; and a phrase that says what stands in for the paper's data.
+    """(the user's first trace file, else the default; a phrase on what stands in for the paper's data).
 
     Args:
-        setting: holds the trace files; when quick, only 2,000 rows of one are read.
+        setting: holds the trace files; only the first is read, and only 2,000 rows of it when quick.
         default: a generator, returned as it is if the user gave no file.
-        missing: the paper's data, in words.
-        cluster, step_time: where it will run, to scale a workload file to the load that it asks for.
+        missing: the paper's data, in words, for the phrase.
+        cluster, step_time: the fleet, to scale the user's workload file to the load that it asks for.
+
+    Raises:
+        InputError: a file that cannot be read or scaled.
     """
     if not setting.traces:
         return default, f"the synthetic workload '{default.name}' for {missing}"
@@ -135,15 +137,14 @@ def run_policies(
     samples: int = 0,
     power: Any = None,
 ) -> dict[str, list[Run]]:
-    """Every policy on every replicate, on the same requests with the same dice: runs by label, then by replicate.
+    """Run every policy on every replicate, with the same requests and random draws; runs by label, then by replicate.
 
     Args:
-        setting: replicates, key, processes.
-        source: the workload.
-        policies: label to spec, as ``evenstep compare --policy`` takes it.
-        cluster, step_time: the fleet.
+        setting: gives replicates, seed and processes.
+        source, cluster, step_time: the workload and the fleet.
+        policies: spec by label, as ``evenstep compare --policy`` takes it.
         records: keep the record tables of every replicate.
-        samples: samples of every worker's load to keep, first replicate.
+        samples: number of samples of every worker's load to keep, first replicate only.
         power: power law; None = the default one.
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]

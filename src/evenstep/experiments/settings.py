@@ -1,4 +1,4 @@
-"""The settings of `compare` and `simulate`: fields are flags, keys of a YAML file, and a published JSON Schema.
+"""The settings of `compare` and `simulate`: their fields are flags, keys of a YAML file, and a published JSON Schema.
 
 Its imports stay light, so that ``--help`` answers at once.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from evenstep.sim.prefill_tier import PrefillTier
     from evenstep.workload.replicate import Source
 
-#: Compared by default: what routers do today, then what balancing adds.
+#: The default comparison: policies of today's routers, then policies that balance.
 USUAL = ("fcfs", "jsq", "least-load", "br-0", "bf-io", "best", "bf-io:horizon=20,discount=0.9,predictor=oracle")
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """A fleet, how requests reach it, and what a step costs.
+    """A fleet, how requests reach it, and the time of its steps.
 
     Args:
         workers: data-parallel decode ranks, G.
@@ -43,7 +43,7 @@ class FleetSettings:
         dispatch: pool (requests wait in one place) or instant (a queue on every worker).
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number.
         kv_tokens: KV tokens a worker holds; left out = only slots limit.
-        kv_reserve: KV tokens kept free for the growth of each request on a worker, in what policies see.
+        kv_reserve: KV tokens that policies see as reserved for the growth of each request on a worker.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
         prefillers: engines in front of the fleet that only prefill; prefill_base_s and prefill_per_token_s are then seconds
@@ -106,13 +106,11 @@ class FleetSettings:
     skip_bad_rows: bool = False
 
     def cluster(self) -> Cluster:
-        """The simulated fleet that these settings describe; laws and objective are not part of it.
+        """The simulated fleet that these settings describe, without its laws of time and power, and without the objective.
 
-        With `prefillers`, the prefill times belong to that tier. Else they delay each request by itself. Closed arrivals
-        without users and without a think time replay the trace's sessions.
-
-        Raises:
-            InputError: a drift, an outage or another value that the fleet refuses.
+        With `prefillers`, the prefill times belong to that tier; else they delay each request by itself. Closed arrivals
+        without users and without a think time replay the trace's sessions. `InputError` for a drift, an outage or another
+        value that the fleet refuses.
         """
         from evenstep.experiments.notation import drift_of, outages_of
         from evenstep.sim.cluster.simulation import Cluster
@@ -141,7 +139,7 @@ class FleetSettings:
         )
 
     def prefill_tier(self) -> PrefillTier | None:
-        """The engines that only prefill, None if `prefillers` is 0.
+        """The engines that only prefill; None if `prefillers` is 0.
 
         A batch of n tokens takes ``prefill_base_s + n * prefill_per_token_s`` seconds.
         """
@@ -154,10 +152,9 @@ class FleetSettings:
         return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
-        """The step-time law: per worker if `worker_speeds` is given (`seed` draws ``uniform`` ones), else `law` or linear.
+        """The step-time law: per worker with `worker_speeds` (`seed` draws ``uniform`` ones), else `law`, else linear.
 
-        Raises:
-            InputError: text that is not such a law, or not such speeds.
+        `InputError` for text that is not a law, or bad speeds.
         """
         from evenstep.cost.linear import law_of
         from evenstep.cost.per_worker import PerWorker
@@ -245,21 +242,17 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
-    """The JSON Schema, with this description, of an object of `compare` settings but those named in `elsewhere`."""
+    """The JSON Schema of an object of all `compare` settings except the keys of `elsewhere`, with this description."""
     known = schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
 
 
 def checked(settled: Settled[Any]) -> Any:
-    """Check the settings of a fleet for ranges and consistency.
+    """Check the settings of a fleet for ranges and consistency, and return a copy with the arrivals that they imply.
 
-    Returns:
-        The settings. `arrivals` becomes ``timed`` if a load or rate is given, and ``closed`` if users, a think time or
-        sessions are.
-
-    Raises:
-        InputError: naming the field as its layer writes it (``--workers`` on the command line).
+    A load or rate implies ``timed``; users, a think time or sessions imply ``closed``. `InputError` for a bad value; the
+    field is named as its layer writes it (``--workers`` on the command line).
     """
     value = settled.value
     settled.check_numbers(_AT_LEAST, _ABOVE_ZERO)
@@ -285,12 +278,10 @@ def checked(settled: Settled[Any]) -> Any:
 
 
 def check_used(settled: Settled[Any]) -> None:
-    """Check that no setting of the fleet was given that changes nothing beside the others (`checked` accepted them).
+    """Raise `InputError` for a setting that was given, is not 0, and has no effect with the others; call `checked` first.
 
-    Not part of `checked`, since a sweep gives its fixed settings to every cell.
-
-    Raises:
-        InputError: prefill times without timed arrivals, a budget without prefillers, a KV reserve without a KV limit.
+    These are prefill times without timed arrivals, a budget without prefillers, and a KV reserve without a KV limit. A sweep
+    does not call this, since it gives its fixed settings to every point.
     """
     value, origin = settled.value, settled.origin
     delays = value.load is not None or value.rate is not None or value.arrivals == "timed"
@@ -306,10 +297,10 @@ def check_used(settled: Settled[Any]) -> None:
 
 
 def check_fits(settled: Settled[Any], source: Source) -> None:
-    """Check that a recorded trace has what its arrivals need; drawn workloads are checked when they run.
+    """Check that a recorded trace has the columns that its arrivals need; generators are checked when they run.
 
-    Raises:
-        InputError: timed arrivals on a trace without times, or closed ones without users or sessions.
+    `InputError` for timed arrivals on a trace without times, if no rate and no load is given. Also for closed arrivals
+    without users and think time on a trace without sessions.
     """
     from evenstep.request import Trace
 
@@ -326,7 +317,7 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
 
 
 def _with_arrivals(settled: Settled[Any]) -> Any:
-    """``load`` and ``rate`` mean timed arrivals, users, think time and sessions closed ones, unless someone says so."""
+    """The settings with the arrivals that they imply (`checked`); `InputError` if they imply both kinds or others than given."""
     value = settled.value
     timed = value.load is not None or value.rate is not None
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0

@@ -1,4 +1,4 @@
-"""From settings to what is run: how a workload is read, brought to a rate or load, and becomes a plan."""
+"""From settings to a plan: how a workload is read and scaled to a rate or load."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything that decides how a workload is read; equal ones read the same requests.
+    """Everything that decides how a workload is read; equal readings give the same requests.
 
     Args:
-        source: a trace, something that draws traces, or a path.
-        limit: first rows of a trace, or requests to draw.
+        source: a trace, a generator of traces, or a path.
+        limit: number of first rows to read, or of requests to draw.
         format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
         skip_bad_rows: leave out rows that cannot be read.
-        seed: key of all that a reader draws.
-        prefix_blocks: read the block ids of prompts too, where the source is a file.
+        seed: key of everything that a reader draws.
+        prefix_blocks: also read the block ids of prompts, if the source is a file.
     """
 
     source: Any
@@ -41,7 +41,7 @@ class Reading:
 
     @classmethod
     def of(cls, settings: Any) -> Reading:
-        """The part of a fleet's or engine's settings that says how to read the workload.
+        """The `Reading` with the same-named fields of a fleet's or engine's settings.
 
         Block ids are read if the settings have `prefix_cache_blocks` above 0.
         """
@@ -49,10 +49,9 @@ class Reading:
         return cls(**kept, prefix_blocks=getattr(settings, "prefix_cache_blocks", 0) > 0)
 
     def workload(self) -> Workload:
-        """Open the workload: its trace or generator, with the rate or load that its file asks for, not yet applied.
+        """Open the workload: its trace or generator, with the rate or load that its file asks for, which is not yet applied.
 
-        Raises:
-            InputError: a file that cannot be read, a limit on a generator in memory, or an object of another kind.
+        `InputError` for a file that cannot be read, a limit on a generator in memory, or an object of another kind.
         """
         from evenstep.workload.sources import open_source
         from evenstep.workload.synthetic.yaml_file import Workload
@@ -64,7 +63,7 @@ class Reading:
             raise InputError("compare", "source", kind, "a Trace, a path, or sample:NAME", hint)
         if isinstance(source, str | Path):
             common: dict[str, Any] = {"skip_bad_rows": self.skip_bad_rows, "limit": limit, "seed": self.seed}
-            # blocks are most of a file: they are read where they are used
+            # blocks are most of a file, so they are read only if they are used
             return open_source(source, self.format_name, **common, prefix_blocks=self.prefix_blocks)
         if limit is not None and not isinstance(source, Trace):
             expected = "no limit for a synthetic workload; its file sets the number of requests"
@@ -81,15 +80,12 @@ def scaled(
     load: float | None = None,
     seed: int = 0,
 ) -> Source:
-    """The trace or generator of a workload at a rate or load (see `compare`), else at the one that its file asks for, if
-    any.
+    """A workload's trace or generator at this rate (requests a second) or load, else at those of its file, if any.
 
-    Where workers differ in slots, the fleet's capacity, for `load`, is that of one with the most slots on every worker,
-    times the share of those slots that it has. `seed` is the key of Poisson arrivals.
-
-    Raises:
-        InputError: a load under a law that is not linear or with another drift than one token a step, both a rate and a
-            load, one that is not finite and above 0, or timed arrivals under a law of infinite mean.
+    The load is a share of the fleet's capacity. If workers differ in slots, this is the capacity of a fleet with the most
+    slots on every worker, times the share of these slots that exists. `seed` is the key of Poisson arrivals. `InputError`
+    for both a rate and a load, for one that is not finite and above 0, and for timed arrivals under a law of infinite mean.
+    A load also needs a linear law and a drift of one token a step.
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
@@ -120,7 +116,7 @@ def plan_of(settings: Any, found: Workload | None = None, **more: Any) -> Plan:
     """The plan that settings of a fleet describe.
 
     Args:
-        settings: of `compare` or `simulate`, after `settings.checked`; without `seeds` there is one replicate.
+        settings: of `compare` or `simulate`, after `settings.checked`; without a field `seeds` there is one replicate.
         found: their workload; None = read it.
         more: further fields of `Plan`, such as `records`.
 

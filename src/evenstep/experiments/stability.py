@@ -1,4 +1,4 @@
-"""``evenstep stability``: the highest rate at which an engine keeps up under each policy, and a closed form's.
+"""``evenstep stability``: the highest rate at which an engine keeps up under each policy, simulated and in closed form.
 
 Its imports stay light, so that ``--help`` answers at once.
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from evenstep.theory.capacity import Closed
 
 _WHERE = "evenstep stability"
-#: Requests of a run at most: it may be four times as long, and more fill the memory of most machines.
+#: Most requests of a run. A run may get four times as long, and more would fill the memory of most machines.
 _MOST_REQUESTS = 10_000_000
 #: Rates that can be judged, requests a second: squares of far larger ones overflow.
 _RATES = 1e-12, 1e12
-#: Bytes that a run holds for each of its iterations, at its end: twelve columns, and the pieces they are made of.
+#: Bytes that a run holds for each iteration at its end: twelve columns, and the arrays that they are joined from.
 _ITERATION_BYTES = 2 * 12 * 8
 
 
@@ -43,7 +43,7 @@ class StabilitySettings:
         batch_time: seconds of an iteration, a batch-time law.
         rate: requests a second to judge as well; the trace's own rate when left out.
         precision: width of the last bracket of a bisection, as a share.
-        requests: requests of a run; up to four times as many where these settle nothing.
+        requests: requests of a run; up to four times as many while the verdict is undecided.
         seeds: replicates, each a bisection of its own.
         limit: use only the first rows of the trace; laws have none.
         format_name: format of the trace file where it is not recognised.
@@ -63,10 +63,9 @@ class StabilitySettings:
     seed: int = 0
 
     def case(self, policy: str, lengths: Lengths) -> Case:
-        """A policy on the engine that these settings describe, with requests of these lengths; the policy is not built yet.
+        """The `Case` of a policy on this engine, with requests of these lengths; the policy is not built yet.
 
-        Raises:
-            InputError: a bad engine or law, or one whose batches take no time.
+        `InputError` for a bad engine or law, or if a batch takes 0 s.
         """
         from evenstep.cost.batch import Batch
         from evenstep.experiments.frontier import Case
@@ -84,11 +83,11 @@ class Judged:
     """The verdict on one policy.
 
     Args:
-        policy: as it was asked for.
+        policy: the policy as the user wrote it.
         largest: mean of the largest stable rate over replicates, requests a second, with its 95 % interval.
-        closed: the closed form, or why it has none.
-        at_rate: the verdict of replicate 0 at the rate asked for, or at the trace's own; None where there is neither.
-        note: on what the policy knows of output lengths (`belief_note`); mostly empty.
+        closed: the largest stable rate in closed form, requests a second, or the reason why there is no closed form.
+        at_rate: the verdict of replicate 0 at the given rate, else at the trace's own; None without either.
+        note: sentence on output lengths that the policy is shown or needs (`belief_note`); mostly empty.
     """
 
     policy: str
@@ -100,8 +99,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of the command: what arrives, in words; the rate that was judged, requests a second, or None where neither
-    a flag nor the source gives one; and the verdict on each policy, in the order asked.
+    """The result.
+
+    Args:
+        source: a description of the arrivals.
+        rate: requests a second that each `Judged.at_rate` is about; None if neither the settings nor the source has a rate.
+        policies: a verdict for each policy, in the order asked.
     """
 
     source: str
@@ -110,12 +113,10 @@ class Answer:
 
 
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
-    """Find every policy's largest stable rate by bisection, and judge the given rate or the source's own, if there is one.
+    """Find every policy's largest stable rate by bisection, and judge the given rate, or else the source's own, if any.
 
-    At most so many `processes` are used; None = all cores where that pays.
-
-    Raises:
-        InputError: a bad source, engine, policy or number; a law without a finite mean.
+    At most `processes` are used; None = all cores where that saves time. `InputError` for a bad source, engine, policy or
+    number; a law without a finite mean.
     """
     from evenstep.experiments.compare.engine_compare import belief_note
     from evenstep.experiments.frontier import largest_rates
@@ -157,7 +158,7 @@ def _check_rate(rate: float | None, field: str) -> None:
 
 
 def _check_fits(case: Case, requests: int) -> None:
-    """Refuse lengths for which even full batches are more iterations than this machine can remember."""
+    """Raise `InputError` if the iterations of a case's longest run do not fit into memory, even with full batches."""
     from evenstep.experiments.frontier import LONG
     from evenstep.measure.stability import tokens_of
 
@@ -173,7 +174,7 @@ def _check_fits(case: Case, requests: int) -> None:
 
 
 def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
-    """The arrivals, their own rate where they have one, and both in words."""
+    """(request lengths, the source's own rate in requests a second or None, a description of both)."""
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.experiments.sources import Reading
     from evenstep.workload.replicate import replicate
@@ -186,7 +187,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
             if value is not None:
                 raise InputError(_WHERE, name, value, "nothing with laws of lengths, which have no rows and no file")
         said = f"lengths by the laws {settings.source}, Poisson arrivals"
-        if any(getattr(law, "alpha", math.inf) <= 2 for law in laws):  # a closed form asks for a finite variance
+        if any(getattr(law, "alpha", math.inf) <= 2 for law in laws):  # a closed form needs a finite variance
             said += "; the variance is finite only because the tail is cut: few requests bring much of the work,"
             said += " intervals are wide"
         return Laws(Synthetic(1, *laws, name=settings.source)), None, said
@@ -199,7 +200,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
 
 
 def _own_rate(source: object, trace: Trace) -> float | None:
-    """The rate of a workload's arrival process, else that of a trace; None without, or if all come at once."""
+    """The rate of a workload's arrival process, else of a trace, requests a second; None without a usable one (`_RATES`)."""
     from evenstep.workload.replicate import rate
     from evenstep.workload.synthetic.arrivals import mean_rate
     from evenstep.workload.synthetic.synthetic import Synthetic
@@ -211,7 +212,7 @@ def _own_rate(source: object, trace: Trace) -> float | None:
 
 
 def _laws(text: str) -> tuple[Any, Any] | None:
-    """The two laws that PROMPT/OUTPUT stands for; None where it is the name of a file or sample."""
+    """The two laws that ``PROMPT/OUTPUT`` names; None if the text is a file or names no law. `InputError` for a bad law."""
     from evenstep.workload.synthetic.laws import Constant, check_mean
     from evenstep.workload.synthetic.yaml_file import LAWS
 

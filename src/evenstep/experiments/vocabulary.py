@@ -1,4 +1,4 @@
-"""The building blocks of an experiment: what it measures, its rows, claims and verdicts, its data and lines.
+"""The building blocks of an experiment: measured values, rows, claims and verdicts, data columns, lines of a figure.
 
 An experiment imports them as ``from evenstep.experiments import vocabulary as ex``.
 """
@@ -27,33 +27,28 @@ V = TypeVar("V")
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
-    """Split each case's (result, sentence on what stands in for the paper's data): the results by case, and the sentences
-    that differ, in order, joined by ``; ``.
-    """
+    """Split (result, phrase on stand-in data) by key: the results by key, and the distinct phrases joined by ``; ``."""
     told = dict.fromkeys(told for _, told in found.values())
     return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
 
 def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
-    """A field of the runs' summaries times `factor`, one number a run, in their order; nan if a run has no value."""
+    """The summary field `name` of each run times `factor`, in the order of the runs; nan for a run without a value."""
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
 
 def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
-    """The mean of a field times `factor` over replicates, with its 95 % interval; nan if a run has no value."""
+    """The mean over replicates of a summary field times `factor`, with its 95 % interval; nan if a run has no value."""
     return mean_interval(values(runs, name, factor))
 
 
 def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> tuple[list[float], list[float]]:
-    """The values of a summary's field in case `one`, then in case `other`, each in the order of its runs; see `values`."""
+    """The values of a summary field in case `one`, then in case `other`, each in the order of its runs (`values`)."""
     return values(runs[one], name), values(runs[other], name)
 
 
 def ratio(above: Sequence[float], under: Sequence[float]) -> Interval:
-    """The mean of ``above[i] / under[i]`` over replicates, with its 95 % interval; pairing cancels common luck.
-
-    It has no value, and settles no claim, if one of them is a division by 0 (`quotients`).
-    """
+    """The mean of ``above[i] / under[i]`` over replicates, with its 95 % interval; nan if a divisor is 0 (`quotients`)."""
     return mean_interval(quotients(above, under))
 
 
@@ -71,13 +66,13 @@ def rows_of(
     paper: Mapping[str, float | str] | None = None,
     against: str = "",
 ) -> list[Row]:
-    """A row a policy for one field of the summary, with the paired difference to the case `against` (the first when empty).
+    """A row a policy for one summary field, with the paired difference to the case `against` (empty = the first case).
 
     Args:
-        runs: label to runs.
+        runs: runs by label.
         name: the field; its values are multiplied by `factor`.
-        quantity, unit: as in `Row`.
-        paper: label to the paper's number; a label without one has None in its row.
+        quantity, unit: what the rows are called, and the unit after `factor`, as texts.
+        paper: the paper's number by label; a label without one has None in its row.
     """
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
@@ -93,20 +88,20 @@ def row(
     base: Sequence[float] = (),
     against: str = "",
 ) -> Row:
-    """The row of a mean over replicates, with its paired difference, `ours` minus `base`, replicate by replicate.
+    """The row of the mean of `ours` over replicates, with its paired difference to `base`, replicate by replicate.
 
-    There is no difference, and `against`, the case that `base` belongs to, is dropped, if `base` is empty or the same object
-    as `ours`. The other arguments are as in `Row`.
+    There is no difference if `base` is empty or the same object as `ours`; `against`, the case of `base`, is then dropped.
+    The other arguments are fields of the `Row`; `paper` None = the paper gives no number.
     """
     apart = paired_difference(ours, base) if base and base is not ours else None
     return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
 
 
 def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, list[Any]]:
-    """A row a policy and replicate, policy by policy, for the data file; `runs` are by label.
+    """Columns for the data file, a row a policy and replicate, policy by policy; `runs` are by label.
 
-    Returns the columns: `fixed`, with one value for all rows, then ``case`` (the label), ``replicate`` (from 0), ``digest``
-    and the summary's `fields`, None without a value.
+    The columns are `fixed`, with one value for all rows, then ``case`` (the label), ``replicate`` (from 0), ``digest`` and
+    the summary's `fields`, None without a value.
     """
     table: dict[str, list[Any]] = {name: [] for name in (*fixed, "case", "replicate", "digest", *fields)}
     for label, own in runs.items():
@@ -118,7 +113,7 @@ def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, lis
 
 
 def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Concatenate tables, column name to values; the first table's columns are kept, and all others must have them.
+    """Concatenate tables (values by column). The result has the first table's columns, and all others must have them.
 
     NumPy joins the values, so a column of unlike types takes one common type.
     """
@@ -126,16 +121,16 @@ def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """Whether a paired difference has this sign, +1 or -1; None if its interval contains 0 or is missing (one replicate)."""
+    """True if a paired difference has this sign (+1 or -1), False if the other, None if its interval contains 0 or is None."""
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
 
 
 def within(value: Interval, low: float, high: float) -> bool | None:
-    """Whether a value's whole interval lies in ``low <= x <= high``; False if no part of it does.
+    """True if a value's whole interval lies in ``low <= x <= high``, False if no part of it does.
 
-    None if only a part of it does, or if it is missing (one replicate).
+    None if only a part of it does, or without an interval (one replicate).
     """
     if value.low is None or value.high is None:
         return None
@@ -143,14 +138,14 @@ def within(value: Interval, low: float, high: float) -> bool | None:
 
 
 def near(value: Interval, target: float, share: float) -> bool | None:
-    """Whether a value lies from ``target * (1 - share)`` to ``target * (1 + share)``, target > 0; None as in `within`."""
+    """`within` for the range from ``target * (1 - share)`` to ``target * (1 + share)``, target > 0."""
     return within(value, target * (1 - share), target * (1 + share))
 
 
 def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
-    """Least-squares slope of log y over log x, one for each replicate: the exponent of a power law.
+    """Least-squares slope of log y over log x, the exponent of a power law, one for each replicate.
 
-    `x` has P numbers above 0, one a point; ``y[p][r]``, above 0, is that of point p and replicate r.
+    `x` has P numbers above 0, one a point; ``y[p][r]``, above 0, is the value at point p in replicate r.
     """
     logs, every = np.log(np.array(x, float)), np.log(np.array(y, float))
     return [float(np.polyfit(logs, every[:, r], 1)[0]) for r in range(every.shape[1])]
@@ -162,35 +157,35 @@ def all_of(verdicts: Sequence[bool | None]) -> bool | None:
 
 
 def beyond(value: Interval, limit: float) -> Interval:
-    """The interval shifted down by `limit`: value and both ends minus the limit."""
+    """The interval minus `limit`: its value and both ends shifted down."""
     return value.map(lambda end: end - limit)
 
 
 def constants(table: str) -> list[Constant]:
-    """Parse the constants of a table, one a line: ``name | value | why``; an indented line continues the one above."""
+    """Parse a table of constants, one a line: ``name | value | why``; an indented line continues the one above."""
     entries = re.split(r"\n(?! )", textwrap.dedent(table).strip())
     return [Constant(*re.split(r" \| ", re.sub(r"\s+", " ", entry))) for entry in entries]
 
 
 def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int, seen: str = "{}") -> Claim:
-    """The claim that `ours` lie above (+1) or below (-1) `base`, judged by their paired difference (`clearly`).
+    """The claim `says`: `ours` lie above (`sign` +1) or below (-1) `base`, judged by their paired difference (`clearly`).
 
-    That difference, `ours` minus `base` with its interval, takes the place of ``{}`` in `seen`.
+    That difference, `ours` minus `base` with its interval, replaces ``{}`` in `seen`.
     """
     apart = paired_difference(ours, base)
     return Claim(says, clearly(apart, sign), seen.format(with_interval(apart)))
 
 
 def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}") -> Claim:
-    """The claim that a value lies above (+1) or below (-1) a limit; not settled if its interval contains the limit.
+    """The claim `says`: a value is above (`sign` +1) or below (-1) `limit`; not settled if the interval contains `limit`.
 
-    The value with its interval takes the place of ``{}`` in `seen`.
+    Without an interval (one replicate) it is not settled either. Value and interval replace ``{}`` in `seen`.
     """
     return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
 
 
 def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}") -> Claim:
-    """The claim that a value lies in ``low <= x <= high`` (`within`); ``{}`` in `seen` is the value with its interval."""
+    """The claim `says`: a value lies in ``low <= x <= high`` (`within`). Value and interval replace ``{}`` in `seen`."""
     return Claim(says, within(value, low, high), seen.format(with_interval(value)))
 
 
@@ -200,9 +195,9 @@ def listed(items: Iterable[Any]) -> str:
 
 
 def by_worker(load: F8, **columns: Any) -> dict[str, Any]:
-    """Every worker's load at some samples, as columns of S * G rows: sample by sample, in each the workers in order.
+    """Every worker's load at S samples, as columns of S * G rows: sample by sample, in each the workers in order.
 
-    `load` is float64[S, G], KV tokens. Further columns, of S values (one a sample) or one for all, come first, then
+    `load` is float64[S, G], KV tokens. Further `columns`, of S values (one a sample) or one for all, come first. Then come
     ``worker`` (from 0) and ``load_tokens``.
     """
     samples, workers = load.shape
@@ -216,10 +211,7 @@ def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:
 
 
 def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> None:
-    """Draw a line for each label, through its (x, y), on matplotlib axes; `style` is matplotlib's.
-
-    Colours are taken in order from `COLOURS`, again from the first after the last.
-    """
+    """Draw a line for each label through its (x, y), colours from `COLOURS` in turn; `style` is matplotlib's."""
     for colour, (label, (x, y)) in zip(cycle(COLOURS), series.items(), strict=False):
         axes.plot(x, y, color=colour, label=label, **style)
 
@@ -227,16 +219,16 @@ def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> Non
 def bands(
     axes: Any, series: Mapping[str, tuple[Sequence[float], Sequence[Interval]]], colours: Sequence[str] = COLOURS
 ) -> None:
-    """Draw for each label, x and intervals, a line through the means in a band of the intervals; colours as in `lines`."""
+    """Draw, for each label's (x, intervals), a line through the means in a band of the intervals, in `colours` by turns."""
     for colour, (label, (x, y)) in zip(cycle(colours), series.items(), strict=False):
         band_line(axes, x, y, label, colour)
 
 
 def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequence[str]) -> dict[str, Any]:
-    """The arrays of each key as long columns, a row an entry, key after key; the key is repeated on its rows.
+    """The arrays of each key as long columns: a row an array entry, key after key, with the key repeated on its rows.
 
-    `found` has, by key, a tuple of arrays of one length, of which the first are named by `arrays`. `parts` names the column
-    of the whole key (text), or columns of the first parts of a tuple key.
+    `found` has, by key, a tuple of arrays of one length; `arrays` names the first of them. `parts` as text names the column
+    of the key. A list of `parts` names a column for each of the first parts of a tuple key.
     """
     keys = [(key,) if isinstance(parts, str) else key for key, own in found.items() for _ in own[0]]
     names = [parts] if isinstance(parts, str) else parts
@@ -247,14 +239,14 @@ def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequenc
 
 
 def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
-    """One number a key and replicate as columns: parts of the key (`grouped`), ``replicate`` from 0, and the number.
+    """One number a key and replicate as columns: the parts of the key (`grouped`), ``replicate`` from 0, and the number.
 
-    `found` has, by key, one number a replicate; `value` is the column of the numbers.
+    `found` has, by key, one number a replicate; `value` names the column of the numbers.
     """
     replicates = [r for own in found.values() for r in range(len(own))]
     return {**grouped(found, names), "replicate": replicates, value: flat(found)}
 
 
 def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """The first parts of the tuple keys as columns called `names`; each key is repeated once a replicate of its own."""
+    """The first parts of the tuple keys as columns called `names`; each key is repeated for each of its replicates."""
     return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}

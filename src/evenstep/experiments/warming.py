@@ -1,6 +1,6 @@
-"""Compiles missing kernels in other processes: the loop's and the policies' kernels.
+"""Compiles missing kernels, those of simulator loops and of policies, in other processes.
 
-Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
+Only the first comparison on a machine has anything to compile; kernels go to the disk cache that all processes share.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from typing import Any, cast
 from evenstep import compiled, kernel_cache
 from evenstep.experiments.children import Child, can_start
 
-#: Seconds after which a process no longer waits for another to compile, and compiles itself.
+#: Seconds that a process waits for another to compile a module before it compiles the module itself.
 PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A job that loads a module and its kernels (`executors.Job`); `label` is the module's dotted name."""
+    """A job that imports a module and compiles its kernels (`executors.Job`); `label` is the module's dotted name."""
 
     label: str
 
     def carry_out(self, shared: Any) -> None:
-        """Load the module, and compile the kernels that the disk cache lacks; `shared` is not used."""
+        """Import the module, and compile the kernels that the disk cache lacks; `shared` is not used."""
         load(self.label)
 
 
 class Warming:
     """Compiles kernels of loops and policies into the disk cache, in processes that start at once.
 
-    Used as a context manager, it ends them (`end`): at once if the block raised.
+    As a context manager it calls `end`, with a kill if the block raised.
 
     Args:
-        modules: for each contender the kernel modules that need compiling, its loop's first (`cold_kernels`).
+        modules: for each contender, the modules whose kernels need compiling, its loop's first (`cold_kernels`).
         processes: processes that may compile in parallel to this one; 0 = `ready` compiles all here.
-        all_elsewhere: leave the first module to them as well, because this process has other work. False: `ready` compiles
-            the first one here.
+        all_elsewhere: leave the first module to them as well. False = `ready` compiles it in this process.
     """
 
     def __init__(self, modules: Sequence[Sequence[str]], processes: int, *, all_elsewhere: bool = False) -> None:
@@ -64,20 +63,21 @@ class Warming:
 
     @property
     def pipes(self) -> list[Connection]:
-        """The connections of the processes that compile now, to wait for; pass the readable ones to `note`."""
+        """The connections of the processes that compile now, to wait for. Pass the readable ones to `note`."""
         return list(self._busy)
 
     def note(self, ready: Iterable[object]) -> None:
-        """Handle compiling processes that can be read: each gets the next module. Connections not in `pipes` are ignored.
+        """Note that the processes behind these connections have finished a module; send each the next one, or end it.
 
-        A process that died is replaced while modules wait; its module is left to `ready`.
+        Objects that are not in `pipes` are ignored. A process that died is replaced while modules wait. The method `ready`
+        compiles its module in this process.
         """
         for pipe in ready:
             if pipe not in self._busy:
                 continue
             child, _ = self._busy.pop(cast("Connection", pipe))
             try:
-                child.pipe.recv()  # what could not be loaded there is loaded here, and says why
+                child.pipe.recv()  # an error there is ignored: `ready` loads the module here and raises it
             except (EOFError, OSError):
                 child.end()
                 child = Child(None) if self._waiting else None
@@ -85,18 +85,21 @@ class Warming:
                 self._employ(child)
 
     def is_ready(self, contender: int) -> bool:
-        """Whether no module of this contender waits for, or is with, another process; `contender` indexes `modules`."""
+        """True if other processes are through with the modules of this contender (an index into `modules`).
+
+        Modules that they never had count, too: the first one is compiled in this process, by `ready`.
+        """
         return self._pending().isdisjoint(self._modules[contender])
 
     def are_ready(self) -> bool:
-        """Whether no module waits for, or is with, another process."""
+        """True if no module waits for another process, or is being compiled in one."""
         return not self._pending()
 
     def ready(self, contender: int) -> None:
-        """Wait until a contender's missing kernels are compiled, and load them; those in the cache at the start are not.
+        """Block until the kernels that a contender lacked at the start are compiled, and load them.
 
-        What no other process could compile is compiled here. If none of them finishes a module within `PATIENCE_S`, all are
-        ended.
+        Modules that no other process compiled are compiled here. If no process finishes a module within `PATIENCE_S`
+        seconds, all of them are killed. An error of the import or compilation is raised here.
         """
         while not self.is_ready(contender):
             found = connection.wait(self.pipes, PATIENCE_S)
@@ -107,19 +110,17 @@ class Warming:
             load(module)
 
     def end(self, *, at_once: bool = False) -> None:
-        """End the processes: each when its present module is in the cache, or at once; modules that wait are given up.
-
-        The call itself does not wait for the modules.
-        """
+        """Drop the waiting modules, and let each process end after its present one; with `at_once`, kill the processes."""
         for child, _ in self._busy.values():
             (child.end if at_once else child.leave)()
         self._busy, self._waiting = {}, []
 
     def _pending(self) -> set[str]:
+        """The modules that wait for another process, or are being compiled in one."""
         return {*self._waiting, *(module for _, module in self._busy.values())}
 
     def _employ(self, child: Child) -> None:
-        """Give a process the next module, or let it end."""
+        """Send a process the next waiting module, or end the process if there is no such module."""
         if not self._waiting:
             child.end()
             return
@@ -130,7 +131,7 @@ class Warming:
 
 
 def load(module: str) -> None:
-    """Import a module by its dotted name and compile its kernels; if it binds `policy`, compile that policy's rule."""
+    """Import a module by its dotted name and compile its kernels. If it binds `policy`, compile that policy's rule."""
     policy = getattr(importlib.import_module(module), "policy", None)
     if policy is not None:
         compiled.kernel_of(policy())
@@ -139,7 +140,7 @@ def load(module: str) -> None:
 def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
     """For each policy, the modules whose kernels the disk cache lacks: its run's loop, then its own if it is evenstep's.
 
-    `loops` has the loop of each policy's run (`cluster.host.loop_of`). All lists are empty without numba.
+    `loops` has the module of the loop of each policy's run (`cluster.host.loop_of`). All lists are empty without numba.
     """
     found: list[list[str]] = []
     for policy, loop in zip(policies, loops, strict=True):
@@ -153,11 +154,12 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
 
 
 def compile_notice() -> str:
-    """A line for the user that says that kernels cannot be compiled, for lack of numba; empty if they can."""
+    """A message for the user that kernels cannot be compiled because numba is missing; empty if numba is there."""
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
     return ""
 
 
 def _in_cache(file: Path) -> bool:
+    """True if the disk cache has the kernels of this source file."""
     return kernel_cache.place().has(file)

@@ -30,10 +30,10 @@ from evenstep.gateway.serve.gateway import Gateway
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
 _LAST_WORDS_S = 1.0  # time for clients to read that their answer is cancelled
-_SWITCH_S = 0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt, and what they are set to
+_SWITCH_S = 0.0005  # the operation thread yields to the data path this soon; Python's default is 5 ms
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt; their values follow
 _KEPT_BYTES, _LARGE_BYTES = 16 << 20, 2 << 20
-_LOOK_S = 0.1  # between two looks at whether it is ready
+_LOOK_S = 0.1  # between two checks whether the gateway is ready
 
 
 class Server:
@@ -41,14 +41,14 @@ class Server:
 
     Args:
         config: as `checked` returns it.
-        is_scraped: whether the host reports readings of the workers' metrics pages; until its first, a worker counts as
-            full.
-        bound: a bound socket that does not listen yet; made by `open` from ``config.listen`` when left out.
+        is_scraped: whether the host reports readings of the workers' metrics pages. If so, a worker counts as full until
+            its first reading.
+        bound: a bound socket that does not listen yet; left out = `open` makes one from ``config.listen``.
 
     Attributes:
         gateway: set by `open`.
         port: the TCP port it listens at; 0 before `open`.
-        begins_plain: decides in plain Python until kernels are compiled.
+        begins_plain: it decides in plain Python until kernels are compiled.
         contexts: set by `open`: the listener's TLS context, its files and their config section; empty = plain HTTP.
     """
 
@@ -62,17 +62,15 @@ class Server:
         self._warming: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Listen, and begin a background task that compiles what decisions need and adds the workers; see `ready`.
+        """Listen, and start a background task that compiles kernels and adds the workers; `ready` waits for it.
 
-        Until workers are added, generations are refused with status 503.
-
-        Raises:
-            InputError: a port that is taken, an address that is not this machine's, an unreadable secret or file, or an
-                invalid worker.
+        Sets `gateway`, `port` and `contexts`. Until workers are added, generations are refused with status 503. Raises
+        InputError for a taken port, an address that is not this machine's, or an invalid worker in the config. It also does
+        so for an unreadable secret, certificate or tokenizer, or a decision log that cannot be written.
         """
         config, loop = self.config, asyncio.get_running_loop()
         bound = self._bound or sockets.listening(WHERE, config.listen.host, config.listen.port)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM)  # as have sockets it accepts
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM)  # accepted sockets inherit it
         try:
             tls = config.listen.tls
             if tls is not None:
@@ -93,12 +91,10 @@ class Server:
         self._warming = loop.create_task(self._warm())
 
     async def ready(self) -> None:
-        """After `open`: wait until what decisions need is compiled and the workers of the config are added.
+        """After `open`: wait until kernels are compiled or loaded and the workers of the config are added.
 
-        Workers need not have said yet which models they serve; `Gateway.not_ready` tells whether one has.
-
-        Raises:
-            Exception: the error of compiling or of adding workers.
+        It waits for the kernels even if plain Python decides already. Workers need not have said yet which models they serve
+        (`Gateway.not_ready`). Raises the error of compiling or adding workers.
         """
         assert self._warming is not None
         await asyncio.shield(self._warming)
@@ -111,7 +107,7 @@ class Server:
         return await self.gateway.drained(within_s)
 
     async def close(self) -> None:
-        """Stop listening and warming, and close every connection at once, without answers; see `Gateway.close`."""
+        """Stop listening and warming; close every connection at once, without answers, and close the decision logs."""
         if self._warming is not None:
             self._warming.cancel()
         if self._server is not None:
@@ -120,6 +116,7 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
+        """Compile and load kernels. Start the gateway before that if it begins in plain Python, else after that."""
         gateway = self.gateway
         if self.begins_plain:
             await try_plain(self.config.policy, self.config.predictor)
@@ -142,13 +139,14 @@ def serve(
 
     Args:
         sources: origin of the config, read again at each reload.
-        say: takes one line at a time: addresses and assumptions at the start, later that it is ready and that it drains.
+        say: called with one line at a time: addresses and assumptions at the start, later that it is ready and that it
+            drains.
         settled: the config at the start.
         bound: a bound socket for clients, which does not listen yet.
-        hangups: each SIGHUP that came before it listened to signals itself; a reload follows them.
+        hangups: SIGHUP signals that came before this function handles them; if there are any, it reloads once.
 
     Raises:
-        InputError: see `Server.open` and `Operation.start`.
+        InputError: what `Server.open` or `Operation.start` refuses; it names the origin of a setting.
         Exception: as raised by `Server.ready`.
     """
     sockets.allow_files()
@@ -165,6 +163,7 @@ async def _serve(
     say: Callable[[str], None],
     hangups: Collection[int],
 ) -> None:
+    """Run the gateway and its operation thread until a signal ends them. `logs` are those in use; else as `serve`."""
     loop = asyncio.get_running_loop()
     server = Server(settled.value, is_scraped=True, bound=bound)
     try:
@@ -185,15 +184,15 @@ async def _serve(
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep the memory of large bodies for the next ones: fresh pages cost more than to copy them."""
-    with suppress(OSError, AttributeError, TypeError):  # it is not glibc
+    """Let the C library keep the memory of large bodies for the next ones: fresh pages cost more than to copy a body."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
-    """Say once, in one line, that requests are answered, and in another that the process has changed over."""
+    """Wait until requests are answered, and say so in one line. Wait for compiled code after a plain start, and say so."""
     gateway = server.gateway
     while gateway.not_ready():
         await asyncio.sleep(_LOOK_S)
@@ -207,10 +206,9 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
 
 
 async def _until_told(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
-    """Serve until a signal says so, and let what runs end.
+    """Serve until a signal, then drain for up to ``limits.drain_s`` or a second signal; what still runs ends with an error.
 
-    Raises:
-        Exception: what kept the gateway from becoming ready to decide; it would say "starting" for ever.
+    An error of `Server.ready` ends it at once and is raised, since the gateway could never get ready.
     """
     ending, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

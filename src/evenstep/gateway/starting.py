@@ -1,8 +1,8 @@
-"""Start-up of a gateway: it answers requests within seconds, also on a machine that has no compiled kernels yet.
+"""Start-up of a gateway: it answers requests within seconds, even on a machine that has no compiled kernels yet.
 
 There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). So the
-compiler's memory returns to the system. The checked build shows faults of compiled code, so it never decides in plain
-Python: requests wait for its kernels. Until the gateway's modules are imported, health checks are answered and other
+compiler's memory returns to the system. The checked build is there to show faults of compiled code, so it never decides in
+plain Python: requests wait for its kernels. Until the gateway's modules are imported, health checks are answered and other
 requests are told to wait. This file imports no kernel.
 """
 
@@ -30,14 +30,12 @@ UNTIL_CHECKED = "the checked build answers requests once its kernels are compile
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Run the gateway as `server.serve` does; without compiled kernels, answer on its port while it is imported.
+    """Run the gateway as `server.serve` does; without compiled kernels, answer on its port while its modules are imported.
 
-    It reads `sources` and binds the port itself. With TLS, nothing is answered until the gateway is imported.
-
-    Raises:
-        InputError: an invalid config, a port that is taken; see also `server.serve`.
+    It reads `sources` and binds the port itself. With TLS, nothing is answered until then. Raises InputError for an invalid
+    config or a port that is taken, and what `server.serve` raises.
     """
-    hangups = list[int]()  # a reload follows them; by default they would end the process
+    hangups = list[int]()  # hang-up signals, which by default end the process; a reload follows
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, lambda number, _frame: hangups.append(number))
     with contextlib.ExitStack() as while_it_fails, contextlib.ExitStack() as until_imported:
@@ -62,10 +60,8 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 class WaitingRoom:
     """Answers on the gateway's socket until the gateway is up: healthy, not ready, and 503 to everything else.
 
-    A context manager: a thread answers inside its block, with one answer for each connection. `bound` stays open.
-
-    Args:
-        bound: the gateway's own socket, which begins to listen; clients that come last wait in it for the gateway.
+    A context manager: a thread answers inside its block, with one answer for each connection. The gateway's own socket,
+    `bound`, begins to listen here and stays open after the block. Its backlog keeps unanswered connections for the gateway.
     """
 
     def __init__(self, bound: socket.socket) -> None:
@@ -87,18 +83,19 @@ class WaitingRoom:
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """One answer, and the connection is closed."""
+    """Sends one answer to each request, and closes the connection."""
 
     timeout = 5.0
     server_version, sys_version = "evenstep", ""
 
     def __getattr__(self, name: str) -> Callable[[], None]:
-        """Every method is answered; `http.server` looks for ``do_`` and its name."""
+        """Return `_reply` for every ``do_METHOD`` that `http.server` looks for, so that each HTTP method is answered."""
         if not name.startswith("do_"):
             raise AttributeError(name)
         return self._reply
 
     def _reply(self) -> None:
+        """Answer by the path: health checks with 200, ``/readyz`` with "starting" and 503, others with a refusal and 503."""
         path = self.path.partition("?")[0]
         if path in _HEALTH:
             self._answer(200, b"ok", "text/plain; charset=utf-8")
@@ -120,4 +117,4 @@ class _Answer(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged of it."""
+        """Log nothing."""

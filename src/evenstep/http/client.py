@@ -1,10 +1,10 @@
 """The client's side of one HTTP connection, which parses answers from bytes. No socket, no loop, no clock.
 
 Rules of this file. A connection carries one request at a time. It may carry another one only if the answer ended exactly
-where its framing said and nothing followed. The server must not have announced a close either (RFC 9112 sections 9.3 and
-9.6). Interim answers are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a
-fault (section 15.2.2). An answer without a length ends with its connection; any other that ends so is incomplete (RFC 9112
-section 8).
+where its framing said, nothing followed, and the server announced no close (RFC 9112 sections 9.3 and 9.6). Interim answers
+are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a fault (section
+15.2.2). An answer without a length ends with its connection. Any other answer that ends so is incomplete (RFC 9112 section
+8).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _HTTP = b"HTTP/1."
 
 
 class _State(Enum):
+    """The phase of a connection."""
+
     IDLE = "no answer is expected"
     WAITING = "an answer is expected"
     BODY = "its head has come"
@@ -36,11 +38,10 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The part of an answer that some bytes brought.
 
     Args:
-        head: of the answer, if it was completed by these bytes; else None.
+        head: of the answer, if these bytes completed it; else None. It may come together with a fault.
         body: the next bytes of the body, without chunk framing; may be empty.
         over: the answer has ended in order.
-        fault: why no more of it is read, and the connection is of no further use; empty = no fault. It comes after the
-            head.
+        fault: the reason why the connection is of no further use and nothing more is read; empty = no fault.
     """
 
     head: ResponseHead | None = None
@@ -61,8 +62,8 @@ class Client:
         head: of the current or last answer; None before it has come.
         length: of that answer's body: bytes, `CHUNKED` or `UNTIL_CLOSED`.
         keeps: once an answer has ended: another request may follow on this connection.
-        framing: of the body that is under way; None = no body is. While it `is_between` chunks, a host may read whole
-            chunks itself, and feed the rest.
+        framing: of the body that is being received; None = there is no such body. While it `is_between` chunks, a host may
+            read whole chunks itself, and feed the rest.
     """
 
     __slots__ = ("_begun", "_heads", "_interim", "_is_head", "_state", "framing", "head", "keeps", "length")
@@ -77,23 +78,23 @@ class Client:
         self.head: ResponseHead | None = None
 
     def ask(self, is_head: bool = False) -> None:
-        """Note that a request is sent; the next answer is its answer. Call it only while `is_idle`.
+        """Expect the answer to a request that is sent now; sets `head` to None. Call it once a request.
 
-        Args:
-            is_head: whether the request's method is HEAD; then the answer has no body, even if it states a length.
+        Not checked: the connection must be idle (`is_idle`) and, after an answer, reusable (`keeps`). If the request's
+        method is HEAD (`is_head`), the answer has no body, even if it states a length.
         """
         self._state, self._is_head, self.head = _WAITING, is_head, None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is expected: nothing was asked yet, or the last answer ended correctly."""
+        """Whether no answer is expected: nothing asked yet, or the last answer complete. False after a fault or `end`."""
         return self._state is _IDLE
 
     def receive(self, data: bytes) -> Piece | None:
         """Take bytes from the server; returns the part of an answer they bring.
 
-        None = nothing yet, or a fault came before. Interim answers (status 1xx) are skipped. It never raises: a broken
-        rule, or bytes that were not asked for, are a `Piece` with a fault.
+        None = nothing yet, or nothing is read after a fault or `end`. Interim answers (status 1xx) are skipped. It never
+        raises: a broken rule, or bytes that were not asked for, give a `Piece` with a fault.
         """
         if self.framing is not None:
             return self._read_body(data, self.framing)
@@ -112,9 +113,8 @@ class Client:
     def end(self) -> Piece | None:
         """Handle the end of the server's side, after which nothing is read.
 
-        Returns:
-            A `Piece` that is `over` if the end completes the body; one with a fault if an answer is incomplete; None if no
-            answer was expected.
+        Returns a `Piece` that is `over` if the end completes the body, or has a fault if an answer is incomplete; None if no
+        answer was expected.
         """
         state, framing = self._state, self.framing
         self._state, self.framing, self.keeps = _BROKEN, None, False
@@ -125,6 +125,7 @@ class Client:
         return None
 
     def _read_head(self, data: bytes) -> Piece | None:
+        """Read bytes of a head, and of the body after it; skips interim answers. Returns a `Piece`, None = nothing yet."""
         begun = self._begun
         while True:
             end = data.find(b"\r\n\r\n") + 4
@@ -154,21 +155,23 @@ class Client:
                 return None
 
     def _wait(self) -> Piece | None:
-        """The head is not whole: the part that is there must be plausible."""
+        """Check a head that is not whole yet: a `Piece` with a fault if it is not HTTP or too large, else None."""
         text = self._begun.data
         if not text.startswith(_HTTP[: len(text)]):
             return self._broken("what it says is not HTTP")
         return self._broken("its head is too large") if len(text) > _MOST_HEAD else None
 
     def _take_head(self, head: ResponseHead, length: int, rest: bytes) -> Piece:
+        """Set `head`, `length` and `keeps`, and read the body from `rest`, the bytes after the head; returns the `Piece`."""
         self.head, self.length, self.keeps = head, length, head.keep_alive
-        if length == len(rest):  # all of it is here, as of most answers that do not stream
+        if length == len(rest):  # the whole body is here, as with most answers that do not stream
             self._state = _IDLE
             return Piece(head, rest, True)
         self._state, self.framing = _BODY, framing_of(length)
         return self._read_body(rest, self.framing, head) if rest else Piece(head)
 
     def _read_body(self, data: bytes, framing: Framing, head: ResponseHead | None = None) -> Piece:
+        """Feed bytes to the body's framing; returns a `Piece` with `head`. Bytes after the body make `keeps` False."""
         try:
             body = framing.feed(data)
         except HttpError as error:
@@ -180,5 +183,6 @@ class Client:
         return Piece(head, body, framing.over)
 
     def _broken(self, fault: str, head: ResponseHead | None = None) -> Piece:
+        """Read nothing more on this connection (`keeps` is False); returns a `Piece` with this fault."""
         self._state, self.framing, self.keeps = _BROKEN, None, False
         return Piece(head, fault=fault)

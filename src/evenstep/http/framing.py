@@ -17,7 +17,7 @@ from evenstep.http.head import CHUNKED, UNTIL_CLOSED
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*+)?")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*+")
-_END = b"0\r\n\r\n"  # as most bodies end
+_END = b"0\r\n\r\n"  # the end of most bodies
 _LONGEST_LINE = 4096
 _MOST_TRAILERS = 64
 
@@ -44,31 +44,19 @@ class Framing(Protocol):
     def announced(self) -> int: ...
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, cut anywhere; returns those that belong to the body, without framing. May be empty.
-
-        Raises:
-            HttpError: they break a rule.
-        """
+        """Take the next bytes, cut anywhere; returns those of the body, maybe none, without framing. May raise HttpError."""
         ...
 
 
 def framing_of(length: int) -> Framing:
-    """A new framing for a body.
-
-    Args:
-        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
-    """
+    """A new framing for a body of `length` bytes, `CHUNKED` or `UNTIL_CLOSED`."""
     if length == CHUNKED:
         return Chunked()
     return UntilClosed() if length == UNTIL_CLOSED else Sized(length)
 
 
 class Sized:
-    """The framing of a body with a Content-Length.
-
-    Args:
-        length: number of bytes in the body; with 0 the body is `over` from the start.
-    """
+    """The framing of a body of `length` bytes, as Content-Length gives them; with 0 it is `over` from the start."""
 
     __slots__ = ("announced", "over", "rest")
     is_between = ends_with_connection = False
@@ -77,7 +65,7 @@ class Sized:
         self.announced, self.over, self.rest = length, not length, b""
 
     def feed(self, data: bytes) -> bytes:
-        """The part of these bytes that belongs to the body: as many as are `announced`; see `Framing.feed`. Never raises."""
+        """The part of these bytes that belongs to the body, at most `announced`; the others are `rest`. Never raises."""
         left = self.announced
         if len(data) < left:
             self.announced = left - len(data)
@@ -94,13 +82,13 @@ class UntilClosed:
     is_between, over, rest, announced, ends_with_connection = False, False, b"", 0, True
 
     def feed(self, data: bytes) -> bytes:
-        """All of these bytes, which belong to the body; see `Framing.feed`. Never raises."""
+        """Returns `data`: all bytes belong to the body. Never raises."""
         return data
 
 
 @lru_cache(maxsize=4096)
 def _length(line: bytes) -> int:
-    """The length in a size line; 0 if the line has an unusual form. Sizes repeat, since chunks of a stream are alike."""
+    """The number of bytes that a chunk's size line states; also 0 if the line is invalid. Cached, since sizes repeat."""
     size = _SIZE.fullmatch(line)
     return int(size[1], 16) if size is not None else 0
 
@@ -116,7 +104,7 @@ class Chunked:
         self.rest = b""
         self._state = _AT_SIZE
         self._left = 0
-        self._line = b""  # of a size, an end or a trailer that is not whole
+        self._line = b""  # the start of a line (size, end or trailer) that is not whole yet
         self._trailers = 0
 
     @property
@@ -125,10 +113,9 @@ class Chunked:
         return self._left
 
     def feed(self, data: bytes) -> bytes:
-        """The data of the chunks in these bytes, joined, without chunk framing; see `Framing.feed`. Trailers are dropped.
+        """The data of the chunks in these bytes, cut anywhere, joined and without chunk framing. Trailers are dropped.
 
-        Raises:
-            HttpError: an invalid size, chunk end or trailer, a line of over 4096 bytes, or over 64 trailers.
+        Raises HttpError for an invalid size, chunk end or trailer, a line of over 4096 bytes, or over 64 trailers.
         """
         if self.is_between:
             stop = data.find(b"\r\n", 0, 12)
@@ -139,7 +126,7 @@ class Chunked:
         return self._all(data)
 
     def _chunks(self, data: bytes) -> bytes:
-        """Whole chunks, and then the end, as most reads bring them."""
+        """`feed` for bytes that begin with a chunk: takes whole chunks and a plain end, leaves anything else to `_all`."""
         out, at, size = b"", 0, len(data)
         while at < size:
             stop = data.find(b"\r\n", at, at + 12)
@@ -155,7 +142,7 @@ class Chunked:
         return out
 
     def _all(self, data: bytes) -> bytes:
-        """Bytes cut anywhere, and trailers."""
+        """`feed` for bytes cut anywhere, and for trailers; sets `is_between`, `over` and `rest`."""
         out: list[bytes] = []
         if self._line:
             data, self._line = self._line + data, b""
@@ -181,7 +168,7 @@ class Chunked:
         return b"".join(out)
 
     def _wait(self, line: bytes) -> None:
-        """Keep a line that is not whole. The part that is there must be valid."""
+        """Keep a line that is not whole yet; raises HttpError if its part is already invalid or too long."""
         whole = line.removesuffix(b"\r")
         if self._state == _AT_END:
             good = not whole
@@ -194,6 +181,7 @@ class Chunked:
         self._line = line
 
     def _take(self, line: bytes) -> None:
+        """Parse a whole line, without its CRLF: a chunk's size or end, or a trailer. Raises HttpError if it is invalid."""
         if self._state == _AT_END:
             if line:
                 raise HttpError("A chunk of the body is longer than its size.")
@@ -217,7 +205,7 @@ class Chunked:
 
 
 def framed(data: bytes, last: bool = False) -> bytes:
-    """Bytes framed as one HTTP chunk; `last` also ends the body. Without `data`, only the end, or nothing without `last`."""
+    """`data` as one HTTP chunk, followed by the end of the body if `last`. Empty data makes no chunk."""
     if not data:
         return _END if last else b""
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

@@ -5,12 +5,13 @@ Rules of this file, with the sections they come from:
 * A head is everything up to and including its first empty line (RFC 9112 section 2.1). A line ends with CRLF only; a bare
   CR or LF is refused, though a recipient may accept the LF (section 2.2).
 * No line is folded (section 5.2), and no space stands before a colon (section 5.1). Names are tokens (RFC 9110 section
-  5.6.2). Values have no control characters but tabs (RFC 9110 section 5.5).
+  5.6.2). Values have no control characters except tabs (RFC 9110 section 5.5).
 * The length of the body is given once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section 6.1),
   and never as both (section 6.3).
-* A request names a path (section 3.2.1) without a backslash, and one host; with HTTP/1.0 it may name none (section 3.2).
+* A request names a path (section 3.2.1) without a backslash, and one host; with HTTP/1.0 the host may be absent (section
+  3.2).
 
-llhttp parses what these rules let through. A violation raises `HttpError`.
+llhttp parses a head that keeps these rules. A violation raises `HttpError`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _REQUEST = re.compile(_TOKEN + rb" /[\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: [\t\x20-\x7e\x80-\xff]*+)?\r\n" + _FIELDS)
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
-#: Lines of a head at most.
+#: Most headers of a head.
 MAX_FIELDS = 128
 CHUNKED = -1
 UNTIL_CLOSED = -2
@@ -70,7 +71,7 @@ class ResponseHead:
 
     Args:
         status: 100 to 599.
-        headers: as in `RequestHead`.
+        headers: by name in lower case; values of one name are joined by a comma and a blank.
         length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`; 0 where no body can follow, as after status 204 or a HEAD. A
             cached head (`heads`) has the length of the first answer.
         keep_alive: the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`.
@@ -87,21 +88,22 @@ class ResponseHead:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that Retry-After asks for (RFC 9110 section 10.2.3).
-
-        0 without the header, if it is a date, or if it has more than six digits.
-        """
+        """Seconds that Retry-After asks for; 0 without it, for a date, or beyond six digits (RFC 9110 section 10.2.3)."""
         text = self.headers.get("retry-after", "")
         return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
 
 
 @lru_cache(maxsize=256)
 def _key_of(name: bytes) -> str:
+    """A header's name in lower case."""
     return name.decode("latin-1").lower()
 
 
 class _Fields:
-    """What llhttp calls."""
+    """Collects the URL and the headers that llhttp reports by callbacks; counts headers (`fields`).
+
+    `doubled` are the names that came more than once. Their values are joined in `found`.
+    """
 
     __slots__ = ("doubled", "fields", "found", "url")
 
@@ -130,7 +132,7 @@ class PartialHead:
 
     Attributes:
         data: the bytes so far.
-        searched: no head ends within this many of them, counted from the first.
+        searched: number of bytes, from the first, in which no end of a head was found.
     """
 
     __slots__ = ("data", "searched")
@@ -159,19 +161,14 @@ class PartialHead:
 
 
 def read_request_head(head: bytes) -> RequestHead:
-    """Parse the head of a request, by the rules of this file.
+    """Parse the head of a request, up to and including its empty line, by the rules of this file.
 
-    Args:
-        head: up to and including the empty line.
-
-    Raises:
-        HttpError: it breaks a rule. The status is 405 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers,
-            else 400.
+    Raises HttpError if it breaks one: status 405 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers, else 400.
     """
     fields, parser = _parsed(head, _REQUEST, httptools.HttpRequestParser, "request")
     headers = fields.found
     version_1_1 = parser.get_http_version() == "1.1"
-    if b"\\" in fields.url:  # no URL has one, and some engines read it as a slash
+    if b"\\" in fields.url:  # no valid URL has a backslash, and some engines read it as a slash
         raise HttpError("The request's path has a backslash in it.")
     # RFC 9112 section 3.2: none or several is a 400
     if "host" in fields.doubled or ("host" not in headers and version_1_1):
@@ -198,14 +195,9 @@ def read_request_head(head: bytes) -> RequestHead:
 
 
 def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
-    """Parse the head of an answer.
+    """Parse the head of an answer, up to and including its empty line, by the rules of this file.
 
-    Args:
-        head: up to and including the empty line.
-        to_head: the answer to a HEAD request, so no body follows: its `length` is 0.
-
-    Raises:
-        HttpError: it breaks a rule of this file.
+    Raises HttpError if it breaks one. The `length` of an answer to a HEAD request (`to_head`) is 0: no body follows.
     """
     fields, parser = _parsed(head, _RESPONSE, httptools.HttpResponseParser, "answer")
     status = parser.get_status_code()
@@ -220,7 +212,7 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
 
 
 def _parsed(head: bytes, rule: re.Pattern[bytes], parser_of: Callable[[_Fields], P], what: str) -> tuple[_Fields, P]:
-    """The fields of a head that keeps the rules, and the llhttp parser that has read it."""
+    """The fields of a head that keeps the rules, and the llhttp parser that read it. May raise HttpError."""
     if rule.fullmatch(head) is None:
         raise HttpError(_what_is_wrong(head))
     fields = _Fields()
@@ -242,7 +234,7 @@ def _keeps_alive(fields: _Fields, version_1_1: bool) -> bool:
 
 
 def _length(fields: _Fields, version_1_1: bool) -> int:
-    """The length of the body (RFC 9112 section 6.3). The two headers exclude each other, and each appears once."""
+    """The body's length: bytes, `CHUNKED`, or `UNTIL_CLOSED` if the head has none. An HttpError if it is ambiguous."""
     headers, doubled = fields.found, fields.doubled
     length, coding = headers.get("content-length"), headers.get("transfer-encoding")
     if coding is not None:
@@ -259,7 +251,7 @@ def _length(fields: _Fields, version_1_1: bool) -> int:
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """The rule that bytes break, in words."""
+    """Describe the rule that a head breaks, as a sentence."""
     without = head.replace(b"\r\n", b"")
     if b"\x00" in head:
         return "There is a NUL in the head."

@@ -1,8 +1,7 @@
 """Caches parsed heads: clients and engines send the same head again and again, except for the length of the body.
 
-A parsed head is a function of its bytes, and a strict parse costs more than the rest of a request's handling.
-So the result is cached by the head's bytes without the digits of its ``Content-Length``. A head that gives its length
-in another form is cached under all of its bytes.
+A strict parse costs more than the rest of a request's handling. So its result is cached by the head's bytes without the
+digits of its ``Content-Length``. A head that gives its length in another form is cached under all of its bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
 _WIDTH = len(_FIRST)
 _DIGITS = 18  #: of a length at most, as in `head`
 _MOST = 512
-_LONGEST = 2048  # bytes of a head that is remembered
+_LONGEST = 2048  # most bytes of a cached head
 
 T = TypeVar("T")
 
@@ -39,11 +38,8 @@ class Heads(Generic[T]):
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """Recognise the head at the start of these bytes, if it equals the last one except for its Content-Length.
 
-        The last head is the one of the last `read` that had a plain Content-Length and was cached.
-
-        Returns:
-            The value of the head, the length of the body, and the offset at which the body begins; None if it differs or is
-            not whole. Then `read` parses it once it is whole.
+        The last head is the one of the last `read` that had a plain Content-Length and was cached. Returns the head's value,
+        the length of the body, and the offset where the body begins; None if the head differs or is not whole.
         """
         if self._last is None:
             return None
@@ -58,7 +54,7 @@ class Heads(Generic[T]):
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
-        """Parse a whole head; returns its value, which may be that of an equal head, and the length of the body.
+        """Parse a whole head, or find an equal one in the cache; returns its value, and the length of the body.
 
         The length is in bytes, `CHUNKED` or `UNTIL_CLOSED`. It raises what `make` raises.
         """
@@ -87,8 +83,8 @@ class Heads(Generic[T]):
 
 
 def _length_at(head: bytes) -> tuple[int, int] | None:
-    """Where the digits of its length begin and end; None where it has none, or says it in another way."""
-    at = head.rfind(_FIRST)  # it comes late, as a rule
+    """Where the digits of a plain Content-Length begin and end; None if the head has no such header."""
+    at = head.rfind(_FIRST)  # it mostly comes late in a head
     if at < 0:
         at = head.rfind(_SECOND)
         if at < 0:
@@ -100,6 +96,7 @@ def _length_at(head: bytes) -> tuple[int, int] | None:
 
 
 def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
+    """Cache `made`, unless its key is too long; a full cache is emptied first."""
     if len(key) <= _LONGEST:
         if len(known) >= _MOST:
             known.clear()
@@ -107,10 +104,7 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """A cache for the answers of one server, with `splits`, but not for answers to HEAD: `read_response_head` parses those.
-
-    Heads with another status than 200 are parsed each time.
-    """
+    """Heads of one server's answers: parses all, caches those of status 200, and can `split`. Not for answers to HEAD."""
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

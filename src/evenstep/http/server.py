@@ -43,14 +43,14 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Parsed(Protocol):
-    """What `Reads.read` makes of a head. The server reads only these; a service may keep more."""
+    """A parsed head, as `Reads.read` returns it. The server reads only these fields; a service may keep more."""
 
     @property
     def head(self) -> RequestHead: ...
 
     @property
     def wants_body(self) -> bool:
-        """Whether to read the body. If False, a request with a body comes without it, and its answer is the last one."""
+        """If False, a body that did not come whole with the head is not read: `body` is empty, the answer is the last."""
         ...
 
 
@@ -62,11 +62,7 @@ class Reads(Protocol[P_co]):
     """Parses heads of requests, as `Heads` does."""
 
     def read(self, head: bytes) -> tuple[P_co, int]:
-        """Parse a whole head; returns its value, and the length of the body: bytes or `CHUNKED`.
-
-        Raises:
-            HttpError: the head breaks a rule.
-        """
+        """Parse a whole head; returns its value, and the body's length: bytes or `CHUNKED`. May raise HttpError."""
         ...
 
 
@@ -108,14 +104,15 @@ class Server(Generic[P]):
     """The server's side of one HTTP/1.1 connection, without I/O.
 
     Feed it with `receive`. Each `Request` or `HttpError` gets one answer: `whole`, or `start` and then pieces up to the
-    `last`. Their results are bytes for the host to write. After the answer, see `following` and `state`.
+    `last`. Their results are bytes for the host to write. A `CONTINUE` is written at once, and is no answer. After each
+    answer, close the connection if `state` is `OVER`; else call `following` if bytes are `waiting`.
 
     Args:
         rules: of the service.
         most_waiting: bytes of later requests that may wait; a client that sends more gets the present answer, and no other.
 
     Attributes:
-        state: the phase it is in; `State.OVER` = close the connection once all is written.
+        state: phase of the connection; `State.OVER` = nothing more is read; close it once all is written.
         keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one; an
             answer to a part of a request always is.
         parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
@@ -147,8 +144,8 @@ class Server(Generic[P]):
     def receive(self, data: bytes) -> Event[P] | None:
         """Take bytes from the client; returns the event they bring, None = nothing yet.
 
-        An `HttpError` is returned, not raised, and is to be answered, too. Bytes that come before the answer wait for
-        `following`.
+        An `HttpError` is returned, not raised, and needs an answer too. Bytes that come before the answer has ended are kept
+        for `following`, or dropped if the answer is the last one. Nothing is read in the state `OVER`.
         """
         state = self.state
         if state is _IDLE:
@@ -170,15 +167,15 @@ class Server(Generic[P]):
 
     @property
     def waiting(self) -> int:
-        """Bytes of later requests that wait for the present answer, or after it for `following`."""
+        """Number of bytes of later requests, kept until the present answer has ended and `following` is called."""
         return len(self._waiting)
 
     def following(self) -> Event[P] | None:
-        """The event in bytes that waited for the last answer. Call it after each answer if any are `waiting`."""
+        """Read the bytes that are `waiting`; returns their event, None = no whole one yet. Call it after each answer."""
         return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
-        """Add bytes to a head that is not whole yet."""
+        """Add bytes to a head that is not whole yet; returns the event they bring, None = nothing yet."""
         begun, limit = self._begun, self._rules.limits.head_bytes
         before = begun.searched
         end = begun.add(data)
@@ -200,7 +197,7 @@ class Server(Generic[P]):
         return self._take_head(*begun.take(end))
 
     def _take_head(self, head: bytes, more: bytes) -> Event[P] | None:
-        """Parse a whole head; `more` are the bytes after it."""
+        """Parse a whole head; `more` are the bytes after it. Returns the event they bring, None = nothing yet."""
         rules = self._rules
         try:
             parsed, length = rules.heads.read(head)
@@ -227,6 +224,7 @@ class Server(Generic[P]):
         return CONTINUE if found.expects else None
 
     def _read_body(self, data: bytes) -> Event[P] | None:
+        """Feed bytes to the body's framing; returns the whole request or a fault, None = the body is not whole yet."""
         framing, limit = self._framing, self._rules.limits.body_bytes
         assert framing is not None and self.parsed is not None
         try:
@@ -246,7 +244,7 @@ class Server(Generic[P]):
         return Request(self.parsed, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _wait(self, data: bytes) -> None:
-        """Keep bytes of later requests, unless they will not be read."""
+        """Keep bytes of later requests, unless this answer is the last one. Too many are dropped and make it the last."""
         if self.keep_alive and data:
             self._waiting += data
             if len(self._waiting) > self._most_waiting:
@@ -254,7 +252,7 @@ class Server(Generic[P]):
                 self.keep_alive = False
 
     def _fault(self, error: HttpError) -> HttpError:
-        """The client broke a rule: its next answer says so, and is its last one."""
+        """Make the answer to this fault the last one: the state is `ANSWERING`, without keep-alive. Returns `error`."""
         self.state, self.keep_alive = _ANSWERING, False
         if self.parsed is None:  # the method and the version are unknown
             self._chunks, self._is_head = True, False
@@ -266,11 +264,7 @@ class Server(Generic[P]):
         """The bytes of a whole answer, head and body; the answer has ended then.
 
         `Connection: close` is added if it is the last one. The answer to a HEAD request has the length of `body`, but no
-        body.
-
-        Args:
-            kind: its content type.
-            fields: further lines of the head, each with its CRLF.
+        body. `kind` is its content type; `fields` are further lines of the head, each with its CRLF.
         """
         pieces = (
             _FIRST_LINES.get(status) or _unknown(status),
@@ -288,12 +282,9 @@ class Server(Generic[P]):
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
         """Begin an answer that comes in pieces; its head is part of the first piece's bytes.
 
-        Without a `length`, a client of HTTP/1.1 gets chunks; for an older one, the end of the connection ends the body. To
-        answer a HEAD request, use `whole`.
-
-        Args:
-            kind, fields: as in `whole`.
-            length: bytes of all pieces, -1 = not known.
+        `length` is the bytes of all pieces. If it is unknown (-1), a client of HTTP/1.1 gets chunks; for an older one, the
+        end of the connection ends the body. `kind` is its content type; `fields` are further lines of the head, each with
+        its CRLF. To answer a HEAD request, use `whole`.
         """
         self.is_framed = length < 0 and self._chunks
         if length < 0 and not self._chunks:
@@ -305,11 +296,7 @@ class Server(Generic[P]):
         self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (first, fields, kind, framing, stays)
 
     def piece(self, data: bytes, last: bool = False) -> bytes:
-        """The bytes to write for a piece of the answer; may be empty. `last` ends the answer.
-
-        Args:
-            data: plain bytes of the body; they are framed as a chunk if `is_framed`.
-        """
+        """The bytes to write for an unframed piece of the body, made a chunk if `is_framed`. `last` ends body and answer."""
         if self.is_framed:  # RFC 9112 section 7.1
             data = framed(data, last)
         data = self.forward(data)
@@ -318,20 +305,20 @@ class Server(Generic[P]):
         return data
 
     def forward(self, data: bytes) -> bytes:
-        """The bytes to write for a piece that is framed already, in chunks if `is_framed`. It cannot end the answer."""
+        """The bytes to write for whole chunks if `is_framed`, else for body bytes. It cannot end the answer: use `piece`."""
         if self._prefix:
             data, self._prefix, self.has_begun = self._prefix + data, b"", True
         return data
 
     def close(self) -> None:
-        """Stop reading for good, and drop what was read; the state is `State.OVER`."""
+        """Stop reading for good, and drop all bytes that were read; the state is `State.OVER`."""
         self.state, self.keep_alive = _OVER, False
         self._framing = None
         self._pieces.clear()
         self._waiting.clear()
 
     def _stays(self) -> bytes:
-        """The Connection header (RFC 9112 section 9.3): an HTTP/1.0 client that asked to keep alive waits for a yes."""
+        """The Connection line of an answer's head, maybe empty. An answer to a part of a request ends keep-alive."""
         if self.state is not _ANSWERING:  # an answer to a part of a request
             self.keep_alive = False
         if not self.keep_alive:
@@ -339,7 +326,7 @@ class Server(Generic[P]):
         return b"" if self._chunks else b"Connection: keep-alive\r\n"
 
     def _end(self) -> None:
-        """The answer has ended."""
+        """End the answer: the next request may come, or the connection closes if it was the last one."""
         self.has_begun = False
         if not self.keep_alive:
             self.close()
@@ -348,6 +335,7 @@ class Server(Generic[P]):
 
 
 def _unknown(status: int) -> bytes:
+    """The status line for a status without a standard phrase."""
     return b"HTTP/1.1 %d Unknown\r\n" % status
 
 

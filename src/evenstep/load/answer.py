@@ -1,17 +1,15 @@
-"""Counts one streamed answer and detects every error in it. Bytes in, counts out; no I/O.
+"""Counts the tokens of one streamed answer, and finds its first error. Bytes in, counts out; no I/O.
 
-An answer is good if all of this holds. Every event is a chunk or ``[DONE]``. The choice has a finish_reason that is not a
-failure. ``[DONE]`` comes, and nothing follows it. The reported tokens (by usage in each chunk, by ids, by the usage at
-the end) agree, and equal the requested number if the length ended the answer. The first violation gives the error its
-kind:
+An answer without an error is good. The kinds of error are:
 
 * ``error-event``: an error object in the stream; ``bad-chunk``: an invalid chunk;
-* ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: data after it;
-* ``finish-REASON``: a finish_reason other than stop, length and tool_calls;
-* ``tokens-missing``, ``tokens-twice``: counts that disagree; ``empty``: an end without any token.
+* ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: data after ``[DONE]``;
+* ``finish-REASON``: a finish_reason other than stop, length and tool_calls; ``empty``: an end without any token;
+* ``tokens-missing``, ``tokens-twice``: too few or too many tokens. Usage must equal the number of token ids, and it never
+  decreases. No answer has more tokens than requested, and one with the finish_reason length has no fewer.
 
-The owner of the connection reports its errors (``connect``, ``cut``, ``timeout``, ``cancelled``, ``not-http``,
-``status-503`` and the like, ``not-a-stream``).
+The owner of the connection reports its errors: ``connect``, ``cut``, ``timeout``, ``cancelled``, ``not-http``,
+``not-a-stream``, and ``status-503`` and the like.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ _GOOD = frozenset(("stop", "length", "tool_calls"))
 
 
 class Meters:
-    """Counters that all answers add to: tokens over time, and gaps between chunks.
+    """Counters that all answers of a run add to: output tokens over time, and gaps between chunks.
 
     Args:
-        start_s: the clock's time that counts as 0.
-        width_s: seconds of a bucket of `tokens`.
+        start_s: clock time of the run's start.
+        width_s: length in seconds of a bucket of `tokens`.
 
     Attributes:
-        tokens: output tokens of each bucket from `start_s` on; the last bucket is the latest with tokens.
-        gaps_s: seconds between chunks of one answer that brought tokens, of all answers; the host may empty it.
+        tokens: output tokens by bucket; the first bucket begins at `start_s`, the last one is the latest with tokens.
+        gaps_s: seconds between successive chunks with tokens of the same answer, for all answers; the host may empty it.
     """
 
     def __init__(self, start_s: float, width_s: float) -> None:
@@ -50,7 +48,7 @@ class Meters:
         self.gaps_s = array("d")
 
     def count(self, now_s: float, tokens: int) -> None:
-        """Add output tokens that came at this time of the clock, at `start_s` or later, to their bucket."""
+        """Add output tokens that arrived at clock time `now_s`, not before `start_s`, to the bucket of that time."""
         bucket = int((now_s - self.start_s) / self.width_s)
         try:
             self.tokens[bucket] += tokens
@@ -61,20 +59,20 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One streamed answer under way. Times are the host's clock, as it passes it to `feed`.
+    """One streamed answer: counts its tokens and keeps its first error. Times are those that the host passes to `feed`.
 
     Args:
-        max_tokens: output tokens asked for.
-        meters: counts its tokens and gaps as well.
-        counting: how its tokens were counted; valid once it has ended without error.
-        tokens: output tokens so far: the number of ids, else the usage, else the number of events with text.
-        prompt_tokens: as the server reported; -1 = not reported.
+        max_tokens: requested output tokens.
+        meters: counters of the run, to which its tokens and gaps are added.
+        counting: how its tokens were counted (usage, ids, or estimated from events with text); valid for a good answer.
+        tokens: output tokens so far: the number of token ids, else the usage, else the number of events with text.
+        prompt_tokens: prompt tokens that the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before.
         last_s: clock time of its last token so far; nan before the first.
-        finish: its finish_reason; None before.
-        error: kind of its first error; empty = none so far.
+        finish: its finish_reason; None before it comes.
+        error: kind of its first error, as the module lists them; empty = no error so far.
         message: that error in words.
-        crc: CRC-32 of its token ids, or of its text without ids.
+        crc: CRC-32 of its token ids, or of its text if the server sends no ids.
     """
 
     max_tokens: int
@@ -95,11 +93,7 @@ class Answer:
     _usage: int = -1
 
     def feed(self, body: bytes, now_s: float) -> None:
-        """Take bytes of the HTTP body as they arrive, in pieces of any size; ignored after an error.
-
-        Args:
-            now_s: clock time of their arrival, given to all tokens in them.
-        """
+        """Parse a piece of the HTTP body, of any size, that came at `now_s`; count its tokens. Ignored after an error."""
         if self.error:
             return
         for _, data in self._events.feed(body):
@@ -109,9 +103,9 @@ class Answer:
             self.fail("bad-chunk", str(self._events.fault))
 
     def end(self, now_s: float) -> None:
-        """Note that the body ended as its framing says: check that the answer is whole, and settle its count of tokens.
+        """Take the regular end of the HTTP body: check that the answer is complete, and set its `tokens` and `counting`.
 
-        Afterwards an empty `error` means a good answer. If the connection broke instead, call `fail`.
+        The answer is good if `error` is empty afterwards. If the connection broke, call `fail` instead.
         """
         if self.error:
             return
@@ -130,16 +124,12 @@ class Answer:
             self._settle()
 
     def fail(self, kind: str, message: str) -> None:
-        """Record an error; only the first one counts, and the answer ignores what comes after it.
-
-        Args:
-            kind: as the module lists them, e.g. ``cut``.
-            message: the error in words.
-        """
+        """Record an error, of a kind that the module lists. After the first error, further errors and bytes are ignored."""
         if not self.error:
             self.error, self.message = kind, message
 
     def _event(self, data: bytes, now_s: float) -> None:
+        """Parse one event of the stream: count its tokens and the gap before them, or record its error."""
         if self.error:
             return
         if self._done:
@@ -174,6 +164,7 @@ class Answer:
             self.last_s = now_s
 
     def _chunk(self, chunk: Chunk, choice: Choice) -> None:
+        """Count the tokens of a chunk's only choice, add them to `crc`, and keep its finish_reason."""
         content = choice.content
         before = self.tokens
         if choice.token_ids is not None:
@@ -194,7 +185,7 @@ class Answer:
             self.finish = choice.finish_reason
 
     def _told(self, usage: Usage) -> None:
-        """The engine's own count, so far."""
+        """Set the counts from a usage object; record an error if its tokens decrease or differ from the number of ids."""
         self.prompt_tokens = max(self.prompt_tokens, usage.prompt_tokens)
         count = usage.completion_tokens or 0
         if count < self._usage:
@@ -207,7 +198,7 @@ class Answer:
             self.tokens = max(self.tokens, count) if self._estimated == 0 else self.tokens
 
     def _settle(self) -> None:
-        """The stream has ended: count its tokens, and compare them with the request."""
+        """Set the final count of tokens, and record an error if it is 0 or does not fit the request."""
         self.counting = "ids" if self._ids >= 0 else "usage" if self._usage >= 0 else "estimated"
         if self.counting == "usage":
             self.tokens = self._usage
@@ -222,7 +213,7 @@ class Answer:
 
 
 def _said(error: object) -> str:
-    """The message of an error object."""
+    """The message of an error object, at most 300 characters."""
     if isinstance(error, dict):
         return str(error.get("message", error))[:300]  # pyright: ignore[reportUnknownArgumentType]
     return str(error)[:300]

@@ -1,4 +1,4 @@
-"""The connections to one server: opened on demand, kept while they are useful."""
+"""The client of one server: opens connections on demand, and reuses idle ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _TRY_S = 3.0  # for one address to accept a connection
 
 
 class Client:
-    """A client of one server, in a running loop. Call `resolve` first, and `close` last.
+    """Sends POST requests to one server. Create it in a running event loop, call `resolve` first, and `close` last.
 
     Args:
-        path: of every request, after the target's `base`.
-        timeout_s: seconds from the start of a request to the end of its answer, at most.
+        path: path of every request, appended to the target's `base`.
+        headers: further header fields of every request.
+        timeout_s: most seconds from the start of a request to the end of its answer.
 
     Attributes:
-        connections: number of connections that were ever made.
+        connections: number of connections made so far.
     """
 
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
@@ -45,12 +46,9 @@ class Client:
         self.connections = 0
 
     async def resolve(self) -> None:
-        """Look the host up once, so that no request waits for it.
+        """Look up the host's address once, so that no request waits for it; an unknown host raises `OSError`.
 
-        Of several addresses it keeps the first that accepts a connection, or the first of all if none does.
-
-        Raises:
-            OSError: there is no such host.
+        Of several addresses, the first that accepts a connection within 3 s is used, or else the first.
         """
         found = await self._loop.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys((str(one[4][0]), int(one[4][1])) for one in found))
@@ -64,13 +62,14 @@ class Client:
                 return
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
-        """The bytes of a POST request with this body; `lines` are further header lines, each with its CRLF."""
+        """Build the bytes of a POST request, without sending it; `lines` are further header lines, each with its CRLF."""
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
-        """Send a request on the connection that became idle last, or on a new one if none was idle in the last 2 s.
+        """Start a call's time-out, and send its request; returns at once.
 
-        It returns at once. The call's time-out starts now. A failure to connect ends the call with the error ``connect``.
+        It uses the connection that became idle last, or a new one if that was over 2 s ago. A failure to connect ends the
+        call with the error ``connect``.
         """
         call.start(self._loop, self._timeout_s)
         fresh_s = time.monotonic() - _KEEP_S
@@ -85,9 +84,9 @@ class Client:
         task.add_done_callback(self._making.discard)
 
     async def close(self) -> None:
-        """Close every connection, and wait until they are closed.
+        """Close every connection, and wait until all are closed.
 
-        Calls under way do not end by this: `Call.ended` comes at their time-out, if the loop still runs then.
+        This does not end the calls under way: their time-out does, if the event loop still runs then.
         """
         for task in list(self._making):
             task.cancel()
@@ -97,11 +96,13 @@ class Client:
             await asyncio.sleep(0)
 
     def _gone(self, connection: Connection) -> None:
+        """Forget a connection that has closed."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     async def _connect(self, call: Call) -> None:
+        """Open a connection, and send the call's request on it, or end the call with the error ``connect``."""
         host, port = self._address
         name = self._target.host if self._tls is not None else None
         try:
@@ -113,7 +114,7 @@ class Client:
             return
         self.connections += 1
         self._open.add(connection)
-        if call.is_over:  # it took too long
+        if call.is_over:  # its time-out passed meanwhile
             connection.drop()
         else:
             connection.send(call)

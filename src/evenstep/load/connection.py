@@ -1,4 +1,4 @@
-"""Hosts the client's side of HTTP on a raw protocol: a chunk costs one read, no task and no future."""
+"""The client's side of HTTP as an asyncio protocol: a chunk costs one read, no task and no future."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Told: TypeAlias = "Callable[[Connection], None]"
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request under way, and its answer so far.
+    """One request, and its answer so far.
 
     Args:
-        request: all its bytes, head and body.
-        answer: takes the body of a stream.
-        ended: called once with this call, when it is over; `answer.error` says how, empty = well.
-        connection: the one it is sent on; None before and after.
-        started_s: time of `start`, of `time.monotonic`.
-        status: HTTP status of the answer; 0 = none yet.
-        is_over: it has ended, well or not.
+        request: bytes of the request, head and body.
+        answer: parses and counts the streamed answer.
+        ended: called once, with this call, when the call is over; `answer.error` is empty after success.
+        connection: the connection that carries the call; None before it is sent and after it is over.
+        started_s: time of `start`, by `time.monotonic`.
+        status: HTTP status of the answer; 0 = no answer yet.
+        is_over: whether it has ended, with or without an error.
     """
 
     request: bytes
@@ -43,16 +43,16 @@ class Call:
     _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        """Start the clock and the time-out, after which the call fails with the error ``timeout``; it sends nothing."""
+        """Set `started_s`, and start the time-out, after which the call fails with the error ``timeout``. Sends nothing."""
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """Leave early: close the connection, and end the call with the error ``cancelled``. Not for a call that is over."""
+        """End the call with the error ``cancelled``, and close its connection; ignored for a call that is over."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """End the call with an error (see `Answer.fail`), unless it is over, and close its connection."""
+        """End the call with an error (see `Answer.fail`), and close its connection; ignored for a call that is over."""
         if self.is_over:
             return
         self.answer.fail(kind, message)
@@ -62,7 +62,7 @@ class Call:
             connection.drop()
 
     def over(self) -> None:
-        """End the call, without an error of its own: stop its time-out, and call `ended`. A second call does nothing."""
+        """Mark the call as over, stop its time-out, and call `ended`; adds no error. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -73,20 +73,21 @@ class Call:
         self.ended(self)
 
     def _late(self, timeout_s: float) -> None:
+        """Fail the call with the error ``timeout``."""
         self._timer = None
         self.fail("timeout", f"no end within {timeout_s:g} s")
 
 
 class Connection(asyncio.Protocol):
-    """One connection to the server under load; it carries one call at a time.
+    """One connection to the server; it carries one call at a time.
 
     Args:
-        heads: parsed heads of answers, shared by all connections.
-        idle: called when an answer has ended and the connection can take another request.
-        gone: called once when the connection is closed, by either side, before the call on it fails.
+        heads: cache of parsed response heads, shared by all connections.
+        idle: called, with this connection, when an answer has ended and another request may be sent.
+        gone: called once, with this connection, when either side has closed it; the call on it, if any, ends after that.
 
     Attributes:
-        idle_since_s: time of `time.monotonic` at which its last answer ended; 0 before.
+        idle_since_s: time at which its last answer ended, by `time.monotonic`; 0 before.
     """
 
     def __init__(self, heads: Heads[ResponseHead], idle: Told, gone: Told) -> None:
@@ -102,18 +103,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether the connection is closed or about to be, so that it takes no more requests."""
+        """True if the connection is closed or about to close, so that it takes no more requests."""
         return self._transport.is_closing()
 
     def send(self, call: Call) -> None:
-        """Send a call's request; the connection has to be idle. Its answer is fed to `call.answer`."""
+        """Send a call's request on this connection, which must be idle; the answer goes to `call.answer`."""
         self._call, call.connection = call, self
         self._error.clear()
         self._machine.ask()
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close the connection at once. This does not end the call on it; `Call.fail` does both."""
+        """Close the connection at once, without ending the call on it (`Call.fail` does both)."""
         self._call = None
         self._transport.abort()
 
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
             call.fail("cut", f"the connection was closed {said}")
 
     def _take(self, piece: Piece, now_s: float) -> None:
-        """A part of the answer."""
+        """Pass a part of the response to its call: status and body, the end, or a fault of HTTP."""
         call, head = self._call, self._machine.head
         if call is None:  # unasked bytes
             self._transport.abort()
@@ -153,13 +154,14 @@ class Connection(asyncio.Protocol):
             call.fail("not-http", f"what came is not HTTP: {piece.fault}")
 
     def _body(self, call: Call, head: ResponseHead, body: bytes, now_s: float) -> None:
+        """Feed body bytes to the answer if status 200 brings an event stream; else keep 64 KiB for the error's message."""
         if head.status == 200 and head.kind == _EVENTS:
             call.answer.feed(body, now_s)
         elif len(self._error) < _MAX_ERROR:
             self._error += body
 
     def _end(self, call: Call, head: ResponseHead, now_s: float) -> None:
-        """The answer ended as its framing says."""
+        """End the call after a complete response, and mark the connection as idle or close it."""
         self._call = None
         if head.status != 200:
             call.answer.fail(f"status-{head.status}", _text(self._error))
@@ -176,4 +178,5 @@ class Connection(asyncio.Protocol):
 
 
 def _text(body: bytearray) -> str:
+    """The first 300 bytes as text."""
     return bytes(body[:300]).decode("utf-8", "replace")

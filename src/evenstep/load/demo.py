@@ -1,7 +1,7 @@
-"""The demonstration: emulated ranks, the gateway, a recorded trace at a load that fills the slots, and several policies.
+"""Runs `evenstep demo`: replays a trace through the gateway to emulated ranks, once for each of several policies.
 
 Engines, gateway and client are separate processes. Idle time at the barrier is reported twice: by the engines, which know
-it, and by the gateway, which computes it from the chunks it forwards.
+it, and by the gateway, which computes it from the chunks that it forwards.
 """
 
 from __future__ import annotations
@@ -23,33 +23,31 @@ from evenstep.load.watching import Sample, Watch
 from evenstep.measure.metrics import lost_share
 from evenstep.request import Trace
 
-#: Share of slots that counts as full.
+#: Share of busy slots from which slots count as full.
 FULL = 0.98
-_ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
+_ENGINES_S, _GATEWAY_S = 60.0, 600.0  # longest waits for the start; kernels may have to be compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures of one policy, most of them over a window of its run (see `window`).
+    """The figures of one policy's run, measured over a window of the run (see `window`) unless said otherwise.
 
     Args:
-        name: as specified by the user.
-        outcome: of the client.
-        summary: the client's figures, see `summary.summary`.
+        name: the policy as the user wrote it.
+        outcome: the client's results, of the whole run.
+        summary: the client's figures, of the whole run, see `summary.summary`.
         window_s: length of the window in seconds.
-        is_full: whether the window is one of full slots; if not, it is that of any request running.
-        tokens_per_s: output tokens of the window over the engine seconds of its steps: the throughput of engines with these
-            step times, even if this machine is slow.
-        wall_tokens_per_s: the same over the seconds of the clock on the wall.
-        idle_engines: share of worker time lost at the barrier in the window, as the engines report.
-        idle_gateway: the same as the gateway computes it, without steps before it knew their law; nan if not reported.
-        steps_seen: share of the engines' steps in the window that the gateway detected; nan likewise.
-        fallback_share: share of the window's decision rounds that least load decided in place of the policy; nan if not
-            reported.
-        oldest_wait_s: the longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
-        step_ms: mean step of the window, in engine time; nan without steps.
-        late_share: share of the window's steps that the engines ran late: the machine was too slow.
-        cpu: share of a core that engines, gateway and client used, by these names; nan if unknown. Client: of the whole run.
+        is_full: True if slots are full at both ends of the window; False if fewer requests, at least one, run there.
+        tokens_per_s: output tokens a second of engine time (the seconds of the emulated steps), even on a slow machine.
+        wall_tokens_per_s: output tokens a second of wall-clock time.
+        idle_engines: share of worker time lost at the barrier, as the engines report.
+        idle_gateway: share of worker time lost at the barrier, as the gateway computes it; nan if not reported.
+        steps_seen: share of the engines' steps that the gateway detected; nan if not reported.
+        fallback_share: share of decision rounds that least load decided in place of the policy; nan if not reported.
+        oldest_wait_s: longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
+        step_ms: mean length of a step in engine time; nan without steps.
+        late_share: share of steps that the engines ran late, because the machine was too slow.
+        cpu: CPU of engines, gateway and client as a share of a core, by these names; nan if unknown; client: the whole run.
     """
 
     name: str
@@ -70,9 +68,9 @@ class Shown:
 
 
 def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:
-    """Run one policy after the other, on the same requests at the same times; yields each one's figures after its run.
+    """Run the policies in turn, on the same requests at the same times; yields the figures of each after its run.
 
-    The emulated engines are started once, the gateway anew for each policy. All end with the iterator.
+    The emulated engines start once, the gateway anew for each policy; both are stopped when the iterator ends.
 
     Args:
         trace: the requests with their times, from `replayed`.
@@ -80,7 +78,7 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 
     Raises:
         EngineError: engines or gateway do not start.
-        InputError: a run was too short to be measured.
+        InputError: a run is too short to be measured.
     """
     engine, listen, admin = free_ports(3)
     options = {name.replace("_", "-"): getattr(settings, name) for name in ("ranks", "slots", "overhead_s", "per_token_s")}
@@ -99,12 +97,9 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 
 
 def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None, engine: int) -> dict[str, Any]:
-    """The gateway's config for one policy, as `processes.gateway` takes it.
+    """The gateway's config for one policy (NAME[:key=value,...]), as `processes.gateway` takes it.
 
-    Args:
-        policy: NAME[:key=value,...].
-        gather_ms: milliseconds to gather free slots; None = the gateway's default.
-        engine: port of the engines.
+    `gather_ms` is the gather time in milliseconds (None = the gateway's default), `engine` the port of the engines.
     """
     return {
         "policy": policy,
@@ -115,9 +110,9 @@ def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None,
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load.
+    """The first `settings.requests` rows of a trace, with arrival times scaled to `settings.load`.
 
-    A trace without times gets Poisson ones, keyed by the seed.
+    A trace without arrival times gets Poisson arrivals, drawn from the seed.
     """
     from evenstep.workload.replicate import scaled_to_load
 
@@ -133,10 +128,9 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
 
 
 def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
-    """Compute the figures of one policy from its summary (`found`) and the readings of both metrics pages, oldest first.
+    """Compute the figures of one policy's run from the client's summary (`found`) and readings of the metrics pages.
 
-    Raises:
-        InputError: as `window`.
+    `samples` has the oldest reading first. A run that is too short to be measured raises `InputError`.
     """
     full = FULL * settings.ranks * settings.slots
     first, last = window(samples, full)
@@ -166,26 +160,24 @@ def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, 
 
 
 def _oldest_s(samples: list[Sample]) -> float:
-    """The longest wait that the gateway reported; samples without an answer are ignored."""
+    """The longest wait in the pool, in seconds, that the gateway reported; nan if it reported no wait."""
     waits_s = (one.gateway.get("oldest_s", math.nan) for one in samples)
     return max((wait_s for wait_s in waits_s if not math.isnan(wait_s)), default=math.nan)
 
 
 def _fallbacks(first: Sample, last: Sample) -> float:
-    """Share of the rounds between two samples that the fallback decided; a gateway without any tells no count of them."""
+    """Share of the rounds between two samples that the fallback decided; nan without rounds."""
+    # A gateway reports no count of fallbacks before the first one.
     rounds = last.gateway.get("rounds", math.nan) - first.gateway.get("rounds", 0.0)
     decided = last.gateway.get("fallbacks", 0.0) - first.gateway.get("fallbacks", 0.0)
     return decided / rounds if rounds > 0 else math.nan
 
 
 def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
-    """The first and the last sample with full slots; if fewer than two have them, with any request running.
+    """The first and the last sample with at least `full` running requests, over all ranks: the window of a run.
 
-    Args:
-        full: running requests, over all ranks, that fill the slots; a sample with as many or more counts.
-
-    Raises:
-        InputError: fewer than two samples have a request running.
+    If fewer than two samples have so many, one running request is enough. If fewer than two have one, it raises
+    `InputError`.
     """
     for least in (full, 1.0):
         found = [one for one in samples if one.engine["running"] >= least]
@@ -196,5 +188,5 @@ def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The demonstration as a table on a terminal and as one HTML file."""
+"""Shows the results of `evenstep demo` as a text table and as one HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenstep.report.html import swatch, table
 from evenstep.report.numbers import MISSING, percent, short
 from evenstep.report.svg import series_of
 
-#: Heading, unit, width.
+#: Heading, unit and width in characters of each column after the policy's name.
 COLUMNS = (
     ("tokens/s", "engine time", 11),
     ("vs first", "%", 8),
@@ -30,17 +30,17 @@ COLUMNS = (
 )
 
 
-#: Share of steps below which the gateway's barrier time needs a word.
+#: If the gateway detected a smaller share of the steps, `foot` says so.
 _SEEN = 0.9
-#: Share of rounds decided by the fallback from which a row needs a word.
+#: If the fallback decided a larger share of the rounds, `foot` says so.
 _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, in the order of `COLUMNS`. Tokens a second of engine time are compared with `first`.
+    """One policy's figures as texts, one for each of `COLUMNS`; unknown figures are `MISSING`.
 
-    The change is in per cent; the row `first` itself says "first". Unknown figures are `MISSING`, and so is the change
-    between a row with full slots and one without.
+    The second is the change in tokens a second against the row `first`, in per cent; for that row it is "first". It is
+    `MISSING` if only one of the two rows had full slots.
     """
     is_alike = row.is_full == first.is_full and first.tokens_per_s > 0
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if is_alike else math.nan
@@ -58,7 +58,7 @@ def cells(row: Shown, first: Shown) -> list[str]:
 
 
 def head() -> list[str]:
-    """The two heading lines of the text table: names, and units below them."""
+    """The two heading lines of the text table: column names, and units below them."""
     return [
         f"{'policy':<12}" + "".join(f"  {name:>{width}}" for name, _, width in COLUMNS),
         f"{'':<12}" + "".join(f"  {unit:>{width}}" for _, unit, width in COLUMNS),
@@ -66,15 +66,15 @@ def head() -> list[str]:
 
 
 def line(row: Shown, first: Shown) -> str:
-    """One policy's line of the text table, below `head`; `first` is as in `cells`."""
+    """One policy's line of the text table; its tokens a second are compared with those of `first`, as in `cells`."""
     shown = zip(cells(row, first), COLUMNS, strict=True)
     return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Lines below the table that explain the figures, and warn where a row's are not its policy's own; then `strained`.
+    """Sentences below the table: how to read the figures, warnings about rows to distrust, and those of `strained`.
 
-    `rows` has a row for each policy, at least one.
+    `rows` has one row for each policy, at least one.
     """
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
@@ -102,7 +102,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
 
 
 def _window(rows: Sequence[Shown]) -> str:
-    """Sentences on the part of each run that its figures are of."""
+    """Sentences that say over which part of each run its figures are measured: full slots, or any request running."""
     short = [row.name for row in rows if not row.is_full]
     if not short:
         return "All but TPOT, waits and failures is of the time with full slots."
@@ -116,7 +116,7 @@ def _window(rows: Sequence[Shown]) -> str:
 
 
 def strained(rows: Sequence[Shown]) -> list[str]:
-    """A line on the most CPU each kind of process used, and a warning if over 1 % of a row's steps began late."""
+    """A line with each process's highest CPU share over all rows, and a warning if over 1 % of any row's steps were late."""
     used = [
         f"{name} {100 * max(values):.0f} %"
         for name in ("engines", "gateway", "client")
@@ -133,7 +133,7 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 
 def values(row: Shown) -> dict[str, Any]:
-    """One policy's figures as JSON values, by the fields of `demo.Shown`; None for missing ones.
+    """One policy's figures as JSON values: the float and bool fields of `demo.Shown` by name, None for unknown ones.
 
     CPU shares are ``cpu_engines``, ``cpu_gateway`` and ``cpu_client``; ``client`` is the client's whole summary.
     """
@@ -143,9 +143,9 @@ def values(row: Shown) -> dict[str, Any]:
 
 
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
-    """The text of the whole HTML page; policies are compared with the first of `rows`, of which there must be one.
+    """The text of the HTML page, in which policies are compared with the first of `rows` (at least one row).
 
-    `versions` are facts on how it was made, by name, and `command` is the command line that made it.
+    `versions` are facts on how the page was made, by name; `command` is the command line that made it.
     """
     first = rows[0]
     number = series_of(row.name for row in rows)
@@ -158,6 +158,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 
 
 def _lead(rows: Sequence[Shown]) -> str:
+    """An HTML paragraph that compares the policy of most tokens a second with the first row's policy."""
     first = rows[0]
     best = max((row for row in rows if row.is_full == first.is_full), key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:
@@ -171,4 +172,5 @@ def _lead(rows: Sequence[Shown]) -> str:
 
 
 def _share(value: float) -> str:
+    """A share as per cent, without the sign; `MISSING` for nan."""
     return MISSING if math.isnan(value) else percent(value, 1)

@@ -11,18 +11,18 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The demonstration.
+    """A demonstration: one trace, sent to emulated ranks under several routing policies in turn.
 
     Args:
-        source: the trace that is replayed.
-        requests: requests of the trace, for each policy.
-        policies: routing policies one after the other, NAME[:key=value,...]; @MS = milliseconds to gather free slots.
+        source: trace to replay.
+        requests: number of requests of the trace to replay for each policy.
+        policies: routing policies to run in turn, NAME[:key=value,...]; @MS = milliseconds to gather free slots.
         ranks: emulated data-parallel ranks, all in one barrier group.
         slots: requests a rank runs at a time.
-        overhead_s: seconds of a step at any load, C.
-        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
-        load: requests come at this share of what the fleet could do with even loads; above 1 all slots fill.
-        seed: key of the prompts.
+        overhead_s: fixed seconds of a step, C.
+        per_token_s: seconds that each resident KV token of the heaviest rank adds to a step, t_l.
+        load: arrival rate as a share of what the fleet could serve with even loads; above 1 all slots fill.
+        seed: seed of the prompts, and of arrival times for a trace without times.
     """
 
     source: str = "sample:azure-conv"
@@ -39,10 +39,9 @@ class DemoSettings:
 
 
 def checked(settled: Settled[DemoSettings]) -> DemoSettings:
-    """The settings' value, checked for ranges and for policies that exist; nothing is changed.
+    """Check that the settings are in range and their policies exist; returns their value unchanged.
 
-    Raises:
-        InputError: the first wrong field, named as its layer (flag or default) writes it.
+    The first wrong field raises `InputError`, which names the field as its layer (flag or default) writes it.
     """
     value = settled.value
     at_least = {"requests": 1, "ranks": 1, "slots": 1, "overhead_s": 0, "per_token_s": 0, "seed": 0}
@@ -55,12 +54,9 @@ def checked(settled: Settled[DemoSettings]) -> DemoSettings:
 
 
 def contender(text: str) -> tuple[str, float | None]:
-    """Parse ``NAME[:key=value,...][@MS]`` into the text of the policy, without ``@MS``, and its gather time.
+    """Split ``NAME[:key=value,...][@MS]`` into the policy's text and the gather time MS (None = the gateway's default).
 
-    The gather time is in milliseconds; None without ``@MS``, for the gateway's default.
-
-    Raises:
-        InputError: no such policy, a wrong option, or no number of milliseconds >= 0 after the ``@``.
+    The gather time is in milliseconds. A wrong policy, option or gather time raises `InputError`.
     """
     from evenstep import names
 

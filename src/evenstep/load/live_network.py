@@ -1,7 +1,7 @@
-"""A network's tasks as calls through the gateway to emulated engines: the file that the simulator runs, on sockets.
+"""Runs the agent tasks of a network file live: its calls go through a gateway to emulated engines.
 
-Each engine of the file is an emulated one with a model of its own name; a group shares one pool of the gateway.
-Calls say their task and their priority, and wait in the gateway's pool until an engine has a free slot.
+Each engine or group of the file becomes emulated engines that serve a model of its name and share one pool of the gateway.
+Calls send their task and their priority, and wait in the gateway's pool until an engine has a free slot.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from evenstep.sim.network.description import EngineSection, Network, Order
 from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.tasks import Calls, draw
 
-_START_S = 600.0  # kernels may have to be compiled, on a slow machine
+_START_S = 600.0  # longest wait for the start; kernels may have to be compiled
 #: Slots of an engine that has no limit of its own.
 _SLOTS = 256
 #: KV tokens of an engine whose memory the file does not limit: more than its calls can hold.
 _KV_TOKENS = 1 << 30
-#: Keys of one priority; a lower priority's lie above all of them.
+#: Distance between places in an engine's list; larger than any key, so that the place decides before the key.
 _RANK = float(1 << 44)
-#: The gateway's order for each order of a network. Calls bring the keys of static orders as their priority; among equal ones
+#: The gateway's order for each order of a network. Calls send the keys of static orders as their priority; among equal ones
 #: the oldest task is first, as in the simulator.
 _ORDERS: dict[Order, str] = {
     "fcfs": "priority",
@@ -44,18 +44,17 @@ _ORDERS: dict[Order, str] = {
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, on engines and a gateway started for the run, until all are done or `until_s` has passed.
+    """Run a network's tasks once, until all are done or the network's `until_s` has passed.
 
-    Times in the result are the file's, not the clock's.
+    Emulated engines and a gateway are started for the run, and stopped after it.
 
     Args:
-        network: engines and tasks.
         traces: recorded tasks by type.
-        seed: key of every draw; the tasks are those of `simulate_network` under the same seed.
-        speed: how many times faster than in the file time passes.
+        seed: seed of every draw; the tasks are those of `simulate_network` with the same seed.
+        speed: how many times faster than in the network time passes; times in the result are the network's.
 
     Raises:
-        InputError: groups with different routing policies, or a speed out of range.
+        InputError: groups have different routing policies, or the speed is not a finite number > 0.
         EngineError: engines or gateway do not start.
     """
     if not (math.isfinite(speed) and speed > 0):
@@ -75,16 +74,16 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
 
 
 def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
-    """The calls of all tasks, with their models and priorities, as a workflow for `run.drive`, `speed` times as fast."""
+    """Build the workflow for `run.drive`: all calls, with their models and priorities, `speed` times as fast."""
     models = np.array(calls.engine_of(network))[calls.kind].tolist()
     return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
 
 
 def priorities(network: Network, calls: Calls) -> F8:
-    """float64[C], the priority of each call, smallest first: its place in its engine's list, then the network's order.
+    """float64[C], priority of each call; a smaller value is served first.
 
-    Calls that the list lacks come after those that it has. Only the orders critical-path and longest-path count here; under
-    others, calls of the same place have equal priorities.
+    It depends on the call's place in its engine's priority list (calls not listed come last). Calls of the same place are
+    ranked by the keys of the orders critical-path and longest-path, and are equal under other orders.
     """
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
@@ -95,10 +94,9 @@ def priorities(network: Network, calls: Calls) -> F8:
 
 
 def routing_of(network: Network) -> str:
-    """The routing policy of all groups, ``jsq`` without groups: a gateway has one. Engines that stand alone need no policy.
+    """Name of the routing policy of all groups (several engines of one kind); ``jsq`` if the network has no groups.
 
-    Raises:
-        InputError: groups have several.
+    Groups with different policies raise `InputError`, because a gateway has one policy.
     """
     found = list(dict.fromkeys(one.routing for one in network.engines.values() if one.count > 1))
     if len(found) > 1:
@@ -107,14 +105,14 @@ def routing_of(network: Network) -> str:
 
 
 def slots_of(section: EngineSection) -> int:
-    """Calls that an emulated engine runs at a time: its seats, else token budget, else 256. Others wait in the gateway."""
+    """Number of calls that an emulated engine runs at a time: its seats, else its token budget, else 256."""
     return section.server.seats or section.server.token_budget or _SLOTS
 
 
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
-    """The words after ``evenstep`` that start a group's emulated engines, under the file's own batch-time law.
+    """The command-line words after ``evenstep`` that start the emulated engines of an engine or group.
 
-    The engines serve a model called `name`, all on one port as its ranks. Time passes `speed` times as fast as in the file.
+    They serve a model called `name` and are ranks on one port. Time passes `speed` times as fast as in the network.
     """
     server = section.server
     found: dict[str, Any] = {
@@ -134,9 +132,9 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int]) -> dict[str, Any]:
-    """The gateway's config, as `processes.gateway` takes it: one pool for each engine or group, named as the model.
+    """The gateway's config, as `processes.gateway` takes it, with one pool for each engine or group.
 
-    `routing` is the policy's name, `ports` the port of each engine or group by name.
+    `routing` is the policy's name; `ports` has the port of each engine or group, by name.
     """
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():
@@ -149,7 +147,7 @@ def gateway_config(network: Network, routing: str, ports: Mapping[str, int]) -> 
 
 
 def _measured(network: Network, calls: Calls, outcome: Outcome, seed: int, speed: float) -> Live:
-    """Times of the run in the file's own."""
+    """The results of a run, with times converted from clock seconds to the network's seconds."""
     ended_s, due_s = outcome.records.ended_s * speed, outcome.records.due_s * speed
     end_s = calls.task_ends(ended_s)
     done, ran = np.isfinite(end_s), ~np.isnan(ended_s)

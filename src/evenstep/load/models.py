@@ -1,4 +1,4 @@
-"""Asks a server, before a run, which models it serves."""
+"""Sends GET requests to a server, and finds the name of a model that it serves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ class _Models(msgspec.Struct):
 
 
 def first_model(target: Target, api_key: str | None) -> str:
-    """Name of the first model that the server lists under ``/v1/models``; waits for at most 10 s.
-
-    Args:
-        api_key: sent as bearer token; None or empty = no token.
+    """Ask the server's ``/v1/models`` for the name of the first model that it lists.
 
     Raises:
-        InputError: the server cannot be reached, or refuses access.
+        InputError: the server cannot be reached within 10 s, or refuses access.
         EngineError: its answer is not 200 with a list of at least one model.
     """
     status, body = get(target, "/v1/models", api_key)
@@ -46,12 +43,10 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Status and body of a GET for one path of a server. Any status is returned; redirects are not followed.
+    """Send a GET request for a path of a server, appended to the target's `base`; returns status (any) and body.
 
-    `path` is appended to the target's `base`. The key, if any, is sent as bearer token.
-
-    Raises:
-        InputError: it cannot be reached, does not speak HTTP, or is silent for 10 s.
+    A key that is not empty is sent as bearer token. Redirects are not followed. A server that cannot be reached, does not
+    speak HTTP, or is silent for 10 s raises `InputError`.
     """
     kind = http.client.HTTPSConnection if target.secure else http.client.HTTPConnection
     connection = kind(target.host, target.port, timeout=_TIMEOUT_S)

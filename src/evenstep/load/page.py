@@ -1,4 +1,4 @@
-"""Runs of `evenstep load` as a table of lines, and as one HTML file that needs nothing else."""
+"""Shows runs of `evenstep load` as lines of text, and as one HTML file that loads no other file."""
 
 from __future__ import annotations
 
@@ -31,22 +31,14 @@ _DISTRIBUTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run of a page.
-
-    Args:
-        outcome: the run's results.
-        summary: its figures, from `summary.summary`.
-    """
+    """One run to show: its results, and its figures as `summary.summary` returns them."""
 
     outcome: Outcome
     summary: dict[str, Any]
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """The figures of one run as lines of text for a terminal; the last five are a table of latencies in milliseconds.
-
-    `found` has the figures, from `summary.summary`.
-    """
+    """The figures of one run, from `summary.summary`, as lines of text; the last five are a table of latencies in ms."""
     failed = ", ".join(f"{count} {kind}" for kind, count in found["errors_by_kind"].items())
     good = found["request_goodput"]
     out = [
@@ -68,14 +60,13 @@ def table(found: dict[str, Any]) -> list[str]:
 
 
 def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str) -> str:
-    """The text of one HTML page with a table of latencies and six charts; it loads no other file.
+    """The text of one HTML page with a table of latencies and six charts.
 
     Args:
-        title: as plain text.
-        runs: by name, in order.
+        title, command: plain text; the command is the one that made the page.
+        runs: the runs to compare, by name, in order.
         lead: paragraphs on top, as HTML.
-        made_by: facts on how it was made, by name.
-        command: the command line that made it, as plain text.
+        made_by: facts on how the page was made, by name.
     """
     charts = charts_of(runs)
     parts = [
@@ -92,10 +83,10 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
 
 
 def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
-    """Title, SVG and caption of six charts, each with all runs: four distributions, then two figures over time.
+    """Title, SVG and caption of each of six charts; each chart shows all runs.
 
-    The distributions are of TTFT, TPOT and E2EL of good answers and of the gaps of all answers, the figures output tokens
-    a second and requests under way.
+    Four charts are distributions: TTFT and TPOT of good answers, gaps between chunks of all answers, E2EL of good answers.
+    Two are figures over time: output tokens a second, and requests under way.
     """
     shown = [(number, run.outcome) for number, run in zip(series_of(runs).values(), runs.values(), strict=True)]
     values = [(number, _values(outcome)) for number, outcome in shown]
@@ -114,7 +105,7 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
 
 
 def _values(outcome: Outcome) -> dict[str, F8]:
-    """What the distributions of a run are of: milliseconds, and seconds of E2EL."""
+    """Values of each distribution of a run, by name: TTFT, TPOT and ITL (as 1001 quantiles) in ms, E2EL in seconds."""
     good = np.array([not error for error in outcome.records.error], np.bool_)
     ttft, tpot, e2el = times(outcome)
     shares = np.linspace(0.0, 1.0, 1001) if outcome.gaps.total else np.zeros(0)
@@ -127,6 +118,7 @@ def _values(outcome: Outcome) -> dict[str, F8]:
 
 
 def _table(runs: Mapping[str, Shown]) -> str:
+    """The latencies of all runs in milliseconds as an HTML table, four rows a run."""
     rows = [
         [f"{html.swatch(number)}{escape(run)} {name}", *(short(shown.summary[f"{kind}_{key}_ms"]) for kind in _KINDS)]
         for (run, shown), number in zip(runs.items(), series_of(runs).values(), strict=True)
@@ -136,7 +128,10 @@ def _table(runs: Mapping[str, Shown]) -> str:
 
 
 def _rate(outcome: Outcome) -> tuple[F8, F8]:
-    """Times and output tokens a second, over stretches of a second or of a three-hundredth of the run."""
+    """Middle (s) and output tokens a second of each equal stretch of a run, float64[M] each; stretches of 1 s, M <= 300.
+
+    A run of more than 300 s has longer stretches.
+    """
     each = max(round(1 / BUCKET_S), -(-outcome.tokens.size // _POINTS))
     tokens = tokens_of(outcome, each)
     width = each * BUCKET_S
@@ -145,7 +140,7 @@ def _rate(outcome: Outcome) -> tuple[F8, F8]:
 
 
 def _running(outcome: Outcome) -> tuple[F8, F8]:
-    """Times, and requests under way at them."""
+    """300 equally spaced times (s) up to the last end, and the number of requests under way at each; float64[300] each."""
     r = outcome.records
     started, ended = np.sort(r.started_s[np.isfinite(r.started_s)]), np.sort(r.ended_s[np.isfinite(r.ended_s)])
     at = np.linspace(0.0, float(ended[-1]) if ended.size else 1.0, _POINTS)

@@ -20,21 +20,19 @@ from evenstep.errors import EngineError, InputError
 from evenstep.load.models import get
 from evenstep.load.settings import Target
 
-HOST = "127.0.0.1"  #: where all of them listen
+HOST = "127.0.0.1"  #: address that all started commands listen at
 _STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 _COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _PAUSE_S, _END_S = 0.05, 10.0
-_PORTS = range(20_000, 32_768)  # an operating system gives those above to connections that name no port
-_tried = itertools.count(64 * os.getpid())  # processes that look at the same time begin at different ports
+_PORTS = range(20_000, 32_768)  # operating systems take the ports of outgoing connections from those above
+_tried = itertools.count(64 * os.getpid())  # so that processes begin their search at different ports
 
 
 def free_ports(count: int) -> list[int]:
-    """Find different ports of 127.0.0.1 that are free now, and that the system gives to no outgoing connection.
+    """Find `count` ports of 127.0.0.1 that are free now; too few free ports raise `EngineError`.
 
-    They are not reserved: another server may take one. Later calls begin with other ports.
-
-    Raises:
-        EngineError: there are not that many.
+    They are below the ports that the system gives to outgoing connections. They are not reserved: another server may take
+    one. Each call continues the search where the previous one ended.
     """
     ports: list[int] = []
     for number in itertools.islice(_tried, len(_PORTS)):
@@ -49,21 +47,18 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
-    """Run an ``evenstep`` command for the duration of the block, which begins once the command is ready.
+    """Run an ``evenstep`` command during a ``with`` block, which begins once the command is ready; yields its process id.
 
     At the block's end the command is terminated, and killed if it has not ended 10 s later. Its output is not shown.
 
     Args:
         words: the subcommand and its flags.
-        port: its port on this machine.
-        path: a path that answers 200 once it is ready.
-        wait_s: longest wait for that, seconds.
-
-    Yields:
-        Its process id.
+        port: port of the command on this machine.
+        path: path that answers status 200 once the command is ready.
+        wait_s: longest wait for that in seconds.
 
     Raises:
-        EngineError: it ended before it was ready, or was not ready in time; with the last line of its output.
+        EngineError: the command ended early or was not ready in time; the message has the last line of its output.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
@@ -81,32 +76,31 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 
 @contextlib.contextmanager
 def gateway(config: Mapping[str, Any], listen: int, admin: int, wait_s: float) -> Generator[int]:
-    """Run a gateway during the block, once the kernels of its policy are compiled; yields its process id.
-
-    One that begins in plain Python is too slow for its budget: its figures would be those of least load.
+    """Run a gateway during a ``with`` block; yields its process id. The kernels of its policy are compiled first.
 
     Args:
-        config: the content of its YAML file, without version and addresses.
+        config: content of its YAML file, without version and addresses.
         listen, admin: its ports on this machine.
-        wait_s: as in `beside`, and so are the errors; compiling is not limited.
+        wait_s: longest wait until it is ready, in seconds, without the compiling; errors are those of `beside`.
     """
     places = {name: {"host": HOST, "port": port} for name, port in (("listen", listen), ("admin", admin))}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps({"version": 1, **places, **config}))
+        # In plain Python the policy would exceed its time budget, so that least load would decide in its place.
         subprocess.run([sys.executable, "-c", _COMPILE, config["policy"], ""], check=False)
         with beside(["serve", "--config", str(path)], listen, "/readyz", wait_s) as pid:
             yield pid
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
-    """The words after ``evenstep`` that start emulated engines on this machine; `options` are values by flag (no dashes)."""
+    """The command-line words after ``evenstep`` that start emulated engines; `options` has values by flag without dashes."""
     flags = {"host": HOST, "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds, user and system, that a process has used since its start; nan if the system does not say (Linux does)."""
+    """CPU seconds, user and system, that a process has used since its start; nan without ``/proc``, as outside Linux."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -115,7 +109,7 @@ def cpu_s(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Megabytes (10**6 bytes) that a process has in memory; nan if the system does not say (Linux does)."""
+    """Resident memory of a process in megabytes (10**6 bytes); nan without ``/proc``, as outside Linux."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:
@@ -126,6 +120,7 @@ def resident_mb(pid: int) -> float:
 def _until_ready(
     process: subprocess.Popen[bytes], target: Target, path: str, wait_s: float, words: Sequence[str], said: IO[bytes]
 ) -> None:
+    """Wait until a process answers status 200 at a path; if it ends first or `wait_s` pass, raise `EngineError`."""
     end_s = time.monotonic() + wait_s
     while True:
         code = process.poll()
@@ -139,7 +134,7 @@ def _until_ready(
 
 
 def _last(said: IO[bytes]) -> str:
-    """The last line it said."""
+    """The last line of a process's output file, or "nothing was said" if it is empty."""
     said.seek(0)
     lines = said.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else "nothing was said"

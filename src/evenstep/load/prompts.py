@@ -1,14 +1,13 @@
 """Builds prompts of given lengths from a seed: the same trace and seed give the same bytes on any machine.
 
-A prompt is the start of an endless stream of tokens. Requests with the same key share a stream, and so a prefix:
+A prompt is the start of an endless pseudo-random stream of tokens. Requests that share a stream share a prefix:
 
-* with prefix blocks, each block id has its own stretch, so that prompts share the blocks that the trace says they share;
-* else requests of one session share one stream, and each turn's prompt continues the previous one;
-* else requests with one ``prompt_key`` share one, and every other request has its own stream.
+* with prefix blocks in the trace, each block id has its own stream, so prompts share the blocks that the trace says;
+* else requests of one session share one stream, so each turn's prompt continues the previous one;
+* else requests with the same ``prompt_key`` share one, and every other request has its own.
 
-As text a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token. The
-engine's count is reported next to the requested length. The first words spell the stream's number, so that no two
-streams share their first block of KV by chance.
+In text, a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token. The
+first tokens encode the stream's number, so that no two streams share their first KV block by chance.
 """
 
 from __future__ import annotations
@@ -24,24 +23,22 @@ from evenstep.load.settings import LoadSettings
 from evenstep.request import I8, Trace
 
 _WORDS = tuple(files("evenstep.load").joinpath("words.txt").read_text(encoding="utf-8").split())
-#: Words, or ids, that prompts are made of.
+#: Number of different words, or ids, that prompts are made of.
 CHOICES = len(_WORDS)
-#: Ids that nearly every vocabulary has, and that are special in none known.
+#: Smallest id in prompts; nearly every vocabulary has the ids from here on, and no known one gives them a special meaning.
 FIRST_ID = 8
-#: How each token is written, and what stands between two: as text, and as ids.
+#: Text of each token and the separator between two: for text prompts, and for ids.
 _FORMS = (tuple(f" {word}" for word in _WORDS), ""), (tuple(str(FIRST_ID + i) for i in range(CHOICES)), ",")
-_RUN = 16  # tokens that are drawn at a time
-_RUNS = 4096  # different runs
-_NAME = 5  # tokens that spell a stream's number
-_KEY = (1 << 60) - 1  # bits of a prompt's key that count
+_RUN = 16  # tokens of a run, the piece that one draw picks
+_RUNS = 4096  # number of different runs
+_NAME = 5  # tokens that encode a stream's number
+_KEY = (1 << 60) - 1  # mask of the bits of a prompt's key that are used
 
 
 class Prompts:
-    """Makes the bodies of requests, with synthetic prompts; the same trace, settings and row give the same bytes.
+    """Builds the JSON bodies of a trace's requests, with synthetic prompts, under the load's settings.
 
-    Args:
-        settings: endpoint, model, seed and requested fields.
-        model: name in every body that names no other.
+    `model` is the name in every body for which `body` is given no other.
     """
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:
@@ -54,9 +51,9 @@ class Prompts:
         self._model = orjson.dumps(model)
 
     def body(self, row: int, model: str = "") -> bytes:
-        """The JSON body that asks for row `row` of the trace: a prompt of its prompt tokens, and at most its output tokens.
+        """The JSON body for a row of the trace: a prompt of its prompt tokens, and its output tokens as ``max_tokens``.
 
-        `model` is asked for in place of the run's model; empty = the run's.
+        A `model` that is not empty replaces the run's model.
         """
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
@@ -72,7 +69,7 @@ class Prompts:
         return b'%b%b,"max_tokens":%d%b' % (head, user, output, self._tail)
 
     def _stretches(self, row: int, length: int) -> list[tuple[str, int, int]]:
-        """The parts of a prompt: name of the draws, key, and tokens of each."""
+        """The parts of a row's prompt, in order: name and key of the stream that gives each, and its number of tokens."""
         blocks = self._trace.prefix_blocks
         if blocks is None or blocks.offsets[row] == blocks.offsets[row + 1]:
             session, prompt = int(self._session[row]), int(self._prompt_key[row])
@@ -92,7 +89,7 @@ class Prompts:
         return found
 
     def _written(self, name: str, key: int, length: int) -> str:
-        """The first tokens of one stream."""
+        """The first `length` tokens of a stream, as text or as comma-separated ids."""
         spelled = _spelled(key, name)[:length]
         rest = length - len(spelled)
         runs = -(-rest // _RUN)
@@ -107,7 +104,7 @@ class Prompts:
 
 @lru_cache(maxsize=2)
 def _runs(seed: int, has_ids: bool) -> tuple[I8, list[str]]:
-    """Runs of tokens that prompts are put together from: numbers int64[runs, length], and as they are written."""
+    """The runs of tokens that prompts are built from: token numbers, int64[runs, tokens], and the text of each run."""
     places = np.arange(_RUNS * _RUN, dtype=np.int64)
     drawn = (streams.uniform(seed, "load-runs", places) * CHOICES).astype(np.int64).reshape(_RUNS, _RUN)
     token, between = _FORMS[has_ids]
@@ -115,13 +112,13 @@ def _runs(seed: int, has_ids: bool) -> tuple[I8, list[str]]:
 
 
 def _spelled(key: int, name: str) -> list[int]:
-    """The tokens that tell one stream from another: the number of its kind mixed with its key, in base 256."""
+    """The numbers of a stream's first tokens: a mix of its name and key, in base 256."""
     number = (key + streams.stream_number(name)) % CHOICES**_NAME
     return [(number >> (8 * place)) % CHOICES for place in range(_NAME)]
 
 
 def _tail(settings: LoadSettings) -> bytes:
-    """What every body ends with."""
+    """The end of every body: sampling, streaming and usage options, and the closing brace."""
     each = b',"continuous_usage_stats":true' if settings.dialect == "vllm" else b""
     tail = b',"temperature":0,"stream":true,"stream_options":{"include_usage":true%b}' % each
     if settings.dialect == "vllm":

@@ -1,4 +1,4 @@
-"""The result of each request in a run, as columns, and as a Parquet file."""
+"""The results of the requests of a run, as columns in memory and as a Parquet file."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from evenstep.request import F8, I8, Trace
 
 @dataclass(slots=True, eq=False)
 class Records:
-    """One row per request of the trace, in its order; missing values are nan, or -1. Times are seconds from the run's start.
+    """Results of a run, one row per request of the trace, in its order. Times are seconds from the run's start.
+
+    A time is nan before it is known. All columns after `started_s` are written when the answer ends.
 
     Args:
-        asked_prompt_tokens: int64[N], of the trace.
-        asked_output_tokens: int64[N], of the trace.
-        due_s: float64[N], its planned start; nan until it was sent.
-        started_s: float64[N], its actual start.
-        first_s: float64[N], its first token.
-        last_s: float64[N], its last token.
-        ended_s: float64[N], the end of its answer, good or failed; first_s and last_s, too, are written only then.
-        prompt_tokens: int64[N], as the engine reported; -1 if not reported.
-        output_tokens: int64[N], as counted; -1 if it has not ended.
-        status: int64[N], of HTTP; 0 without an answer, -1 if it has not ended.
-        crc: int64[N], CRC-32 of the output's text (of its ids, if reported): equal outputs have equal values.
-        error: N kinds of error, see `load.answer`; "" = none, not-ended = it has not ended.
+        asked_prompt_tokens: int64[N], prompt tokens in the trace.
+        asked_output_tokens: int64[N], output tokens in the trace.
+        due_s: float64[N], planned start; written when the request is sent.
+        started_s: float64[N], actual start.
+        first_s: float64[N], arrival of the first token.
+        last_s: float64[N], arrival of the last token.
+        ended_s: float64[N], end of the answer, good or failed.
+        prompt_tokens: int64[N], prompt tokens that the engine reported; -1 if not reported.
+        output_tokens: int64[N], counted output tokens; -1 before the end.
+        status: int64[N], HTTP status; 0 if there was no answer, -1 before the end.
+        crc: int64[N], CRC-32 of the output's text, or of its token ids if reported; -1 before the end.
+        error: N kinds of error, see `load.answer`; "" = good, ``not-ended`` before the end.
         message: N errors in words; "" without an error.
-        counting: N ways in which tokens were counted; it holds for good answers only.
+        counting: N ways in which tokens were counted (see `Answer`); valid for good answers only.
     """
 
     asked_prompt_tokens: I8
@@ -51,7 +53,7 @@ class Records:
 
     @classmethod
     def of(cls, trace: Trace) -> Records:
-        """Records of a trace before any start: all times nan, counts but the asked ones -1, every error ``not-ended``."""
+        """Records of a trace before its first request starts: times are nan, counts -1, and every error is ``not-ended``."""
         rows = len(trace)
         due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
         prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))
@@ -64,15 +66,16 @@ class Records:
 
     @property
     def rows(self) -> int:
+        """Number of requests."""
         return int(self.started_s.size)
 
     def ended(self, row: int, answer: Answer, status: int, now_s: float, start_s: float) -> None:
-        """Write the results of an answer that has ended, well or not, to its row. The caller writes `due_s` and `started_s`.
+        """Write the results of an ended answer, good or failed, to its row; the caller writes `due_s` and `started_s`.
 
         Args:
-            status: of HTTP, 0 where none came.
-            now_s: the clock now; of the same clock as the answer's times.
-            start_s: the clock at the start of the run.
+            status: HTTP status; 0 = there was no answer.
+            now_s: end of the answer, by the same clock as its other times.
+            start_s: start of the run, by that clock.
         """
         self.first_s[row], self.last_s[row] = answer.first_s - start_s, answer.last_s - start_s
         self.ended_s[row] = now_s - start_s
@@ -81,14 +84,9 @@ class Records:
         self.error[row], self.message[row], self.counting[row] = answer.error, answer.message, answer.counting
 
     def write(self, path: Path, metadata: dict[str, Any]) -> None:
-        """Write the records as Parquet: a column for each field, and first ``request_id``, the row's number from 0.
+        """Write a Parquet file, or replace it: ``request_id`` (the row's number from 0), then a column for each field.
 
-        Args:
-            path: the file; replaced whole.
-            metadata: JSON values, kept under the key ``evenstep``.
-
-        Raises:
-            InputError: the file cannot be written.
+        `metadata`, JSON values, is stored under the key ``evenstep``. A file that cannot be written raises `InputError`.
         """
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         write_columns({"request_id": np.arange(self.rows), **columns}, path, "load", metadata)

@@ -1,4 +1,4 @@
-"""One run: starts due requests, waits for their answers, and records the results."""
+"""One run of a load: starts due requests, waits for their answers, and records the results."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ BUCKET_S = 0.25  #: seconds over which output tokens are counted together
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run.
+    """The progress of a run: numbers of requests, and output tokens received.
 
     Args:
-        done: number of requests that have ended, failed ones included.
-        failed: number of these that failed.
-        tokens: output tokens received so far, those of unfinished answers included.
+        done: requests that have ended, failed ones included.
+        running: requests under way.
+        tokens: output tokens received so far, also of unfinished answers.
         now_s: seconds since the start of the run.
     """
 
@@ -55,14 +55,15 @@ class Outcome:
 
     Args:
         records: the result of each request.
-        gaps: histogram of the seconds between chunks of one answer that brought tokens; of failed answers, too.
-        gap_sum_s: exact sum of all gaps, in seconds.
-        gap_squares: exact sum of their squares, in seconds squared.
-        tokens: int64[M], output tokens that came in each `BUCKET_S` from the start, up to the last token.
-        duration_s: from the first start to the last end; nan where nothing ended.
-        start_s: when it began, in seconds of `time.monotonic`.
-        lag_s: float64[L], seconds by which each tick of the loop's timer came late; it is due 20 ms after the one before.
+        gaps: histogram of the gaps: seconds between successive chunks with tokens of one answer, good or failed.
+        gap_sum_s: exact sum of all gaps in seconds.
+        gap_squares: exact sum of the gaps' squares in seconds squared.
+        tokens: int64[M], output tokens received in each `BUCKET_S` seconds from the start, up to the last token.
+        duration_s: seconds from the first request's start to the last end; nan if no answer has ended.
+        start_s: start of the run by `time.monotonic`.
+        lag_s: float64[L], seconds by which each tick of a 20 ms timer in the event loop came late.
         cpu_s: CPU seconds of this process during the run.
+        connections: number of connections made.
     """
 
     records: Records
@@ -79,10 +80,9 @@ class Outcome:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run, once an answer has ended. Before that `drive` raises a plain KeyboardInterrupt.
+    """Ctrl-C during a run, after at least one answer has ended; before that, `drive` raises a plain KeyboardInterrupt.
 
-    Args:
-        outcome: the results until then; requests under way have the error ``not-ended``.
+    `outcome` has the results so far; unfinished requests have the error ``not-ended``.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -93,20 +93,19 @@ class Interrupted(KeyboardInterrupt):
 def drive(
     trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None] | None = None, workflow: Workflow | None = None
 ) -> Outcome:
-    """Send all requests of a trace, and wait until every answer has ended, well or not.
+    """Send all requests of a trace in a new event loop, and wait until every answer has ended, good or failed.
 
-    A failed request does not end the run: `Outcome.records` tells its error. It starts an event loop of its own.
+    A failed request does not end the run; its error is in `Outcome.records`.
 
     Args:
-        trace: the requests, with the times they are due at (`timed`).
+        trace: the requests, with their due times (`timed`) for an open loop.
         settings: checked settings.
         watch: called in the event loop with the progress, at the start and about every 0.2 s; it must return soon.
-        workflow: tasks whose calls are the trace's rows; it says when each is due. The run ends at its `until_s`, even
-            with answers under way.
+        workflow: decides when each call (a row of the trace) is due; the run ends at its `until_s` at the latest.
 
     Raises:
-        InputError: an open loop without times, or a server that cannot be reached.
-        EngineError: a server that does not list its models, if none was named.
+        InputError: an open loop has no times, or the server cannot be reached.
+        EngineError: the settings name no model, and the server does not list its models.
         Interrupted: Ctrl-C, once an answer has ended.
     """
     allow_files()
@@ -122,10 +121,10 @@ def drive(
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
-    """The trace with due times for an open loop, in seconds from the start: Poisson times at the rate, or its own.
+    """A copy of the trace with due times for an open loop in `arrival_s`, in seconds from the start of the run.
 
-    Its own are shifted so that the first row's is 0, and divided by the speed. A trace without times, or for a closed loop,
-    stays as it is.
+    They are Poisson times if the settings have a rate. Else they are the trace's own, shifted to begin at 0 and divided by
+    the speed. Without a rate, a trace without times, or for a closed loop, is returned unchanged.
     """
     if settings.rate is not None:
         from evenstep.workload.synthetic.arrivals import Poisson
@@ -143,11 +142,9 @@ class Run:
     """One run of a load. Await `whole` once, in a running event loop.
 
     Args:
-        trace, settings, watch: as in `drive`.
+        trace, settings, watch, workflow: as in `drive`.
         model: name of the served model.
-        started: called at the start of each request, with its row and its call; for hosts that leave early
-            (`Call.cancel`).
-        workflow: as in `drive`.
+        started: called at the start of each request with its row and its call, so that the host may cancel the call.
     """
 
     def __init__(
@@ -173,9 +170,9 @@ class Run:
         self._wake_s = math.inf
 
     async def whole(self) -> Outcome:
-        """Send all requests, and wait for all answers or for the workflow's `until_s`; returns the outcome.
+        """Send all requests, and wait for all answers or for the workflow's `until_s`; then close all connections.
 
-        All connections are closed at the end. A host that cannot be found raises `InputError`.
+        A host that cannot be found raises `InputError`.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
@@ -211,11 +208,11 @@ class Run:
 
     @property
     def has_answers(self) -> bool:
-        """Whether an answer has ended, well or not."""
+        """True if at least one answer has ended, good or failed."""
         return not np.isnan(self._records.ended_s).all()
 
     def outcome(self) -> Outcome:
-        """The results so far. Call it only after `whole` has begun; its records are the run's own and go on changing."""
+        """The results so far. Call it only after `whole` has begun; its `records` are not copied, so they go on changing."""
         self._drain()
         ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
         duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan
@@ -249,6 +246,7 @@ class Run:
             self._wake = self._loop.call_later(max(0.0, wait_s), self._go)
 
     def _begin(self, row: int, due_s: float) -> None:
+        """Send the request of a row, and record when it was due and when it started."""
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
         flow = self._workflow
         body = self._prompts.body(row, "" if flow is None else flow.models[row])
@@ -261,10 +259,12 @@ class Run:
             self._started(row, call)
 
     def _finish(self) -> None:
+        """End the run, so that `whole` returns; unfinished calls are abandoned."""
         if not self._over.done():
             self._over.set_result(None)
 
     def _ended(self, row: int, call: Call) -> None:
+        """Record the result of a call, then end the run if it was the last, or start the requests that it made due."""
         now_s = time.monotonic()
         if self._over.done():  # the time is up, and the connection was closed
             return
@@ -278,7 +278,7 @@ class Run:
             self._loop.call_soon(self._go)
 
     def _tick(self, wished_s: float) -> None:
-        """Note how late the loop is, drain the gaps if there are many, and report progress; sets the next tick."""
+        """Record how late this tick of the timer is, report progress at every tenth, and set the next tick in 20 ms."""
         now_s = time.monotonic()
         self._lag_s.append(now_s - wished_s)
         if len(self._meters.gaps_s) > 50_000:
@@ -290,6 +290,7 @@ class Run:
         self._ticking = self._loop.call_later(_TICK_S, self._tick, now_s + _TICK_S)
 
     def _drain(self) -> None:
+        """Move the gaps collected by `Meters` into the histogram and the sums."""
         gaps = np.frombuffer(self._meters.gaps_s, np.float64).copy()
         del self._meters.gaps_s[:]
         self._gaps.add(gaps)

@@ -1,12 +1,12 @@
-"""Start times of requests: open or closed loop, sessions in order. No I/O and no clock: the host passes the time.
+"""Decides when each request of a run starts, in an open or a closed loop. No I/O and no clock: the host passes the time.
 
-The rules:
+A request may wait for another to end, well or not: the one in its column ``after``, or the previous one of its session.
 
-* open: a request is due at its time; if it depends on another (``after``, or the previous one of its session), it is due
-  no sooner than that one's end, however that ended;
-* closed: each user has one session, or one request outside sessions, at a time; inside a session a request is due
-  ``think_s`` after its predecessor has ended; a user without a session takes the next one of the trace;
-* requests due at the same time start in the order of the trace.
+* Open loop: a request is due at its own time, or at the end of the request it waits for if that is later.
+* Closed loop: each user has one session, or one request outside sessions, at a time. Its requests that wait for no other
+  are due at once, the others ``think_s`` after the end of the request they wait for. A user who has finished takes the next
+  session or request of the trace.
+* Requests due at the same time start in the order of the trace.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from evenstep.workload.replicate import units_of
 
 
 class Due:
-    """Requests ordered by due time, those due at once by row. Requests that wait for others are added later, by `comes`.
+    """Queue of requests by due time, then by row. A request that waits for another is added by `comes` when that one ends.
 
-    Times are seconds from the start of the run. A subclass counts the ends in `finished`.
+    Times are seconds from the start of the run.
 
     Args:
-        known: due time and row of each request that waits for no other; taken over and reordered.
+        total: number of requests in the run.
+        known: due time and row of each request that waits for no other; the list is kept and reordered.
 
     Attributes:
-        total: number of requests.
-        finished: number of requests that have ended.
+        started: number of requests that `due` has handed out.
+        finished: number of requests that have ended; a subclass counts it.
     """
 
     def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
@@ -40,18 +41,18 @@ class Due:
 
     @property
     def is_over(self) -> bool:
-        """Whether every request has ended, well or not."""
+        """True if every request has ended, with or without an error."""
         return self.finished == self.total
 
     @property
     def next_s(self) -> float | None:
-        """Due time of the next request, which may have passed; None if all others wait for others, or no request is left."""
+        """Earliest due time in the queue, which may have passed; None if the queue is empty."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
-        """Hand out the request with the earliest due time up to `now_s`: its row and due time. None if no request is due.
+        """Remove the first request that is due by `now_s` from the queue, and count it as started.
 
-        It counts as started and is not handed out again; call it until it answers None.
+        Returns its row and due time, or None if no request is due; call it until it returns None.
         """
         if not self._due or self._due[0][0] > now_s:
             return None
@@ -60,21 +61,17 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """Set the due time of a request that was not in `known`, in seconds from the run's start; call it once for each."""
+        """Add a request that was not in `known` to the queue, due at `at_s`; call it once for each such request."""
         heapq.heappush(self._due, (at_s, row))
 
 
 class Schedule(Due):
-    """The starts of one run, by the rules of the module. The host asks `due`, and tells each end by `ended`.
+    """The due times of a trace's requests, by the rules of the module. The host calls `due`, and `ended` at each end.
 
     Args:
-        trace: the requests.
-        users: of a closed loop; 0 = open.
-        times: float64[N], due times in an open loop, seconds from the start; ignored in a closed one.
-        speed: factor by which thinking times are shorter than in the trace.
-
-    Raises:
-        InputError: an open loop without times.
+        users: users of a closed loop; 0 = open loop.
+        times: float64[N], due times of an open loop in seconds from the start; without them it raises `InputError`.
+        speed: divides the trace's thinking times.
     """
 
     def __init__(self, trace: Trace, *, users: int = 0, times: F8 | None = None, speed: float = 1.0) -> None:
@@ -100,9 +97,9 @@ class Schedule(Due):
             self._begin(0.0)
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a request has ended, well or not, `now_s` after the start; those that waited for it get their due times.
+        """Count a request that ended `now_s` after the start, with or without an error, and queue those that waited for it.
 
-        In a closed loop, the user whose session or single request is complete takes the next one of the trace, due now.
+        In a closed loop, a user whose session or single request is complete takes the next one of the trace.
         """
         self.finished += 1
         for other in self._waiting.pop(row, ()):
@@ -116,7 +113,7 @@ class Schedule(Due):
             self._begin(now_s)
 
     def _begin(self, now_s: float) -> None:
-        """A user takes the next session or request."""
+        """Give a user the next session or request of the trace, if one is left: queue its first requests, due at `now_s`."""
         if self._next_unit == len(self._members):
             return
         for row in self._members[self._next_unit]:
@@ -126,9 +123,9 @@ class Schedule(Due):
 
 
 def order_of(trace: Trace) -> I8:
-    """int64[N], the row of the request that each one waits for, -1 = none: the trace's ``after``, else by session.
+    """int64[N], row of the request that each request waits for, -1 = it waits for no other.
 
-    By session, a request waits for the row before it in the same session.
+    This is the trace's column ``after``. Without it, each request waits for the previous row of its session.
     """
     if trace.after is not None or trace.session is None:
         return trace.column("after")

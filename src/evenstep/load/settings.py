@@ -1,4 +1,4 @@
-"""The settings of `evenstep load`: fields are flags and keys of a YAML file."""
+"""The settings of `evenstep load`; each field is a flag and a key of the YAML file."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from evenstep.config import Settled
 from evenstep.errors import InputError, nearest
 from evenstep.sockets import in_url
 
-#: Names that goodput knows.
+#: Latencies that a goodput objective may limit.
 OBJECTIVES = ("ttft", "tpot", "e2el")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """A load on an OpenAI endpoint.
+    """A load test of an OpenAI endpoint.
 
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
-        url: where the server is, e.g. http://127.0.0.1:8000; its /v1 may be left out.
+        url: URL of the server, e.g. http://127.0.0.1:8000; its /v1 may be left out.
         model: name of the served model; the first of /v1/models when left out.
         endpoint: completions or chat.
-        open: requests start at the trace's times, however many are still running; the default without --closed.
-        closed: users at a time, each with the next session (or request) of the trace; 0 = open.
-        rate: open: Poisson arrivals at this many requests a second in place of the trace's times.
-        speed: how many times faster than the trace its times and thinking times pass.
+        open: open loop: requests start at the trace's times, however many are still running; the default without --closed.
+        closed: closed loop with this many users, each with one session or request of the trace at a time; 0 = open loop.
+        rate: open loop with Poisson arrivals at this many requests a second in place of the trace's times.
+        speed: factor by which the trace's times and thinking times are shortened.
         limit: use only the first rows of the trace, or draw only so many requests.
-        seed: key of prompts, of Poisson arrivals and of a workload's draws.
+        seed: seed of prompts, of Poisson arrivals and of a workload's draws.
         prompts: text (common short words, one token each in most vocabularies) or ids (exact with any; completions only).
-        dialect: vllm (ignore_eos gives answers the trace's lengths, and every chunk has the usage; SGLang supports both) or
-            openai (requests neither).
+        dialect: vllm requests ignore_eos, so that answers get the trace's lengths, and usage in every chunk (SGLang supports
+            both); openai requests neither.
         token_ids: request token ids as well, and compare their number with the usage; vLLM supports this.
-        timeout_s: seconds from sending a request to the end of its answer.
-        goodput: objectives that a good request meets, in milliseconds, e.g. ttft:500,tpot:50; also e2el.
+        timeout_s: most seconds from sending a request to the end of its answer.
+        goodput: latency limits in ms that a request must meet to count in goodput, e.g. ttft:500,tpot:50; also e2el.
         api_key: sent as bearer token; taken from OPENAI_API_KEY when left out.
         format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
         skip_bad_rows: leave out rows that cannot be read, and say how many.
@@ -62,14 +62,13 @@ class LoadSettings:
 
     @property
     def chat(self) -> bool:
-        """Whether requests go to the chat endpoint."""
+        """True if requests go to the chat endpoint, False for completions."""
         return self.endpoint == "chat"
 
     def objectives(self) -> dict[str, float]:
-        """Goodput's objectives by name (ttft, tpot, e2el), the most milliseconds of each; empty without any.
+        """Parse `goodput` into limits in milliseconds by name (ttft, tpot, e2el); empty without objectives.
 
-        Raises:
-            InputError: an unknown name, a duplicate name, or a number of milliseconds that is not positive.
+        An unknown or repeated name, and a limit that is not a finite number > 0, raise `InputError`.
         """
         found: dict[str, float] = {}
         for part in self.goodput.split(",") if self.goodput else ():
@@ -93,8 +92,8 @@ class Target:
 
     Args:
         host: name or address; IPv6 without brackets.
-        secure: TLS.
-        base: path in front of ``/v1``; empty or without a slash at its end.
+        secure: whether to use TLS.
+        base: path before ``/v1``, without a slash at its end; may be empty.
     """
 
     host: str
@@ -104,22 +103,21 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as a URL and the header ``Host`` write them; the port is left out if it is the scheme's own."""
+        """Host and port as in a URL or the header ``Host``, without the scheme's default port."""
         host = in_url(self.host)
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def target_of(url: str) -> Target:
-    """The parts of a URL. A missing port is 80 or 443; a ``/v1`` at the end of the path is dropped.
+    """Parse a server's URL. The default port is 80, or 443 for https; a ``/v1`` at the end of the path is dropped.
 
-    Raises:
-        InputError: it is no http or https URL of a server, or it has a user, a query or a fragment.
+    A URL that is not http or https, or that has a user, a query or a fragment, raises `InputError`.
     """
     expected = "an http or https URL, e.g. http://127.0.0.1:8000"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-        host.encode("idna")  # as it is looked up
+        host.encode("idna")  # as the look-up will encode it
     except ValueError:
         raise InputError("evenstep load", "--url", url, expected) from None
     fits = parts.scheme in ("http", "https") and host and port != 0 and not (parts.query or parts.fragment)
@@ -131,10 +129,9 @@ def target_of(url: str) -> Target:
 
 
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:
-    """The settings' value, checked for ranges and consistency; nothing is filled in or changed.
+    """Check that the settings are in range and consistent; returns their value unchanged.
 
-    Raises:
-        InputError: the first wrong field, named as its layer (flag, file or environment) writes it.
+    The first wrong field raises `InputError`, which names the field as its layer (flag, file or environment) writes it.
     """
     value = settled.value
     if not value.source:

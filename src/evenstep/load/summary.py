@@ -1,9 +1,13 @@
-"""The figures of a run, under the names that vLLM's ``bench serve`` writes, with our own added.
+"""Computes the figures of a run, under the names of vLLM's ``bench serve`` and some of our own.
 
-Seconds are measured at the client. TTFT is from sending a request to its first token. TPOT is the time from the first to
-the last token over the tokens after the first. ITL is a gap between two chunks that carried tokens (in any number). E2EL
-is from sending to the end of the answer. Only good answers count. ITL, the most tokens in a second, the most requests at one
-time and the CRC are of all answers.
+Times are measured at the client:
+
+* TTFT: from sending a request to its first token;
+* TPOT: from the first to the last token, over the number of tokens after the first;
+* ITL: gap between two successive chunks with tokens of one answer;
+* E2EL: from sending a request to the end of its answer.
+
+Only good answers count, except for ITL, the most tokens in a second, the most requests at one time, and the CRC.
 """
 
 from __future__ import annotations
@@ -23,16 +27,16 @@ from evenstep.request import F8, I8
 
 PERCENTILES = (90, 95, 99)
 _KINDS = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
-#: A client later or busier than this distorts its measurements.
+#: `notes` warns of a client with later starts (p99) or a higher share of a core.
 _LATE_MS, _BUSY = 10.0, 0.9
-_MESSAGE = 200  # characters of a server's error that are shown
+_MESSAGE = 200  # most characters shown of a server's error
 
 
 def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
-    """All figures of a run as JSON values, by the names of `docs/reference/load.md`; None for figures without data.
+    """All figures of a run by the names of `docs/reference/load.md`; latencies without data are None.
 
-    ``duration`` and figures per second are nan if no answer has ended. Requests that have not ended are neither
-    ``completed`` nor ``failed``. Wrong goodput objectives raise `InputError`.
+    ``duration`` and figures per second are nan if no answer has ended. Unfinished requests are neither ``completed`` nor
+    ``failed``. Wrong goodput objectives raise `InputError`.
     """
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
@@ -74,9 +78,9 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
 
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
-    """TTFT, TPOT and E2EL of every request in seconds: float64[N] each, nan if the answer did not get that far.
+    """TTFT, TPOT and E2EL of every request in seconds, float64[N] each; nan if its answer did not get so far.
 
-    Failed answers are included. TPOT is the mean time of a token after the first, 0 for an answer of one token.
+    Failed answers are included. The TPOT of an answer with one token is 0.
     """
     r = outcome.records
     after = np.maximum(r.output_tokens - 1, 1)
@@ -86,7 +90,7 @@ def times(outcome: Outcome) -> tuple[F8, F8, F8]:
 def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
     """Good answers that meet all objectives, per second of the run's duration; None without objectives.
 
-    Objectives are the most milliseconds, inclusive, by name: ``ttft``, ``tpot`` and ``e2el``.
+    `objectives` has the largest allowed milliseconds by name: ``ttft``, ``tpot`` and ``e2el``.
     """
     if not objectives:
         return None
@@ -98,19 +102,18 @@ def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
 
 
 def counting(outcome: Outcome) -> str:
-    """How tokens of good answers were counted: ``usage``, ``ids`` or ``ids+usage``.
+    """How the tokens of good answers were counted: by ``usage``, by ``ids``, or ``ids+usage`` if answers differ.
 
-    It is ``estimated`` if the tokens of any good answer were, or if no answer is good.
+    It is ``estimated`` if the tokens of any good answer were estimated, or if no answer is good.
     """
     kinds = {kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error}
     return "estimated" if "estimated" in kinds or not kinds else "+".join(sorted(kinds))
 
 
 def client(outcome: Outcome) -> dict[str, float | int | None]:
-    """How well the client itself kept up, by the names of ``docs/reference/load.md``, ``mean_late_start_ms`` and later.
+    """Figures of the client's own speed, by name: late starts and timer lag in ms, share of a core, and connections.
 
-    Late starts are None without a start, ``p99_client_lag_ms`` is None without a tick of the loop's timer.
-    ``client_cpu_share`` is CPU time over the run's duration, 1 = a whole core; nan if no answer has ended.
+    Late starts are None if no request has started. ``client_cpu_share`` is nan if no answer has ended.
     """
     late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
     late = late[np.isfinite(late)]
@@ -126,9 +129,10 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Sentences on a slow client, estimated tokens, or prompt tokens over 1 % off the number asked for.
+    """Warnings about a run, as sentences, from its `summary`; empty if there is no cause.
 
-    It is empty without cause. `found` is from `summary`. Late starts count in an open loop only.
+    They concern a slow client (late starts count in an open loop only), estimated tokens, and prompt tokens that differ by
+    over 1 % from the requested number.
     """
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
@@ -146,9 +150,9 @@ def notes(found: dict[str, Any]) -> list[str]:
 
 
 def failures(outcome: Outcome) -> list[str]:
-    """The two most frequent kinds of errors as ``kind (count): message``, with the kind's most frequent message.
+    """The two most frequent kinds of errors, most frequent first, as ``kind (count): the kind's most frequent message``.
 
-    The more frequent kind is first; the list is empty without failures. Requests that have not ended are no failures.
+    The list is empty without failures; unfinished requests do not count.
     """
     said: dict[str, Counter[str]] = {}
     for kind, message in zip(outcome.records.error, outcome.records.message, strict=True):
@@ -159,9 +163,9 @@ def failures(outcome: Outcome) -> list[str]:
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:
-    """The most requests that were under way at one time; one that starts when another ends does not overlap it.
+    """The most requests under way at one time, from the starts and ends (float64[N]); rows with nan in either are left out.
 
-    `started_s` and `ended_s` are float64[N]; rows with nan in either are left out.
+    A request that starts when another ends does not overlap it.
     """
     known = np.isfinite(started_s) & np.isfinite(ended_s)
     at = np.concatenate([ended_s[known], started_s[known]])
@@ -171,13 +175,13 @@ def most_at_once(started_s: F8, ended_s: F8) -> int:
 
 
 def _figures(name: str, values: F8) -> dict[str, float | None]:
-    """Mean, median, standard deviation and percentiles in milliseconds."""
+    """Mean, median, standard deviation and percentiles of the values of latency `name`, in ms, under their names."""
     found = [values.mean(), np.median(values), values.std(), *np.percentile(values, PERCENTILES)] if values.size else ()
     return _named(name, found)
 
 
 def _gaps(outcome: Outcome) -> dict[str, float | None]:
-    """The same of the gaps between chunks; their quantiles are within 0.1 %."""
+    """Mean, median, standard deviation and percentiles of the gaps between chunks, in ms; quantiles are within 0.1 %."""
     histogram: LogHistogram = outcome.gaps
     if histogram.total == 0:
         return _named("itl", ())
@@ -188,10 +192,10 @@ def _gaps(outcome: Outcome) -> dict[str, float | None]:
 
 
 def _named(name: str, found: Sequence[float]) -> dict[str, float | None]:
-    """Figures under the names of `_KINDS`; each is None if no request was measured."""
+    """The figures of latency `name` by key, ``KIND_NAME_ms`` for each of `_KINDS`; each is None if `found` is empty."""
     return {f"{kind}_{name}_ms": float(found[at]) if found else None for at, kind in enumerate(_KINDS)}
 
 
 def tokens_of(outcome: Outcome, each: int) -> I8:
-    """int64[M], output tokens of each stretch of `each` buckets (`run.BUCKET_S`) from the start; the last may be short."""
+    """int64[M], output tokens of each stretch of `each` buckets of `BUCKET_S` seconds; the last stretch may be shorter."""
     return np.add.reduceat(outcome.tokens, np.arange(0, outcome.tokens.size, each))

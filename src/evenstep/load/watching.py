@@ -1,4 +1,4 @@
-"""Polls the metrics pages of engines and a gateway during a run, in a thread."""
+"""Polls the metrics pages of an emulator and a gateway during a run, in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.load.models import get
 from evenstep.load.processes import cpu_s
 from evenstep.load.settings import Target
 
-#: Metrics an emulator reports for each rank, and metrics a gateway reports.
+#: Key of each figure in a sample -> its metric: those an emulator reports for each rank, and those a gateway reports.
 _ENGINE = {
     "running": "vllm:num_requests_running",
     "steps": "evenstep:steps_total",
@@ -30,21 +30,21 @@ _GATEWAY = {
     "rounds": "evenstep_decisions_total",
     "fallbacks": "evenstep_fallback_total",
 }
-#: A page of which ranks share what they tell: their sum says it as often as there are ranks.
+#: Figures that every rank of the group reports with the same value, so that their sum is divided by the ranks.
 _SHARED = ("steps", "stepped_s", "late")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Both pages at one time; sums over ranks, except for values that a barrier group has in common.
+    """Figures of both metrics pages at one time, summed over ranks; ``steps``, ``stepped_s`` and ``late`` are the group's.
 
     Args:
-        at_s: of `time.monotonic`.
-        engine: figures of the emulator: ``running`` requests, and since its start ``steps``, ``stepped_s`` (seconds in
-            them), ``busy_s`` (of all ranks together), ``late`` steps and output ``tokens``; and the number of ``ranks``.
-        gateway: ``oldest_s`` and ``depth`` of its pool, and since its start ``idle_device_s``, ``steps``, ``rounds`` and
-            ``fallbacks``; unreported ones are missing, or all while it does not answer.
-        cpu_s: CPU seconds of each watched process since its start, by its name; nan if the system does not say.
+        at_s: time of the reading, by `time.monotonic`.
+        engine: figures of the emulator: number of ``ranks``, ``running`` requests, and totals since its start of ``steps``,
+            ``late`` steps, seconds of all steps (``stepped_s``), ranks' own seconds (``busy_s``) and output ``tokens``.
+        gateway: requests in its pool (``depth``), seconds that the oldest has waited (``oldest_s``), and totals since its
+            start of ``idle_device_s``, ``steps``, ``rounds`` and ``fallbacks``; it lacks what the gateway does not report.
+        cpu_s: CPU seconds of each watched process since its start, by name; nan if the system does not report them.
     """
 
     at_s: float
@@ -55,14 +55,13 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """Reads pages during a ``with`` block, in a thread: at its beginning, and every `every_s` seconds. Use it once.
+    """Reads both metrics pages during a ``with`` block, in a thread, at its beginning and every `every_s` s. Use it once.
 
     Args:
-        engine: an emulator with one barrier group.
-        gateway: a gateway's page; None without a gateway.
-        processes: process ids by name, whose CPU time is measured.
-        every_s: seconds between readings.
-        samples: the readings so far, oldest first; one that failed is missing.
+        engine: address of an emulator with one barrier group.
+        gateway: address of a gateway's admin page; None = there is no gateway.
+        processes: ids, by name, of the processes whose CPU time is read.
+        samples: readings so far, oldest first; failed ones are left out.
     """
 
     engine: Target
@@ -82,10 +81,9 @@ class Watch:
         self._thread.join()
 
     def read(self) -> Sample:
-        """Read both pages once, and return the figures; `samples` stays as it is.
+        """Read both pages once, and return the figures without adding them to `samples`.
 
-        Raises:
-            EvenstepError: the engines' page cannot be read. If the gateway's cannot, its figures are empty.
+        An unreadable page of the emulator raises `EvenstepError`; one of the gateway leaves its figures empty.
         """
         engine = _figures(self.engine, _ENGINE)
         if missing := [_ENGINE[key] for key in _SHARED if key not in engine]:
@@ -95,19 +93,20 @@ class Watch:
         at_s = time.monotonic()
         gateway: dict[str, float] = {}
         if self.gateway is not None:
-            with contextlib.suppress(EvenstepError):  # the figures of engines are known anyway
+            with contextlib.suppress(EvenstepError):
                 gateway = _figures(self.gateway, _GATEWAY)
         return Sample(at_s, engine, gateway, {name: cpu_s(pid) for name, pid in self.processes.items()})
 
     def _run(self) -> None:
+        """Add readings to `samples` until the block ends; failed ones are skipped."""
         while not self._over.is_set():
-            with contextlib.suppress(EvenstepError):  # a page that is late is read the next time
+            with contextlib.suppress(EvenstepError):
                 self.samples.append(self.read())
             self._over.wait(self.every_s)
 
 
 def _figures(target: Target, names: dict[str, str]) -> dict[str, float]:
-    """Sums by key, and the number of lines of the first one as ``ranks``."""
+    """Sum of each metric's lines on a metrics page, by its key in `names`; ``ranks`` = lines of the first metric."""
     _, page = get(target, "/metrics")
     told = lines(page, wanted(names.values()))
     found: dict[str, float] = {"ranks": float(sum(line.name == next(iter(names.values())) for line in told))}

@@ -1,4 +1,4 @@
-"""Calls of agent tasks: when each is due, what it asks for, and its headers. No I/O and no clock."""
+"""Decides when each call of the agent tasks starts, and gives its model and headers. No I/O and no clock."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from evenstep.sim.network.tasks import Calls
 
 
 class Workflow(Due):
-    """Tasks as they are drawn; a call is due when all its parents have ended, however they ended, and its delay is over.
+    """Queue of the calls of agent tasks by due time. A call is due its delay after its last parent ends, well or not.
 
     A call without parents is due its delay after its task arrives. Rows are those of `calls`.
 
     Args:
-        calls: the calls of all tasks.
-        models: the model that each call asks for; kept as an attribute.
-        priority: float64[C], what each call says of itself; the smallest waits first.
-        until_s: when the run stops, in seconds of `calls`; None = when all tasks are done. The attribute is in seconds of
-            the clock.
-        speed: factor by which time passes faster than in `calls`.
+        calls: the calls of all tasks; their times are divided by `speed`.
+        models: name of the model that each call requests; also an attribute.
+        priority: float64[C], priority that each call sends; smaller values are served first.
+        until_s: end of the run, in seconds of `calls`; None = all calls end. The attribute is in clock seconds.
     """
 
     def __init__(
@@ -40,11 +38,11 @@ class Workflow(Due):
         )
 
     def lines(self, row: int) -> bytes:
-        """Header lines of a call, each with its CRLF: its task, ``task-N``, and its priority."""
+        """Header lines of a call, each with its CRLF: its task (``task-N``) and its priority."""
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a call has ended, well or not; calls for which it was the last parent are due their delay after now."""
+        """Count a call that ended `now_s` after the start, well or not; queue the calls that waited only for it."""
         self.finished += 1
         for child in self._children.get(row, ()):
             self._pending[child] -= 1

@@ -1,4 +1,4 @@
-"""Figures of each class or tenant: requests, waits, and its share of admissions until one class has no request left."""
+"""Sums of each request class (or tenant): requests, tokens, waits, and its share of admissions until one class runs out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FIRST_SPAN_S = 2.0**-20
 
 
 class ByClass:
-    """Sums requests, output tokens, waits and admissions by class; memory grows with the number of classes only.
+    """Sums requests, output tokens, waits and admissions of completed requests by class.
 
-    A finite run serves all requests in the end, so a class's share of the whole run is only its share of the trace. What the
-    policy gave each class shows while all classes still have requests. ``admitted_share`` therefore counts admissions until
-    one class has its last; that time is known within 1/64 of the run.
+    By the end of a run all requests are served, so a class's share of all admissions only repeats its share of the trace.
+    ``admitted_share`` counts admissions until the first class has admitted its last request, a time known within 1/64 of the
+    run. Memory grows with the number of classes only.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ByClass:
         self._span_s = _FIRST_SPAN_S  # covered by all bins together
 
     def add(self, request_class: I8, output_tokens: I8, admitted_s: F8, wait_s: F8) -> None:
-        """Count N >= 1 completed requests, in any order; the arrays, int64[N] and float64[N] seconds, are not kept."""
+        """Add N >= 1 completed requests, in any order: int64[N] columns and float64[N] seconds (`admitted_s` is a clock)."""
         self._make_room(request_class, float(admitted_s.max()))
         row = np.searchsorted(self._classes, request_class)
         count = self._classes.size
@@ -41,10 +41,10 @@ class ByClass:
         np.add.at(self._admitted, (row, (admitted_s * (_BINS / self._span_s)).astype(np.int64)), 1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict a class seen so far, lowest number first; empty before the first request.
+        """One dict for each class seen so far, lowest number first; an empty list before the first request.
 
-        Keys: ``request_class``, ``requests``, ``output_tokens``, ``mean_wait_s``, ``oldest_wait_s`` (the longest),
-        ``admitted_share`` (in [0, 1], up to the time that the class describes; the shares add up to 1).
+        Keys: ``request_class``, ``requests``, ``output_tokens``, ``mean_wait_s``, ``oldest_wait_s`` (the longest) and
+        ``admitted_share`` (see the class; 0 to 1, and the shares of all classes sum to 1).
         """
         if self._classes.size == 0:
             return []
@@ -63,7 +63,7 @@ class ByClass:
         ]
 
     def _make_room(self, request_class: I8, latest_s: float) -> None:
-        """A row for every class, and bins up to the latest admission."""
+        """Add zero rows for new classes, and double the time that the admission bins cover until it includes `latest_s`."""
         known = np.union1d(self._classes, request_class)
         if known.size > self._classes.size:
             place = np.searchsorted(known, self._classes)

@@ -1,4 +1,4 @@
-"""The result of a comparison of policies: means over replicates, paired differences, and their 95 % intervals."""
+"""Compares policies on the same workload: means over replicates, paired differences, and their 95 % intervals."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NOT_OUTCOMES = frozenset({"requests", "output_tokens", "policy_free_bound_s", "m
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over replicates, or of paired differences, with its 95 % t-interval.
+    """An estimate over replicates, for instance a mean or a mean paired difference, with its 95 % interval.
 
     Args:
-        value: the mean, in the unit of the figure.
-        low, high: ends of the interval; both None with one replicate or too few values.
+        value: the estimate, in the unit of the figure.
+        low, high: ends of the interval; both None if there are too few values, as with one replicate.
     """
 
     value: float
@@ -35,16 +35,16 @@ class Interval:
 
     @property
     def half(self) -> float | None:
-        """Half the distance of the ends; None without ends."""
+        """Half the width of the interval; None if it has no ends."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 0 (an end at 0 does not), so the sign is clear; False without ends."""
+        """True if the interval lies entirely above or entirely below 0, so the sign is clear; False if it has no ends."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def map(self, f: Callable[[float], float]) -> Interval:
-        """A new interval: `f`, which is monotone, of the mean and both ends. Ends swap if `f` falls; None stays None."""
+        """Apply monotone `f` to value and ends, as a new interval. A falling `f` swaps the ends; missing ends stay None."""
         if self.low is None or self.high is None:
             return Interval(f(self.value), None, None)
         low, high = f(self.low), f(self.high)
@@ -52,25 +52,26 @@ class Interval:
 
 
 class Differences(dict[str, Interval]):
-    """Paired differences by field of the summary; `differences[name]` of an absent field raises `InputError`."""
+    """Paired differences by name of the summary field. Reading an absent name raises `InputError`, not KeyError."""
 
     def __missing__(self, name: object) -> NoReturn:
+        """Raise the `InputError` for an absent name; it suggests a similar one."""
         raise InputError("differences", "metric", name, "a known metric", nearest(str(name), self))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyResult:
-    """One routing or scheduling policy over all replicates.
+    """The summaries of one routing or scheduling policy in all replicates, and its differences to other policies.
 
     Args:
-        policy: the policy with its options, as text, as the user wrote it.
-        predictor: its predictor's name, or empty.
+        policy: the policy with its options, as the user wrote it.
+        predictor: its predictor's name; empty without one.
         oracle: whether the policy or predictor saw true output lengths, which is impossible live.
-        seeds, digests, summaries: one entry for each replicate, in the same order. A summary maps a figure's name to its
-            value, None for a figure without one.
-        versus_first: paired differences, this policy less the first, by field; None for the first itself.
-        versus: the same to the baseline, if another policy is the baseline; None for the baseline itself, and if the first
-            policy is the baseline.
+        seeds, digests, summaries: one entry for each replicate, in the same order. A summary maps a field's name to its
+            value, or to None if it has no value in that run.
+        versus_first: paired differences by summary field, this policy minus the first; None for the first itself.
+        versus: paired differences by summary field, this policy minus the baseline; None for the baseline itself, and for
+            every policy if the baseline is the first one.
     """
 
     policy: str
@@ -87,19 +88,18 @@ class PolicyResult:
 
     @property
     def digest(self) -> str:
-        """The run's digest with one replicate; with several, SHA-256 over their digests in order."""
+        """The digest of the only run; with several replicates, SHA-256 over their digests in order (`digest.combined`)."""
         return combined(self.digests)
 
     @property
     def reachable_live(self) -> bool:
-        """Whether a gateway could run the policy: it needs no knowledge of the future."""
+        """True if a gateway could run the policy, because neither it nor its predictor sees true output lengths."""
         return not self.oracle
 
     def values(self, name: str) -> list[float]:
-        """The value of a field of the summaries in each replicate, in the order of `seeds`; a boolean becomes 0.0 or 1.0.
+        """A summary field in each replicate, in the order of `seeds`, as floats (booleans as 0.0 or 1.0).
 
-        Raises:
-            InputError: no such field, or its value in a replicate is None, text or nested.
+        Raises: InputError if the field is unknown, or if its value in any replicate is None, text or nested.
         """
         self._check_known(name)
         found = list[float]()
@@ -111,40 +111,36 @@ class PolicyResult:
         return found
 
     def mean(self, name: str) -> Any:
-        """One value of a field for all replicates: the mean of numbers, None if any is None; else as `mean_over` says.
-
-        Raises:
-            InputError: no such field.
-        """
+        """A summary field combined over all replicates, as `mean_over` says. Raises InputError if the field is unknown."""
         self._check_known(name)
         return mean_over(name, [summary.get(name) for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
-        """Mean of a field over replicates with its 95 % t-interval; None if any replicate has no value.
+        """Mean of a summary field over replicates with its 95 % t-interval; None if any replicate has no value.
 
-        Raises:
-            InputError: no such field, or one that is text or nested.
+        Raises: InputError if the field is unknown, text or nested.
         """
         if name in self.summaries[0] and any(summary.get(name) is None for summary in self.summaries):
             return None
         return mean_interval(self.values(name))
 
     def _check_known(self, name: str) -> None:
+        """Raise InputError if the summaries have no field of this name."""
         if name not in self.summaries[0]:
             raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedRun:
-    """A recorded run next to simulated ones, and the error of the simulator.
+    """A run recorded in a decision log, to compare with simulated runs, and the error of the simulator.
 
     Args:
-        result: figures of the recorded run, under the name of the policy that decided in it; one replicate. A figure that a
-            record cannot give is None.
-        error: for each metric, a dict of ``observed``, ``simulated`` and ``error``: simulated over observed, less 1, and
-            None if observed is 0. Simulated is the recorded policy on the recorded fleet, even with settings overridden.
-            Empty if that fleet cannot be simulated; a metric that either side lacks is omitted.
-        overridden: names of settings that the user changed from those of the record.
+        result: the recorded run as the result of the policy that decided in it; one replicate. Summary fields that a record
+            cannot give are None.
+        error: for each metric a dict of ``observed``, ``simulated`` and ``error`` (simulated / observed - 1; None if
+            observed is 0). ``simulated`` is the recorded policy on the recorded fleet, without `overridden` settings.
+            Metrics that either side lacks are left out. Empty if that fleet cannot be simulated.
+        overridden: names of recorded settings that the user changed for the simulated runs.
         said: sentences for the reader on the data taken from the record, and on what the simulation omits.
     """
 
@@ -159,15 +155,15 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared(Generic[C]):
-    """Policies on the same replicates of one workload.
+    """Results of several policies on the same replicates of one workload. Iterating gives the results.
 
     Args:
-        policies: results, in the order the user named the policies.
+        policies: results, in the order in which the user named the policies.
         conditions: of the first policy's first run; all others differ in policy, predictor, oracle and seed only.
-        baseline: index in `policies` of the one that others are compared with; 0 = the first.
-        trace: the workload: name, format, requests and other facts about it, each absent if unknown.
-        notes: sentences on what was dropped, assumed or excluded.
-        command: exact command line, or empty.
+        baseline: index in `policies` of the policy that others are compared with.
+        trace: facts about the workload by name (name, format, requests and others); an unknown fact is absent.
+        notes: sentences for the reader on what was dropped, assumed or excluded.
+        command: exact command line; empty if unknown.
         versions: version by component, for instance ``evenstep``.
     """
 
@@ -180,11 +176,12 @@ class Compared(Generic[C]):
     versions: dict[str, str] = field(default_factory=dict)
 
     def differences(self, result: PolicyResult) -> dict[str, Interval]:
-        """Paired differences, `result` (one of `policies`) less the baseline, by field; empty for the baseline itself."""
+        """Paired differences by summary field, `result` (one of `policies`) minus the baseline; empty for the baseline."""
         return (result.versus if self.baseline else result.versus_first) or {}
 
     @property
     def seeds(self) -> tuple[int, ...]:
+        """Seeds of the replicates, which all policies share."""
         return self.policies[0].seeds
 
     def __iter__(self) -> Iterator[PolicyResult]:
@@ -194,10 +191,11 @@ class Compared(Generic[C]):
         return len(self.policies)
 
     def __contains__(self, policy: object) -> bool:
+        """True for one of the results, and for the text of its policy."""
         return any(policy in (result, result.policy) for result in self.policies)
 
     def __getitem__(self, policy: str) -> PolicyResult:
-        """The first result whose `policy` equals this text exactly, options included; `InputError` if there is none."""
+        """The first result whose `policy`, options included, equals this text. Raises `InputError` if there is no match."""
         for result in self.policies:
             if result.policy == policy:
                 return result
@@ -207,11 +205,11 @@ class Compared(Generic[C]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Compared[Conditions]):
-    """Routing policies on the same replicates of one workload.
+    """Routing policies compared on the same replicates of one workload.
 
     Args:
-        replicates: how replicates differ: ``rotated`` (one trace, begun at another row), ``drawn anew``, ``one`` for a
-            single replicate, or empty if unknown.
+        replicates: how replicates differ: ``rotated`` (one trace, begun at another row), ``drawn anew`` (a synthetic trace),
+            ``one`` (a single replicate), or empty if unknown.
         yardsticks: figures that no policy changes: ``policy_free_bound_s``, ``mean_load_tokens`` and
             ``even_full_slot_tokens_per_s`` (tokens a second with full slots and even loads; None if the law is not linear).
         observed: the recorded run, if the workload is a decision log; else None.
@@ -223,10 +221,7 @@ class Comparison(Compared[Conditions]):
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """The mean of independent replicates with its 95 % t-interval (n - 1 degrees of freedom); one number has no ends.
-
-    `values` holds one number a replicate, at least one.
-    """
+    """Mean of n >= 1 values, one a replicate, with its 95 % t-interval (n - 1 degrees of freedom); no ends if n is 1."""
     from scipy.special import stdtrit
 
     n = len(values)
@@ -238,12 +233,12 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def interval_of(values: Sequence[Any]) -> Interval | None:
-    """`mean_interval` of numbers of which some may be None; the result is then None."""
+    """`mean_interval` of values that may include None; returns None if any of them is None."""
     return None if any(value is None for value in values) else mean_interval([float(value) for value in values])
 
 
 def share_interval(hits: int, count: int) -> Interval:
-    """The share `hits / count` of independent trials with its 95 % interval; count >= 1. Source: Clopper, Pearson 1934."""
+    """The share `hits / count` of independent trials, count >= 1, with its 95 % interval. Source: Clopper, Pearson 1934."""
     from scipy.special import betaincinv
 
     tail = (1 - CONFIDENCE) / 2
@@ -253,9 +248,10 @@ def share_interval(hits: int, count: int) -> Interval:
 
 
 def quantile_interval(values: F8, share: float) -> Interval:
-    """A quantile of float64[N] independent values, N >= 1, with a 95 % interval whose ends are two of the values.
+    """The `share` quantile of float64[N] independent values with a 95 % interval whose ends are two of the values.
 
-    The quantile, `share` in (0, 1), interpolates linearly. With too few values, as for 0.99 of 100, there are no ends.
+    N >= 1, and `share` lies in (0, 1). The quantile is linear between values. If N is too small, as 100 is for a share of
+    0.99, the interval has no ends.
     """
     from scipy.special import bdtr
 
@@ -269,9 +265,9 @@ def quantile_interval(values: F8, share: float) -> Interval:
 
 
 def below(one: Interval | None, other: Interval | None) -> bool | None:
-    """Whether all of `one` lies below all of `other`, of independent replicates: True, or False if all of it lies above.
+    """True if all of interval `one` lies below all of `other`, False if all of it lies above, None if they overlap or touch.
 
-    None if they overlap or touch, or if an interval or an end is missing.
+    Also None if an interval or an end is missing. Both must come from independent replicates.
     """
     if one is None or other is None or one.low is None or one.high is None or other.low is None or other.high is None:
         return None
@@ -279,16 +275,16 @@ def below(one: Interval | None, other: Interval | None) -> bool | None:
 
 
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
-    """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval; no ends with one replicate.
+    """Mean of `ours` minus `baseline`, replicate by replicate, with its 95 % t-interval; one replicate gives no ends.
 
-    Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. The
-    interval is zero wide if the difference is the same in every replicate. Different lengths raise ValueError.
+    Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. Raises
+    ValueError if the lengths differ.
     """
     return mean_interval([a - b for a, b in zip(ours, baseline, strict=True)])
 
 
 def check_replicates(policy: str, digests: Sequence[str]) -> None:
-    """Refuse copies among a policy's replicates with an `InputError`, because their interval would be too narrow."""
+    """Raise InputError if two replicates of a policy have equal digests: with copies the interval would be too narrow."""
     if len(set(digests)) < len(digests):
         expected = f"replicates that differ, and only {len(set(digests))} do"
         hint = "Use --seeds 1, or a workload whose replicates are not copies of each other."
@@ -296,14 +292,13 @@ def check_replicates(policy: str, digests: Sequence[str]) -> None:
 
 
 def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison:
-    """The comparison of runs made on the same replicates; its notes are the trace's and `prediction_notes`.
+    """Compare routing policies by their runs on the same replicates.
 
     Args:
-        runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
+        runs: ``runs[policy][replicate]``, policies in the order to be shown; each has the same seeds in the same order.
         baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
 
-    Raises:
-        InputError: replicates that are copies of each other.
+    Raises: InputError if two replicates of a policy are copies of each other.
     """
     results = results_of(runs, [[run.summary for run in own] for own in runs], baseline)
     first = runs[0][0]
@@ -322,16 +317,15 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
 def results_of(
     runs: Sequence[Sequence[Any]], figures: Sequence[list[dict[str, Any]]], baseline: int, but: frozenset[str] = NOT_OUTCOMES
 ) -> tuple[PolicyResult, ...]:
-    """The results of policies on the same replicates, with their paired differences.
+    """Make the result of each policy: seeds, digests, summaries, and paired differences to the first and to the baseline.
 
     Args:
-        runs: for each policy its runs by replicate, of a fleet or of an engine.
-        figures: the summaries of these runs.
+        runs: ``runs[policy][replicate]``, each a `Run` or an `EngineRun`.
+        figures: the summaries of these runs, in the same arrangement.
         baseline: see `compare_runs`.
-        but: figures without differences.
+        but: names of summary fields for which no differences are made.
 
-    Raises:
-        InputError: replicates that are copies of each other.
+    Raises: InputError if two replicates of a policy are copies of each other.
     """
     results: list[PolicyResult] = []
     for own, found in zip(runs, figures, strict=True):
@@ -355,7 +349,7 @@ def results_of(
 
 
 def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """Sentences for each policy: how many predictions had too short a history; that a replicate ended before a first fit."""
+    """Warnings by policy: predictions whose history was too short, and runs that ended before the predictor's first fit."""
     notes: list[str] = []
     for result in results:
         short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
@@ -374,18 +368,18 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
 
 
 def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> list[str]:
-    """Names of the numeric fields of a summary, in its order; booleans, None and the names in `but` are left out."""
+    """Names of the numeric fields of a summary, in its order. Booleans, None and the names in `but` are left out."""
     numbers = (k for k, value in summary.items() if isinstance(value, int | float) and not isinstance(value, bool))
     return [name for name in numbers if name not in but]
 
 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
-    """Combine the values of one summary field over all replicates, at least one.
+    """Combine the values of the summary field `name` over all replicates (at least one) into one value.
 
-    The first rule that applies holds. If any value is text, the result is that text if all are equal, else ``mixed``.
-    If any value is None, the result is None. The dict ``counted`` is averaged name by name; a name that a replicate lacks
-    is 0 there. Booleans give True if all are true. Numbers are averaged; whole numbers with a whole mean give an int. The
-    dict ``window`` is the first replicate's, with kind ``mixed`` if kinds differ. Other values are the first replicate's.
+    The first rule that applies holds. If any value is text, the result is that text if all are equal, else ``mixed``. If any
+    value is None, the result is None. Of dicts in ``counted``, each entry is averaged, and an absent one counts as 0.
+    Booleans give True if all are true. Numbers are averaged; if they and the mean are whole, the mean is an int. Otherwise
+    the result is the first value; ``window`` gets the kind ``mixed`` in it if kinds differ.
     """
     first = values[0]
     if any(isinstance(value, str) for value in values):
@@ -407,9 +401,9 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
 
 
 def to_json_object(comparison: Comparison) -> dict[str, Any]:
-    """A comparison of routing policies as one JSON-ready dict: that of `json_of`, and three more fields.
+    """A comparison of routing policies as a JSON-ready dict: `json_of` plus ``replicates``, ``yardsticks`` and ``observed``.
 
-    They are ``replicates``, ``yardsticks`` and, for a decision log, ``observed`` with the recorded run's figures. A policy
+    ``observed`` is the recorded run's summary and its error; it is there only if the workload is a decision log. Each policy
     also has ``predictor``, ``oracle`` and ``reachable_live``.
     """
     conditions = {k: known(v) for k, v in asdict(comparison.conditions).items()}
@@ -424,18 +418,16 @@ def to_json_object(comparison: Comparison) -> dict[str, Any]:
 def json_of(
     comparison: Compared[Any], conditions: dict[str, Any], more: Mapping[str, Any], facts: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The JSON-ready form of a comparison, policies in their order there.
+    """A comparison as a JSON-ready dict: facts about the runs, and the list ``policies`` in the same order.
+
+    Each policy has every summary field (`mean_over` of its replicates), ``digest``, ``versus_first`` and, if its `versus` is
+    not None, ``versus``: by field ``diff``, ``low`` and ``high``. ``per_seed`` lists each replicate's seed, digest and
+    summary fields.
 
     Args:
-        comparison, conditions: the comparison, and the conditions of its runs, in JSON types; ``policy``, ``seed`` and the
-            names in `facts` are left out.
-        more: other fields of the object, which replace those of the same name.
-        facts: names of the attributes of `PolicyResult` to show of each policy.
-
-    Returns: facts about the runs, and the list ``policies``. Each policy has every summary field (`mean_over` of its
-    replicates),
-        ``digest``, ``versus_first`` and, if its `versus` is not None, ``versus``: by field ``diff``, ``low`` and ``high``.
-        ``per_seed`` lists each replicate's seed, digest and summary fields.
+        conditions: of the runs, in JSON types; ``policy``, ``seed`` and the names in `facts` are left out.
+        more: further fields of the dict, which replace those of the same name.
+        facts: names of the attributes of `PolicyResult` to add to each policy.
     """
     return {
         "version": 1,
@@ -453,6 +445,7 @@ def json_of(
 
 
 def _policy_object(result: PolicyResult, facts: Sequence[str]) -> dict[str, Any]:
+    """One entry of ``policies`` in `json_of`."""
     found: dict[str, Any] = {
         "policy": result.policy,
         **{name: getattr(result, name) for name in facts},
@@ -470,6 +463,7 @@ def _policy_object(result: PolicyResult, facts: Sequence[str]) -> dict[str, Any]
 
 
 def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None:
+    """Each interval as a dict of ``diff``, ``low`` and ``high``, by the same names; None stays None."""
     if intervals is None:
         return None
     return {name: {"diff": i.value, "low": i.low, "high": i.high} for name, i in intervals.items()}
@@ -478,9 +472,10 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
 def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
-    """Paired differences of figures with 95 % intervals: `own` less `other`, a summary for each replicate in one order.
+    """Paired differences of the fields `names` with 95 % intervals, `own` minus `other`: one summary for each replicate.
 
-    A figure that is None or missing in any summary is left out; asking the result for it raises `InputError`.
+    Both list replicates in the same order. A field that is None or missing in any summary is left out of the result, where
+    reading it raises `InputError`.
     """
     found = Differences()
     for name in names:
@@ -491,7 +486,7 @@ def paired(
 
 
 def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...], str]:
-    """A description of the runs, notes on them, and how their replicates differ."""
+    """Facts about the workload by name, the trace's notes, and how replicates differ (`Comparison.replicates`)."""
     found: dict[str, Any] = {"requests": run.totals.requests, "output_tokens": run.totals.output_tokens}
     trace = run.trace
     if trace is None:
@@ -502,7 +497,7 @@ def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...
 
 
 def _yardsticks(result: PolicyResult, runs: Sequence[Run]) -> dict[str, Any]:
-    """What no policy can beat: the makespan bound, and the rate of full slots without any idle time."""
+    """The values of `Comparison.yardsticks`, computed from the runs of one policy and its result."""
     conditions, load = runs[0].conditions, result.mean("mean_load_tokens")
     tokens, steps = sum(run.totals.output_tokens for run in runs), sum(run.totals.active_steps for run in runs)
     even = full_slot_tokens_per_s(conditions, load, np.zeros(len(conditions.group_sizes)), tokens / max(1, steps))

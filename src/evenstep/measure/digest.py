@@ -1,8 +1,7 @@
-"""The digest of a run: a SHA-256 that two runs share if and only if the same requests ran on the same workers in the same
-steps, and both runs ended at the same time.
+"""The digest of a run, a SHA-256. Two runs share it exactly if the same requests ran on the same workers in the same steps.
 
-It is taken over little-endian int64 rows (request id, worker, admission step, completion step) in order of
-request id, and then the eight bytes of the final clock. Energy, percentiles and plots are outside it.
+It covers little-endian int64 rows (request id, worker, admission step, completion step) in order of request id, and then the
+eight bytes of the final clock, a float64. Energy, percentiles and plots are not part of it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _LITTLE = np.dtype("<i8")
 
 
 class StreamingDigest:
-    """Digest of a run whose requests come in any order, for instance as they complete.
+    """Computes the digest of a run from requests in any order, for instance as they complete; it equals `digest` of all.
 
-    A row is hashed as soon as the rows of all smaller request ids, from 0 on, are hashed. Memory holds the rows between
-    the smallest missing id and the largest id seen. The result equals `digest` of the whole run.
+    A row is hashed once the rows of all smaller request ids, from 0 on, have been hashed. Until then it is kept in memory.
+    Ids that were never added are skipped at the end.
     """
 
     def __init__(self) -> None:
@@ -35,10 +34,9 @@ class StreamingDigest:
         self._held = 0
 
     def add(self, request_id: I8, worker: I8, admitted_step: I8, finished_step: I8) -> None:
-        """Take a chunk of completed requests, int64[N] each, ids >= 0 in any order; values are copied, and N may be 0.
+        """Add a chunk of completed requests: int64[N] each, ids >= 0 in any order. Values are copied, and N may be 0.
 
-        Raises:
-            ValueError: a request id of an earlier call: a request completes once. `finish` finds one given twice in a call.
+        Raises: ValueError if an earlier call had one of the ids. An id given twice in one call makes `finish` raise.
         """
         if request_id.size == 0:
             return
@@ -55,11 +53,7 @@ class StreamingDigest:
         self._advance()
 
     def finish(self, final_clock_s: float) -> str:
-        """The digest, 64 hexadecimal digits; to be called once, with the final clock. Ids that were never added are skipped.
-
-        Raises:
-            ValueError: a request id was given twice.
-        """
+        """Return the digest, 64 hexadecimal digits; call it once, at the end. Raises ValueError if an id was given twice."""
         mask = self._present.size - 1
         waiting = np.flatnonzero(np.roll(self._present, -(self._next & mask))) + self._next
         if waiting.size != self._held:
@@ -70,7 +64,7 @@ class StreamingDigest:
         return self._hash.hexdigest()
 
     def _advance(self) -> None:
-        """Hash the rows that are no longer waiting for a smaller id."""
+        """Hash the rows from the smallest id not yet hashed up to the first missing one, and free their places."""
         capacity = self._present.size
         while self._held:
             start = self._next & (capacity - 1)
@@ -84,7 +78,7 @@ class StreamingDigest:
             self._held -= count
 
     def _reserve(self, span: int) -> None:
-        """Make room for ids up to `span` beyond the next one; the capacity is a power of two."""
+        """Enlarge the ring buffers if needed, to hold `span` ids from the next one to hash on; sizes are powers of two."""
         old = self._present.size
         if span <= old:
             return
@@ -97,9 +91,7 @@ class StreamingDigest:
 
 
 def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, final_clock_s: float) -> str:
-    """SHA-256 of a whole run, 64 hexadecimal digits: int64[N] columns in any order, final clock. Ids are distinct (not
-    checked).
-    """
+    """SHA-256 of a run, 64 hexadecimal digits, of int64[N] columns in any order; distinct ids, which is not checked."""
     rows: NDArray[np.int64] = np.empty((request_id.size, _ROW), _LITTLE)
     in_order = bool(np.all(request_id[1:] > request_id[:-1]))
     order = slice(None) if in_order else np.argsort(request_id, kind="stable")
@@ -116,12 +108,12 @@ def digest_of(requests: RequestTable, final_clock_s: float) -> str:
 
 
 def combined(digests: tuple[str, ...]) -> str:
-    """One digest for several runs: a single run's own, else SHA-256 of their hexadecimal texts joined in this order."""
+    """One digest for one or more runs: a single run's own, else SHA-256 of their hexadecimal texts joined in this order."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _bytes(values: NDArray[Any]) -> memoryview:
-    """The bytes of a contiguous array, not copied."""
+    """A view of the bytes of a contiguous array."""
     return values.reshape(-1).view(np.uint8).data

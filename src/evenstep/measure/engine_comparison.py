@@ -1,4 +1,4 @@
-"""The result of a comparison of scheduling policies: the runs of one engine, compared as those of a fleet are."""
+"""Compares scheduling policies by runs of one engine, as `comparison` compares routing policies by runs of a fleet."""
 
 from __future__ import annotations
 
@@ -16,20 +16,13 @@ from evenstep.measure.stability import stability
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineComparison(Compared[EngineConditions]):
-    """Scheduling policies on the same replicates of one workload.
-
-    Args:
-        slo: the service-level objective that goodput is judged by; None = the figures have no goodput.
-    """
+    """Scheduling policies compared on the same replicates. `slo` is the objective for goodput; None = without goodput."""
 
     slo: Slo | None = None
 
 
 def verdict(run: EngineRun) -> str | None:
-    """The stability verdict on a run: ``stable``, ``unstable`` or ``undecided`` (`measure.stability`).
-
-    None for a run without its iterations or its trace, or if no request arrives after time 0.
-    """
+    """The stability verdict on a run (`measure.stability`); None without iterations, trace or arrivals after time 0."""
     try:
         return stability(run).verdict
     except InputError:
@@ -37,15 +30,14 @@ def verdict(run: EngineRun) -> str | None:
 
 
 def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, slo: Slo | None = None) -> EngineComparison:
-    """The comparison of runs made on the same replicates.
+    """Compare scheduling policies by their runs on the same replicates. Summaries also get a stability ``verdict``.
 
     Args:
-        runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
+        runs: ``runs[policy][replicate]``, policies in the order to be shown; each has the same seeds in the same order.
         baseline: see `comparison.compare_runs`.
-        slo: objective for goodput; None = summaries have no goodput. They also have ``verdict`` (`verdict`).
+        slo: objective for goodput; None = summaries have no goodput.
 
-    Raises:
-        InputError: replicates that are copies of each other.
+    Raises: InputError if two replicates of a policy are copies of each other.
     """
     results = results_of(runs, [[_figures(run, slo) for run in own] for own in runs], baseline, but=frozenset())
     first = runs[0][0]
@@ -57,7 +49,7 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, 
 
 
 def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
-    """Every figure of a run by name, and its verdict; with an objective also those that follow from it."""
+    """A run's summary with its ``verdict`` and, if there is an objective, its goodput (`judged`); None replaces nan."""
     found = {**run.summary, **({} if slo is None else judged(run, slo)), "verdict": verdict(run)}
     return {name: known(value) for name, value in found.items()}
 

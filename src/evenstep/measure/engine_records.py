@@ -19,7 +19,7 @@ from evenstep.request import F8, I8, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineRequestTable:
-    """One row a completed request, in order of request id; N rows.
+    """One row for each completed request, in order of request id; N rows.
 
     Args:
         request_id, prompt_tokens, output_tokens, request_class: int64[N]; the class is 0 where the trace has none.
@@ -47,13 +47,13 @@ class EngineRequestTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterationTable:
-    """One row an iteration, in order of start; K rows.
+    """One row for each iteration, in order of start; K rows.
 
     Args:
         start_s, seconds: float64[K], clock at its start, and its length, both in seconds.
-        tokens, prefill_tokens: int64[K], tokens run, and how many of them are of prefill chunks.
+        tokens, prefill_tokens: int64[K], tokens run, and how many of them belong to prefills.
         requests, decodes: int64[K], requests in the batch, and how many of them decoded.
-        kv_batch, kv_held: int64[K], KV tokens of the batch's requests with the tokens of this iteration, and KV tokens of
+        kv_batch, kv_held: int64[K], KV tokens of the requests in the batch, including the tokens it runs; and KV tokens of
             all memory held while it ran, in whole blocks.
         running, waiting: int64[K], while it ran: requests that held memory, and requests that waited.
         evicted, produced: int64[K], requests evicted to form its batch, and output tokens it produced.
@@ -78,7 +78,7 @@ class EngineConditions:
     """The conditions of a run of one engine.
 
     Args:
-        policy, batch_time, bounds: scheduling policy, law of iteration time and believed output lengths, as text.
+        policy, batch_time, bounds: scheduling policy, law of iteration time, and source of output-length bounds, as text.
         engine: the engine's settings by name.
         seed: key of every random draw.
     """
@@ -92,23 +92,22 @@ class EngineConditions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineTotals:
-    """Sums over the whole run of one engine, unfinished requests included where not said otherwise.
+    """Sums over the whole run of one engine. Unfinished requests count except where stated.
 
     Args:
-        requests, output_tokens, prompt_tokens: completed requests, and their tokens.
+        requests, output_tokens, prompt_tokens: completed requests, and the tokens of these.
         unfinished: requests not completed when the run was stopped.
         iterations, evictions: counts.
         wasted_tokens: computed KV tokens that evictions lost.
         moved_tokens: KV tokens swapped out or in; each way counts.
         prefill_tokens, decode_tokens: tokens run, recomputed ones included.
         makespan_s, busy_s: final clock, and seconds inside iterations.
-        barrier_s: of `busy_s`, seconds that a data-parallel rank waited for the slowest, the mean over ranks; 0 for an
-            engine of one rank.
+        barrier_s: the part of `busy_s` that a data-parallel rank waited for the slowest, mean over ranks; 0 with one rank.
         gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request, over all requests: count, mean and
             longest, seconds; without gaps the mean is nan.
         gap_counts: int64[BINS], how many gaps lie in each bin of a `quantiles.LogHistogram`.
-        counted: other counts by name, for instance ``bounds_not_holding``: requests whose true length was outside the
-            believed bounds.
+        counted: other counts by name, for instance ``bounds_not_holding``: requests whose true length was outside the bounds
+            that the policy planned with.
     """
 
     requests: int
@@ -137,8 +136,8 @@ class EngineRun:
 
     Args:
         requests: the completed requests.
-        iterations: the iterations; None when records were off.
-        trace: the trace that was run, unfinished requests included, or None where it is not known.
+        iterations: None when records were off.
+        trace: the trace that was run, unfinished requests included; None if unknown.
     """
 
     conditions: EngineConditions
@@ -149,7 +148,7 @@ class EngineRun:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of (request id, first and last iteration, evictions) in id order and the final clock, little-endian."""
+        """SHA-256 of int64 rows (request id, first and last iteration, evictions) in id order, and of the final clock."""
         table = self.requests
         facts = table.first_iteration, table.last_iteration, table.evictions
         return digest(table.request_id, *facts, self.totals.makespan_s)
@@ -158,10 +157,10 @@ class EngineRun:
     def summary(self) -> dict[str, Any]:
         """Every figure by name, as `docs/reference/metrics.md` defines them: counts, rates, shares and seconds.
 
-        Requests are the completed ones. Each of ``e2e``, ``ttft``, ``wait``, ``tpot`` and ``tbt`` comes as ``_mean_s``,
-        ``_p50_s``, ``_p95_s``, ``_p99_s`` and ``_p999_s``; nan without a value. ``tbt`` is the gap between consecutive
-        tokens of a request, ``tpot`` its mean (of requests with several tokens), and ``tel_s`` the sum of all end-to-end
-        latencies (Interval scheduling eq. 2). Rates and shares of a run of zero length are 0.
+        Each of ``e2e``, ``ttft``, ``wait``, ``tpot`` and ``tbt`` comes as ``_mean_s``, ``_p50_s``, ``_p95_s``, ``_p99_s``
+        and ``_p999_s``; nan without a value. All but ``tbt`` are of completed requests. ``tbt`` is the gap between
+        consecutive tokens of a request, ``tpot`` its mean (of requests with several tokens), and ``tel_s`` the sum of all
+        end-to-end latencies (Interval scheduling eq. 2). Rates and shares of a run of zero length are 0.
         """
         totals, table = self.totals, self.requests
         span = totals.makespan_s
@@ -196,9 +195,10 @@ class EngineRun:
 
 
 def energy_j(power: Power, run: EngineRun) -> float:
-    """Joules of a run: each iteration at the power of the tokens it runs a second, the rest of the makespan at idle power.
+    """Energy of a run, joules: each iteration at the power for its tokens a second, the rest of the makespan at idle power.
 
-    `InputError` if records were off. Source: BF-IO eqs. 10, 11, for an engine of one worker; tokens of prefills count, too.
+    Prefill tokens count like decodes. Raises `InputError` if the run has no iteration table. Source: BF-IO eqs. 10 and 11,
+    for an engine as one worker.
     """
     if run.iterations is None:
         raise InputError("energy", "records", None, "a run with its iterations recorded")
@@ -209,13 +209,13 @@ def energy_j(power: Power, run: EngineRun) -> float:
 
 
 def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
-    """TTFT (from arrival) and TPOT (a request's mean gap between tokens, 0 for a single token), float64[N] seconds each."""
+    """TTFT (from arrival) and TPOT (mean gap between tokens; 0 with one token) of each request, float64[N] seconds each."""
     gaps = np.maximum(table.output_tokens - 1, 1)
     return table.first_token_s - table.arrival_s, (table.finished_s - table.first_token_s) / gaps
 
 
 def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
-    """Goodput, and the share of completed requests that meet the objective: the figures of `metrics.goodput` by name."""
+    """The goodput of a run under an objective, by name: two rates, and a share of completed requests (`metrics.goodput`)."""
     table = run.requests
     good = meets(slo, *first_and_next_s(table))
     tokens = int(table.output_tokens[good].sum())
@@ -227,13 +227,13 @@ _SHARES = np.array([0.5, 0.95, 0.99, 0.999])
 
 
 def named(name: str, quantiles: F8) -> dict[str, float]:
-    """``NAME_p50_s``, ``NAME_p95_s``, ``NAME_p99_s``, ``NAME_p999_s``: these float64[4] seconds, in that order, by name."""
+    """float64[4] seconds as a dict, in order: ``NAME_p50_s``, ``NAME_p95_s``, ``NAME_p99_s`` and ``NAME_p999_s``."""
     return {f"{name}_{label}_s": float(one) for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)}
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """``NAME_mean_s`` and the exact percentiles of `named`, from float64[N] seconds in any order; all nan if N is 0."""
+    """``NAME_mean_s`` and exact percentiles, named as in `named`, of float64[N] seconds in any order; all nan if N is 0."""
     kept = AllValues()
-    kept.add(values.copy())
+    kept.add(values)
     mean = float(np.mean(values)) if values.size else math.nan
     return {f"{name}_mean_s": mean, **named(name, kept.quantiles(_SHARES))}

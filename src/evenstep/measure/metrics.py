@@ -1,7 +1,7 @@
-"""Defines every metric: one small pure function each, over columns of the record tables.
+"""Defines every metric as one small pure function over columns of the record tables.
 
-`measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the formulas. K is a number of rows of a step
-table, N of a request table; `size` is float64[K], the workers of each row's group.
+`measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the formulas. K is the number of rows of a step
+table, N of a request table; `size` is float64[K], the number of workers in each row's barrier group.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ FEWEST_FULL_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """A service-level objective: a request meets it when both of its times are at or below the limits.
+    """A service-level objective: a request meets it if both of its times are at or below the limits.
 
     Args:
         ttft_s, tpot_s: time to first token, and time per output token, seconds; inf = no limit.
 
-    Raises:
-        InputError: a limit that is not above 0.
+    Raises: InputError for a limit that is not above 0.
     """
 
     ttft_s: float = float("inf")
@@ -44,7 +43,7 @@ class Slo:
 
 
 def known(value: Any) -> Any:
-    """The value itself, but None for a float nan, which JSON lacks, also inside dicts and lists; infinity stays."""
+    """Replace float nan, which JSON lacks, by None, also inside dicts and lists; every other value, infinity too, stays."""
     if isinstance(value, dict):
         return {name: known(one) for name, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
@@ -53,7 +52,7 @@ def known(value: Any) -> Any:
 
 
 def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
-    """float64[K], idle KV tokens of each step: workers times envelope (the heaviest's load), minus the sum of loads.
+    """Imbalance of each step, float64[K] idle KV tokens: workers times envelope (the largest load), minus the sum of loads.
 
     Source: BF-IO eq. 7; BalanceRoute's max minus min is `spread`.
     """
@@ -61,24 +60,22 @@ def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
 
 
 def spread(envelope: F8, load_min: F8) -> F8:
-    """float64[K], KV tokens: load of the heaviest less load of the lightest worker of each step. Source: BalanceRoute."""
+    """Largest minus smallest load of a group's workers at each step, float64[K] KV tokens. Source: BalanceRoute."""
     return envelope - load_min
 
 
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
-    """One minus mean over maximum of a group's workers: for loads their imbalance, for step times the share lost waiting.
+    """One minus mean over maximum of a group's workers, at each step: the imbalance of loads, or time lost at the barrier.
 
-    The one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
-    ``barrier_idle_ratio`` (loads and C in tokens, where C is known).
+    From loads it gives ``idle_share`` of the summary. From local seconds and C it gives ``idle_time_share``, the share of
+    time that workers wait. The gateway's ``barrier_idle_ratio`` uses it, too.
 
     Args:
         heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
         size: float64[K], workers of the group.
-        fixed: time each worker spends at any load, in the same unit (C in seconds for `idle_time_share`).
+        fixed: what each worker spends at any load, in the same unit (C in seconds for ``idle_time_share``).
 
-    Returns:
-        float64[K] in [0, 1); 0 if no worker has work, since then no worker waits for another.
-
+    Returns: float64[K] in [0, 1); 0 if no worker has work, since then no worker waits for another.
     Source: BF-IO sec. 6.2 and Fig. 1.
     """
     longest = heaviest + fixed
@@ -87,30 +84,31 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
 
 
 def lost_share(lost_s: float, worker_s: float) -> float:
-    """Share of worker seconds that were lost at the barrier, both summed over workers; nan without worker seconds.
+    """Share of worker seconds lost at the barrier, ``lost_s / worker_s``, both summed over workers; nan if `worker_s` is 0.
 
-    For hosts that count seconds instead of steps. If all steps are equally long, it is the summary's ``idle_time_share``.
+    For hosts that count seconds, not steps. If all steps are equally long, it equals the summary's ``idle_time_share``.
     """
     return lost_s / worker_s if worker_s > 0 else float("nan")
 
 
 def barrier_worth(tokens_per_s: float, lost: float) -> float:
-    """Tokens a second that even loads would add to a measured rate: the same batches in steps shorter by the share `lost`.
+    """Tokens a second that even loads would add to a measured rate: the same batches, in steps shorter by the share `lost`.
 
-    `lost` lies in [0, 1): the summary's ``idle_time_share``, or `lost_share`. 1 raises ZeroDivisionError.
+    `lost` is the summary's ``idle_time_share`` or `lost_share`, in [0, 1). A value of 1 raises ZeroDivisionError.
     """
     return tokens_per_s * lost / (1.0 - lost)
 
 
 def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
-    """bool[K], whether at least 98 % of all slots of the fleet (`slots_total`) run a request at a step."""
+    """bool[K], true for steps at which at least 98 % of the fleet's slots (`slots_total`) run a request."""
     return steps.running_all >= FULL_SHARE * slots_total
 
 
 def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
-    """The rows from the first to the last full step (`full`, bool[K]), so that filling and draining do not blur averages.
+    """The rows from the first to the last full step, so that filling and draining the slots do not blur averages.
 
-    Returns ``full-slots`` and two row numbers, both included; with fewer than 10 full steps, ``running``, 0 and K - 1.
+    `is_full` is bool[K] from `full`. Returns ``full-slots`` and the first and last row, both included. With fewer than 10
+    full steps it returns ``running``, 0 and K - 1: all steps.
     """
     rows = np.flatnonzero(is_full)
     if rows.size < FEWEST_FULL_STEPS:
@@ -119,37 +117,37 @@ def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
 
 
 def tpot(requests: RequestTable) -> F8:
-    """float64[N]: seconds from admission to completion, over output tokens. Source: BF-IO eq. 9."""
+    """Time per output token, float64[N] seconds: admission to completion, over output tokens. Source: BF-IO eq. 9."""
     return (requests.finished_s - requests.admitted_s) / requests.output_tokens
 
 
 def ttft(requests: RequestTable) -> F8:
-    """float64[N] seconds from becoming visible to the end of the first decode step."""
+    """Time to first token, float64[N] seconds: from becoming visible to the end of the first decode step."""
     return requests.first_token_s - requests.visible_s
 
 
 def end_to_end(requests: RequestTable) -> F8:
-    """float64[N] seconds from becoming visible to completion."""
+    """End-to-end latency, float64[N] seconds: from becoming visible to completion."""
     return requests.finished_s - requests.visible_s
 
 
 def wait(requests: RequestTable) -> F8:
-    """float64[N] seconds from becoming visible (arrival, or revelation when saturated) to admission."""
+    """Wait, float64[N] seconds: from becoming visible (arrival, or entry into a saturated pool) to admission."""
     return requests.admitted_s - requests.visible_s
 
 
 def meets(slo: Slo, ttft_s: F8, tpot_s: F8) -> NDArray[np.bool_]:
-    """bool[N], whether both times of a request, float64[N] seconds each, are at or below the limits; a nan fails."""
+    """bool[N], true if TTFT and TPOT of a request, float64[N] seconds each, are both at or below the limits; nan fails."""
     return (ttft_s <= slo.ttft_s) & (tpot_s <= slo.tpot_s)
 
 
 def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> dict[str, float]:
-    """Rates of requests that meet an objective, and their share of the completed requests, by name.
+    """Goodput by name: requests and tokens a second, of requests that meet an objective, and ``slo_share``, their share.
 
     Args:
         good, good_tokens: completed requests that meet it (`meets`), and their output tokens.
-        requests: all completed requests.
-        makespan_s: length of the run, seconds. Rates are nan if it is 0, and the share in [0, 1] is nan without requests.
+        requests: all completed requests; with 0 the share, in [0, 1], is nan.
+        makespan_s: length of the run, seconds; with 0 both rates are nan.
     """
     nan = float("nan")
     return {
@@ -160,18 +158,18 @@ def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> di
 
 
 def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:
-    """Mean KV load of a worker with all slots busy, in tokens, under any policy: ``Lbar = B * load_steps / active_steps``.
+    """Mean KV load of a worker with all slots busy, tokens, under any policy: ``Lbar = B * load_steps / active_steps``.
 
-    B is the mean slots of a worker. `load_steps` and `active_steps`, above 0, are sums as in `Totals`.
+    B is the mean number of slots of a worker. `load_steps` and `active_steps` (above 0) are the sums in `Totals`.
     """
     return conditions.slots_total / conditions.workers * load_steps / active_steps
 
 
 def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens_per_active_step: float = 1.0) -> float:
-    """Tokens a second of a fleet whose slots are all busy, at the policy-free mean load: the fair throughput.
+    """Tokens a second that the fleet would make with all slots busy, at the load of `mean_load`: a fair throughput.
 
-    ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. A truncated or draining run favours policies
-    that pick small requests; this figure does not.
+    ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. Measured rates of truncated or draining runs favour
+    policies that pick small requests; this figure does not.
 
     Args:
         conditions: slots, group sizes, C and t_l.
@@ -179,8 +177,7 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
         idle: float64[groups], mean load imbalance (`idle_share`) of each group in the steady window, below 1.
         tokens_per_active_step: tokens a running request makes a step (1 but for speculative decoding).
 
-    Returns:
-        nan when t_l is nan (a law that is not linear has no such closed form) or a step takes no time.
+    Returns: nan if t_l is nan (a law that is not linear has no such closed form) or a step takes no time.
     """
     total = 0.0
     for size, overhead_s, share in zip(conditions.group_sizes, group_overheads(conditions), idle, strict=True):
@@ -191,11 +188,11 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
 
 
 def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps: int, longest: int) -> float:
-    """A makespan no policy can beat, in seconds: every slot busy and every load even, or the longest request alone.
+    """A lower bound on the makespan of any policy, seconds: every slot busy and loads even, or the longest request alone.
 
-    One group: ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step on their own, so only the larger
-    of ``C * max o`` and ``C * tokens / GB + t_l * work / G`` is certain, with the smallest C. If their workers differ in
-    slots, no sum is: the bound is the largest of the three terms. nan when t_l is nan.
+    With one group it is ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step independently: then it
+    is ``max(C * max o, C * tokens / GB + t_l * work / G)``, with the smallest C of the groups. If the workers of several
+    groups differ in slots, it is ``max(C * max o, C * tokens / GB, t_l * work / G)``. nan if t_l is nan.
 
     Args:
         conditions: slots (GB in all), group sizes, C and t_l.
@@ -214,12 +211,12 @@ def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps:
 
 
 def group_overheads(conditions: Conditions) -> tuple[float, ...]:
-    """C of each group in order of group, seconds; a single value in `Conditions.overhead_s` is repeated for each group."""
+    """C (seconds) of each barrier group, in order; a single value in `Conditions.overhead_s` is repeated for all groups."""
     if len(conditions.overhead_s) == 1:
         return conditions.overhead_s * len(conditions.group_sizes)
     return conditions.overhead_s
 
 
 def of_group(values: tuple[int, ...] | tuple[float, ...], group: I8) -> F8:
-    """float64[K], for each row the entry of `values`, which has one a group in order, of its group in int64[K] `group`."""
+    """float64[K], for each row the value of its group: `values` has one for each group, int64[K] `group` has the indices."""
     return np.array(values, np.float64)[group]

@@ -22,13 +22,13 @@ LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTable:
-    """One row a task, in order of arrival; T rows.
+    """One row for each agent task, in order of arrival; T rows.
 
     Args:
         task_type: int64[T], index of its type in `NetworkRun.types`.
-        arrival_s: float64[T], clock when it came, seconds.
-        finished_s: float64[T], clock at the end of its last call, seconds; nan where a call is not done.
-        calls, tokens: int64[T], all calls it is made of, and tokens (prompt and output) that engines ran for those done.
+        arrival_s: float64[T], clock at its arrival, seconds.
+        finished_s: float64[T], clock at the end of its last call, seconds; nan if a call is not done.
+        calls, tokens: int64[T], number of all its calls, and tokens (prompt and output) that engines ran for those done.
     """
 
     task_type: I8
@@ -40,13 +40,13 @@ class TaskTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallTable:
-    """One row a call, in order of task; C rows, calls never sent included.
+    """One row for each call, in order of task; C rows, including calls that were never sent.
 
     Args:
         task, kind: int64[C], its row in `TaskTable`, and its index in `NetworkRun.kinds`.
         engine: int64[C], index of the engine that it was sent to; -1 if not sent.
-        released_s: float64[C], seconds, when it was sent: the calls before it were done, its delay over; inf if not sent.
-        finished_s: float64[C], clock at its end, seconds; nan where it is not done.
+        released_s: float64[C], clock when it was sent, after the calls before it and its delay, seconds; inf if not sent.
+        finished_s: float64[C], clock at its end, seconds; nan if it is not done.
     """
 
     task: I8
@@ -58,21 +58,21 @@ class CallTable:
 
 @dataclass(frozen=True, eq=False)
 class NetworkRun:
-    """One run of a network.
+    """One run of a network of engines that serve agent tasks.
 
     Args:
         name, order: the network's name, and the order in which calls wait at an engine, as in the network file.
         seed: key of every random draw.
         types: names of the types of tasks.
-        kinds: (type, call) of every kind of call, by name.
+        kinds: for each kind of call, the names of its task type and of the call.
         engines: E runs by name of the engine; their order gives an engine's index. A request id is a row of `calls`.
-        groups: names of the engines of each section of the network file; the section's own name if it has one engine.
-        tasks, calls: the tables.
+        groups: section of the network file -> names of its engines; a single engine has the name of its section.
         times_s: float64[S], clock at regular samples from 0 on, seconds.
         requests, tokens: int64[S, E], calls in each engine at a sample, waiting ones included, and tokens these have to run.
         left: int64[E], tokens that the calls in each engine still had to run when the run ended.
         until_s: clock at the stop of the run, or at its last event if that is earlier, seconds.
-        counted_s: clock until which tasks arrived; the verdict is on its second half. 0 = all at once: there is no verdict.
+        counted_s: clock until which tasks arrived; stability is judged over its second half. 0 = all tasks came at once, and
+            stability is not judged.
     """
 
     name: str
@@ -93,16 +93,14 @@ class NetworkRun:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all engines' digests in their order (`digest.combined`); with one engine, its own digest."""
+        """SHA-256 over all engines' digests in their order (`digest.combined`); with one engine, its own digest."""
         return combined(tuple(run.digest for run in self.engines.values()))
 
     def stability(self, engine: int | None = None) -> Stability:
-        """The verdict on stability, by the drift of the number of calls over the second half of `counted_s`.
+        """Judge stability by the growth of the number of calls in the engines over the second half of `counted_s`.
 
-        A call counts from its release to its end. If all tasks came at once, the verdict is ``undecided`` with nan figures.
-
-        Args:
-            engine: index in `engines` of the engine to judge, by its own calls; None = all engines together.
+        A call counts from its release to its end. `engine` is the index of an engine to judge by its own calls; None = all
+        together. If all tasks came at once, the verdict is ``undecided`` with nan figures.
         """
         if self.counted_s <= 0:
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
@@ -115,10 +113,11 @@ class NetworkRun:
         return judged(in_system(released, finished, moments), end_s, float(arrived) / (end_s - float(moments[0])))
 
     def _verdict(self, engine: int | None = None) -> Verdict | None:
+        """The verdict of `stability`; None if all tasks came at once."""
         return self.stability(engine).verdict if self.counted_s > 0 else None
 
     def _busy_share(self, run: EngineRun) -> float:
-        """Share of the time that an engine spent in iterations; what the last one lasts beyond the stop does not count."""
+        """Share of the time up to `until_s` that an engine spent in iterations."""
         after_s = max(run.totals.makespan_s - self.until_s, 0.0)
         return (run.totals.busy_s - after_s) / self.until_s if self.until_s else 0.0
 
@@ -129,7 +128,7 @@ class NetworkRun:
         Counts and latencies (seconds, nan without a value) are of tasks and calls that are done by `until_s`. ``types`` and
         ``engines`` hold a dict of further figures for each name. A verdict is None if all tasks came at once.
         """
-        done = self.tasks.finished_s <= self.until_s  # a stopped run ends the batches under way
+        done = self.tasks.finished_s <= self.until_s  # a stopped run still finishes its running batches, which do not count
         span = self.tasks.finished_s - self.tasks.arrival_s
         ran = self.calls.finished_s <= self.until_s
         types = {
@@ -165,11 +164,11 @@ class NetworkRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """The results of one order in which calls wait at engines, over all replicates.
+    """Runs with one order in which calls wait at engines, one for each replicate.
 
     Args:
         runs: one run for each seed; all orders have the same seeds in the same order.
-        versus: paired differences by figure, this order less the first one; None for the first itself.
+        versus: paired differences by figure, this order minus the first one; None for the first itself.
     """
 
     order: str
@@ -177,18 +176,18 @@ class Ordered:
     versus: Mapping[str, Interval] | None
 
     def mean(self, figure: str) -> Interval:
-        """A numeric figure of the summaries averaged over the runs, with its 95 % t-interval; of one run without ends."""
+        """A numeric field of the summaries averaged over the runs, with its 95 % t-interval; one run gives no ends."""
         return mean_interval([float(run.summary[figure]) for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Live:
-    """One live run of a network's tasks, sent through a gateway to emulated engines.
+    """The figures of one live run of a network's tasks, sent through a gateway to emulated engines.
 
     Args:
         order, seed: as in `NetworkRun`.
-        tasks, unfinished: all tasks that came, and how many of them were not done when the run stopped.
-        failed: calls that ended with an error.
+        tasks, unfinished: number of all tasks that came, and of those not done when the run stopped.
+        failed: number of calls that ended with an error.
         latencies: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds
             on the time scale of the network file.
     """
@@ -203,12 +202,12 @@ class Live:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveOrdered:
-    """The figures of one order over all replicates.
+    """The figures of one order of calls over all replicates, either simulated or live.
 
     Args:
         way: ``simulated`` or ``live``.
         means: mean and 95 % interval over replicates, by figure of `LIVE`.
-        versus: paired differences by figure, this order less the first order run in the same way; None for the first itself.
+        versus: paired differences by figure to the first order in the same `way`, this minus first; None for the first.
     """
 
     order: str
@@ -218,11 +217,10 @@ class LiveOrdered:
 
 
 def live_orders(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[LiveOrdered]:
-    """Compare orders with the first pair's: for each a simulated and a live result, orders as they first come in `pairs`.
+    """Average and compare orders of calls: a ``simulated`` and a ``live`` result for each, in order of first appearance.
 
-    Args:
-        pairs: a simulated run and its live counterpart for each order and seed, at least one pair. Every order has the same
-            seeds in the same sequence.
+    `pairs` has a simulated run and its live counterpart for each order and seed, at least one; every order has the same
+    seeds in the same sequence. Differences are taken to the first order, simulated to simulated and live to live.
     """
     values: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run, live in pairs:

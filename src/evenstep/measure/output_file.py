@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all: a full disk leaves no half report, and is one clear error."""
+"""Writes a file completely or not at all, so that a full disk leaves no half report; a failure is one clear error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from evenstep.in_use import writes
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A context manager that gives a binary file, which replaces `path` if the block ends without an error.
+    """Context manager that yields a binary file to write, and replaces `path` with it if the block ends without an error.
 
-    The file is written next to `path` and renamed, so a reader sees the old file or the new one. After an error the old one
-    stays. A device or a pipe is written in place; a link is followed.
+    The data go to a temporary file next to `path`, which is renamed at the end. After an error `path` is unchanged. A device
+    or pipe is written directly; of a symbolic link, the target is replaced.
 
-    Raises:
-        InputError: the folder is missing, the path is not writable, the disk is full, or the command has read the file; also
-            for an OSError in the block.
+    Raises: InputError for any OSError, such as a missing folder or a full disk, and if this command has read `path`.
     """
     writes(path)
     try:
@@ -47,19 +45,19 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, whole or not at all; replaces an old one, and raises InputError as `replacing` does."""
+    """Write a UTF-8 text file, completely or not at all, replacing an old one. Raises InputError as `replacing` does."""
     with replacing(path) as out:
         out.write(text.encode())
 
 
 def cannot_write(path: Path, error: OSError) -> InputError:
-    """The error, not raised here, that says that a file could not be written and why, in the words of `error`."""
+    """Make the InputError, without raising it, that says that `path` cannot be written, with the reason given by `error`."""
     reason = error.strerror or str(error)
     return InputError(str(path), "file", path.name, "a file that can be written", f"{reason}.")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents if missing; `InputError` if it cannot be made, as where a file has its name."""
+    """Create a folder and its parents if missing. Raises InputError if that fails, for instance if a file has its name."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

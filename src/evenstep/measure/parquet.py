@@ -1,4 +1,4 @@
-"""Stores tables as Parquet files; the description of a table is in its metadata, as JSON under the key ``evenstep``.
+"""Stores tables as Parquet files, with a description of the table as JSON in the metadata, under the key ``evenstep``.
 
 A run has one file for each record table, with the run's conditions.
 """
@@ -17,14 +17,14 @@ from evenstep.measure.engine_records import EngineRequestTable, EngineRun, Itera
 from evenstep.measure.output_file import make_folder, replacing
 from evenstep.measure.records import Conditions, DecisionTable, RequestTable, Run, StepTable, Totals, WorkerTable, columns
 
-#: File name and kind of each table.
+#: File name and class of each table of a `Run`.
 TABLES: dict[str, type] = {
     "requests": RequestTable,
     "steps": StepTable,
     "workers": WorkerTable,
     "decisions": DecisionTable,
 }
-#: Those of one engine's run.
+#: File name and class of each table of an `EngineRun`.
 ENGINE_TABLES: dict[str, type] = {"engine_requests": EngineRequestTable, "iterations": IterationTable}
 _KINDS = {**TABLES, **ENGINE_TABLES}
 _KEY = b"evenstep"
@@ -32,15 +32,14 @@ _VERSION = 1
 
 
 def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapping[str, Any]) -> int:
-    """Write a table as a Parquet file, which is replaced whole; returns the number of rows.
+    """Write a table as a Parquet file, replacing an old one; returns the number of rows.
 
     Args:
-        columns: by name, all of one length: anything that `pyarrow.table` accepts.
+        columns: values by column name, all of one length: anything that `pyarrow.table` accepts.
         kind: word for the kind of table, which `read_columns` checks.
         about: JSON values for the metadata, NumPy ones included; ``version`` and ``table`` are added.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises: InputError if the file cannot be written.
     """
     import orjson
     import pyarrow as pa
@@ -54,14 +53,13 @@ def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapp
 
 
 def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Parquet file") -> tuple[Any, dict[str, Any]]:
-    """Read a file of `write_columns`: a `pyarrow.Table`, and the metadata: ``version``, ``table`` (the kind) and `about`.
+    """Read a file of `write_columns`; returns a `pyarrow.Table` and the metadata: ``version``, ``table`` (kind) and `about`.
 
     Args:
         kinds: kinds of table that are accepted.
-        one, file: noun phrases with which errors name such a table, and such a file.
+        one, file: names for such a table and such a file in error messages, for instance ``a record table``.
 
-    Raises:
-        InputError: a file that cannot be read, or that holds another kind or version.
+    Raises: InputError if the file cannot be read, or holds another kind or version.
     """
     import orjson
     import pyarrow as pa
@@ -78,7 +76,7 @@ def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Pa
 
 
 def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
-    """Write one record table, for `read_table`; the file is replaced whole, and `InputError` says if it cannot be written.
+    """Write one record table as a Parquet file that `read_table` reads, replacing an old one. Raises InputError on failure.
 
     Args:
         table: an instance of a class in `TABLES` or `ENGINE_TABLES`. Two-dimensional columns become lists of fixed size,
@@ -101,10 +99,9 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
 
 
 def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
-    """Read one file of `write_table`: the table, of the class that was written, and the metadata with what was added.
+    """Read a file of `write_table`; returns the table, an instance of the class that was written, and the metadata.
 
-    Raises:
-        InputError: a file that cannot be read, is not a record table of this version, or lacks a column or has one more.
+    Raises: InputError if the file cannot be read, is no record table of this version, or has a column missing or too many.
     """
     import pyarrow as pa
 
@@ -126,17 +123,15 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def write_run(run: Run | EngineRun, folder: Path) -> list[Path]:
-    """Write the tables a run has, a file for each of `TABLES`, or of `ENGINE_TABLES`: ``requests.parquet`` and so on.
+    """Write a run's record tables into a folder, each as a file such as ``requests.parquet``; returns their paths.
+
+    A table that is None gets no file. Files of these names are replaced, others stay.
 
     Args:
-        run: the run; every file carries its conditions, digest and summary, and its totals unless it is an engine's.
-        folder: where to; made when missing. Files of these names are replaced, others stay.
+        run: every file carries its conditions, digest and summary, and the totals of a `Run`.
+        folder: made if missing.
 
-    Returns:
-        The paths of the files written; no file for a table that is None.
-
-    Raises:
-        InputError: the run kept no records, or a file cannot be written.
+    Raises: InputError if the run kept no records, or if a file cannot be written.
     """
     metadata: dict[str, Any] = {"conditions": asdict(run.conditions)}
     if isinstance(run, EngineRun):
@@ -154,12 +149,11 @@ def write_run(run: Run | EngineRun, folder: Path) -> list[Path]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the files of `write_run`. A table without a file is None, and so is `trace`.
+    """Read the files that `write_run` wrote for a `Run`. A table without a file is None, and so is `trace`.
 
     `digest` and `summary` are those stored, not computed again.
 
-    Raises:
-        InputError: no record table in the folder, a bad one, or tables with different digests.
+    Raises: InputError if the folder has no record table, a bad one, or tables with different digests.
     """
     present = [folder / f"{name}.parquet" for name in TABLES if (folder / f"{name}.parquet").exists()]
     if not present:
@@ -182,7 +176,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _conditions(values: dict[str, Any]) -> Conditions:
-    """JSON has no tuples and no nan."""
+    """Make `Conditions` from its JSON form, in which tuples are lists and nan is null."""
     found: dict[str, Any] = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in values.items()}
     if found["seconds_per_token"] is None:
         found["seconds_per_token"] = float("nan")

@@ -13,6 +13,7 @@ _HIGHEST = 2.0**40  # larger values are counted as this one
 
 
 def _key(value: float) -> int:
+    """The exponent and first `_BITS` fraction bits of a positive value as an int; less `_FIRST`, it is the value's bin."""
     return int(np.float64(value).view(np.int64)) >> _SHIFT
 
 
@@ -25,9 +26,8 @@ SHIFT, FIRST_BIN, BINS = _SHIFT, _FIRST, _BINS
 class LogHistogram:
     """Counts of non-negative values in bins of about equal relative width; memory does not grow with the number of values.
 
-    A bin is the exponent and the nine leading bits of the fraction of a float64, so finding it is one shift.
-    Values below 2**-40 count as 0, above 2**40 as 2**40. `RELATIVE_ERROR` (about 0.1 %) bounds the error of a quantile
-    against the order statistic of the same rank, between these limits.
+    A bin is the exponent and the nine leading fraction bits of a float64. Values below 2**-40 count as 0, above 2**40 as
+    2**40. Between these limits a quantile differs from the exact one by at most the share `RELATIVE_ERROR`, about 0.1 %.
     """
 
     RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
@@ -38,16 +38,16 @@ class LogHistogram:
 
     @classmethod
     def of(cls, counts: I8) -> LogHistogram:
-        """A histogram from int64[BINS] counts of values in each bin, in ascending order; the array is kept, not copied.
+        """Make a histogram from int64[BINS] counts, one for each bin in ascending order; the array is kept, not copied.
 
-        A value's bin is its float64 bits shifted right by `SHIFT`, less `FIRST_BIN`, within 0..BINS-1.
+        A value's bin is its float64 bits shifted right by `SHIFT`, less `FIRST_BIN`, clipped to 0..BINS-1.
         """
         made = cls()
         made.counts, made.total = counts, int(counts.sum())
         return made
 
     def add(self, values: F8) -> None:
-        """Count float64[N] values, N >= 0, in any order, each >= 0 and not nan; adds to the values counted before."""
+        """Count float64[N] more values, in any order, each >= 0 and not nan; N may be 0."""
         if values.size == 0:
             return
         bins = np.clip((np.ascontiguousarray(values).view(np.int64) >> _SHIFT) - _FIRST, 0, _BINS - 1)
@@ -57,14 +57,10 @@ class LogHistogram:
         self.total += values.size
 
     def quantiles(self, shares: F8) -> F8:
-        """Quantiles of the values counted so far, for instance the median for the share 0.5.
+        """Quantiles of the N values counted so far: float64[Q] for float64[Q] shares in [0, 1]; nan if N is 0.
 
-        Args:
-            shares: float64[Q] in [0, 1], in any order.
-
-        Returns:
-            float64[Q], linear between the two order statistics next to rank ``share * (N - 1)``, each taken as the middle
-            of its bin; nan if no value was counted.
+        A share of 0.5 asks for the median. The result is linear between the two values next to rank ``share * (N - 1)``,
+        each taken as the middle of its bin.
         """
         if self.total == 0:
             return np.full(shares.shape, np.nan)
@@ -77,27 +73,24 @@ class LogHistogram:
 
     @staticmethod
     def _middle(bins: I8) -> F8:
-        """float64[Q] middles of these bins; the bin of zero is 0."""
+        """The value in the middle of each bin, float64[Q] for int64[Q] bin numbers; 0 for bin 0, which holds the zeros."""
         lower = ((bins.astype(np.int64) + _FIRST) << _SHIFT).view(np.float64)
         upper = ((bins.astype(np.int64) + _FIRST + 1) << _SHIFT).view(np.float64)
         return np.where(bins == 0, 0.0, 0.5 * (lower + upper))
 
 
 class AllValues:
-    """Keeps every value, so that quantiles are exact (NumPy's linear interpolation); memory grows with the values."""
+    """Keeps every value, so that quantiles are exact; memory grows with the number of values."""
 
     def __init__(self) -> None:
         self._parts: list[F8] = []
 
     def add(self, values: F8) -> None:
-        """Keep float64[N] values, in any order, no nan. The array is kept, not copied: do not change it afterwards."""
+        """Keep float64[N] more values, in any order, without nan. The array is not copied: do not change it afterwards."""
         self._parts.append(values)
 
     def quantiles(self, shares: F8) -> F8:
-        """float64[Q], exact quantiles of the values so far for float64[Q] shares in [0, 1]; nan if there is no value.
-
-        Linear between the two order statistics next to rank ``share * (N - 1)``. More values may be added afterwards.
-        """
+        """Exact quantiles of the N values so far, linear as in NumPy: float64[Q] for shares in [0, 1]; nan if N is 0."""
         values = np.concatenate(self._parts) if self._parts else np.zeros(0)
         self._parts = [values]
         values.sort()

@@ -1,4 +1,4 @@
-"""The record tables of a run, as columns. Every metric, plot and report is computed from these."""
+"""The record tables of a run, as columns, from which every metric, plot and report is computed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from evenstep.request import F8, I8, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestTable:
-    """One row a completed request, in order of request id; N rows.
+    """One row for each completed request, in order of request id; N rows.
 
     Args:
-        request_id, worker: int64[N]; `worker` is where it completed (index; -1 if a recorded run does not know).
+        request_id, worker: int64[N]; `worker` is the index of the worker that completed it, -1 if a recorded run does not
+            know.
         prompt_tokens, output_tokens: int64[N].
-        visible_s: float64[N], clock from which it waits, seconds: its arrival (timed), its revelation (saturated), or when
-            its user asks (closed).
+        visible_s: float64[N], clock from which it waits, seconds: its arrival (timed), its entry into the pool (saturated),
+            or when its user asks (closed).
         admitted_s: float64[N], clock at the start of its first decode step, seconds.
-        first_token_s: float64[N], clock after its first decode step, seconds.
-        finished_s: float64[N], clock after its last decode step, seconds.
+        first_token_s, finished_s: float64[N], clock at the end of its first and of its last decode step, seconds.
         admitted_step, finished_step: int64[N], its first and last decode step, counted from 0 in its barrier group.
         restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
         request_class: int64[N], class or tenant; None where the trace has no classes.
@@ -44,12 +44,13 @@ class RequestTable:
 
     @property
     def rows(self) -> int:
+        """N, the number of rows."""
         return int(self.request_id.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTable:
-    """One row a decode step of one barrier group with at least one running request, in order of start; K rows.
+    """One row for each decode step of one barrier group with at least one running request, in order of start; K rows.
 
     Args:
         group, step: int64[K], index of the barrier group, and number of the step, counted from 0 in each group.
@@ -57,8 +58,7 @@ class StepTable:
         envelope, load_sum, load_min: float64[K], KV tokens: largest, total and smallest load of the group's workers.
         local_max_s, local_sum_s: float64[K], seconds of work without the overhead C: of the group's slowest worker, and
             summed over its workers.
-        running: int64[K], running requests of the group.
-        running_all: int64[K], running requests of all groups at that moment, this one included.
+        running, running_all: int64[K], running requests of the group, and of all groups at that moment, this one included.
         admitted: int64[K], requests of the group that were admitted since its last step and begin to decode at this one.
         tokens: int64[K], output tokens the step produced.
         energy_busy_idle_j, energy_step_average_j: float64[K], joules under the two accountings of `cost.power`.
@@ -82,6 +82,7 @@ class StepTable:
 
     @property
     def rows(self) -> int:
+        """K, the number of rows."""
         return int(self.step.size)
 
 
@@ -113,14 +114,14 @@ class WorkerTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionTable:
-    """One row a policy decision; D rows.
+    """One row for each decision of the policy; D rows.
 
     Args:
         decision: int64[D], its running number, counted from 0.
         now_s: float64[D], clock at the decision, seconds.
-        waiting, free_slots, admitted: int64[D], requests waiting and free slots of the fleet before the decision, and
-            requests that it sent to workers.
-        bound: float64[D], lower bound on the policy's own objective that the policy certified; nan if it gave no bound.
+        waiting, free_slots, admitted: int64[D], waiting requests and free slots of the fleet before the decision, and number
+            of requests that it sent to workers.
+        bound: float64[D], a proven lower bound on the policy's own objective, given by the policy; nan if it gave no bound.
     """
 
     decision: I8
@@ -167,7 +168,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """Sums over the whole run, updated as it runs, independent of the recorded tables.
+    """Sums over the whole run, counted while it runs, so they need no record tables.
 
     Args:
         requests, output_tokens, steps, decisions: completed requests and their output tokens, decode steps of all groups,
@@ -176,8 +177,8 @@ class Totals:
         load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` if all requests complete at a drift of 1.
         active_steps: sum over steps of running requests; ``sum o`` at one token a step.
         restarts: times that a request went back to the pool.
-        overloaded_steps: steps at which BF-IO's Definition 1 held: without its most frequent prompt length the pool
-            could still fill every free slot.
+        overloaded_steps: steps at which BF-IO's Definition 1 held: without its most frequent prompt length the pool could
+            still fill every free slot.
         counted: other counts of the host by name, for instance fallbacks of a predictor.
     """
 
@@ -197,7 +198,7 @@ Table = TypeVar("Table")
 
 
 class Worked(Generic[Table]):
-    """A dataclass field that may be set to a table, or to a function without arguments that returns one.
+    """Descriptor of a dataclass field that may be set to a table, or to a function without arguments that makes it.
 
     The first read calls the function and stores its table; later reads give that table. The default is None.
     """
@@ -219,15 +220,15 @@ class Worked(Generic[Table]):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One simulated (or recorded) run: record tables, totals, digest. It can be pickled.
+    """One simulated (or recorded) run of a fleet. It can be pickled.
 
     Args:
         conditions, totals: its conditions, and sums over the run.
-        hashed, measured: compute `digest` and `summary`, called once, on first use.
-        requests: one row a completed request, or a function that computes the table on first read; None when records
-            were off.
-        steps: one row a decode step; None when records were off.
-        workers, decisions: samples of every worker, and one row a decision of the policy; None unless asked for.
+        hashed, measured: functions that compute `digest` and `summary`; each is called once, on first use.
+        requests: one row for each completed request, or a function that makes the table on first read; None if records were
+            off.
+        steps: one row for each decode step; None if records were off.
+        workers, decisions: samples of every worker, and one row for each decision of the policy; None unless asked for.
         trace: the trace that was run (for report headers), or None.
     """
 
@@ -247,24 +248,22 @@ class Run:
 
     @cached_property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock."""
+        """Hexadecimal SHA-256 of (request id, worker, admission step, completion step) in id order and the final clock."""
         return self.hashed()
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every metric by name (`docs/reference/metrics.md`), None for one without a value; computed on first use and kept.
-
-        Present whether or not records were kept.
-        """
+        """Every metric by name (`docs/reference/metrics.md`), None without a value; computed on first use and kept."""
         return self.measured()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything worked out: a run may travel between processes, a function may not."""
+        """The state to pickle: all tables, digest and summary, computed now, because functions cannot be pickled."""
         digest, summary = self.digest, self.summary
         state = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("hashed", "measured")}
         return {**state, "digest": digest, "summary": summary}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled run, with `digest` and `summary` as they were computed then."""
         self.__dict__.update(state, hashed=lambda: state["digest"], measured=lambda: state["summary"])
 
 
@@ -275,13 +274,13 @@ def columns(table: Any) -> dict[str, Any]:
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
-    """Join tables of one kind, a class whose fields are arrays or None; a single part is returned as it is.
+    """Join tables of class `kind` into one; a single table is returned as it is.
 
-    The list `parts`, with at least one table, is otherwise emptied to save memory; all have the same columns.
+    All tables in `parts`, at least one, have the same columns. Of several, the list is emptied to save memory.
     """
     if len(parts) == 1:
         return parts[0]
     names = list(columns(parts[0]))
     pieces = {name: [getattr(part, name) for part in parts] for name in names}
-    parts.clear()  # so that each column's pieces are let go once they are joined
+    parts.clear()  # so that each column's pieces are freed once they are joined
     return kind(**{name: np.concatenate(pieces.pop(name)) for name in names})

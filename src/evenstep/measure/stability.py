@@ -1,4 +1,4 @@
-"""Whether an engine keeps up with what arrives: the drift of the requests or tokens in it, with a verdict."""
+"""Judges whether an engine keeps up with arrivals, by the growth (drift) of the number of requests or tokens in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, I8, Trace, offsets_of
 
-#: Share of the time that is left out, stretches of equal length that the rest is cut into, and moments of each.
+#: Share of the time that is left out, stretches of equal length that the rest is cut into, and moments in each.
 _WARM_UP, _STRETCHES, _SAMPLES = 0.5, 10, 100
 
 Verdict = Literal["stable", "unstable", "undecided"]
@@ -22,15 +22,14 @@ Unit = Literal["requests", "tokens"]
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """The verdict on whether a system keeps up, from the number of requests (or tokens) in it over time.
+    """A verdict on whether a system keeps up, from the number of requests (or tokens) in it over time.
 
     Args:
         verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
             lies above; else ``undecided``: a longer run may tell.
-        drift: requests (or tokens) a second by which those in the engine grow, with its 95 % interval.
+        drift: growth of the number of requests (or tokens) in the system, a second, with its 95 % interval.
         arrivals_per_s: arrivals a second over the same time, in the same unit.
-        served_per_s: arrivals a second, less the growth a second from the first to the last moment, in the same unit; nan
-            if not known.
+        served_per_s: `arrivals_per_s` less the growth a second from the first to the last moment; nan if unknown.
     """
 
     verdict: Verdict
@@ -40,24 +39,22 @@ class Stability:
 
 
 def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests") -> Stability:
-    """The verdict on a run while requests arrive.
+    """Judge whether an engine keeps up while requests arrive.
 
-    The time counts to the last arrival, or to an earlier stop of the run. Its second half is cut into ten stretches of
+    The time judged ends at the last arrival, or at an earlier stop of the run. Its second half is cut into ten stretches of
     equal length. The drift is the growth of the mean number of requests in the engine from one stretch to the next. Its
-    interval is Student's over these differences, wider by sqrt(3/2): neighbours share noise, and this is the effect if the
-    number is a random walk. In a stable engine the next stretches lose what one stretch gains, so the interval is wider
-    than necessary there: the verdict errs toward ``undecided``.
+    interval is Student's over these nine differences, wider by sqrt(3/2), because neighbours share noise: the factor is
+    exact if the number is a random walk. In a stable engine one stretch loses what another gains, so the interval is wider
+    than necessary and the verdict errs toward ``undecided``.
 
     Args:
         run: with its iteration table and its trace.
         tolerance: share of the arrivals that a drift may have and still count as zero.
-        unit: count requests, or the tokens they still have to run. Tokens do not depend on the order of service: an order
-            that leaves only the longest requests waiting hides an overload from a count of requests. Tokens that were
-            computed in vain count as done, so tokens suit engines that evict nothing.
+        unit: count requests, or the tokens they still have to run. Tokens do not depend on the order of service; a count of
+            requests misses an overload if only the longest requests are left waiting. Recomputed tokens count as done, so
+            tokens suit engines that evict no requests.
 
-    Raises:
-        InputError: a run without iterations or trace, or without arrivals after time 0; a tolerance outside (0, 1).
-
+    Raises: InputError for a run without iterations, trace or arrivals after time 0, and for a tolerance outside (0, 1).
     Source: the drift of Throughput-optimal's Markov chain (sec. 2.3, Theorem 1), estimated by batch means; our verdict.
     """
     if run.iterations is None or run.trace is None:
@@ -81,17 +78,17 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
 
 
 def moments_of(end_s: float) -> F8:
-    """float64[1000], ascending: the times in the second half of `end_s` seconds at which `judged` needs counts."""
+    """float64[1000], ascending: the times, within the second half of `end_s` seconds, at which `judged` needs counts."""
     return np.linspace(_WARM_UP * end_s, end_s, _STRETCHES * _SAMPLES, endpoint=False)
 
 
 def judged(counted: F8, end_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:
-    """The verdict on the number in a system, as `stability` describes it; `served_per_s` is nan.
+    """Judge stability by the number in a system, with the drift and interval of `stability`; `served_per_s` is nan.
 
     Args:
-        counted: float64[1000], the number at each of `moments_of(end_s)`.
-        end_s: end of the time that counts, seconds.
-        arrivals_per_s: arrivals a second in the second half of it, in the unit of `counted`.
+        counted: float64[1000], the number in the system at each of `moments_of(end_s)`.
+        end_s: end of the time that is judged, seconds.
+        arrivals_per_s: arrivals a second in the second half of that time, in the unit of `counted`.
         tolerance: share of the arrivals that a drift may have and still count as zero.
     """
     held = counted.reshape(_STRETCHES, _SAMPLES).mean(axis=1)
@@ -104,9 +101,9 @@ def judged(counted: F8, end_s: float, arrivals_per_s: float, tolerance: float = 
 
 
 def in_system(come_s: F8, finished_s: F8, times_s: F8) -> F8:
-    """float64[T], whole numbers of requests (or calls) in a system at `times_s`: come by then, less finished by then.
+    """float64[T], number of requests (or calls) in a system at each of `times_s`: arrived by then, minus finished by then.
 
-    `come_s` float64[N] and `finished_s` float64[M] are ascending, `times_s` float64[T] in any order, all seconds; those that
+    `come_s` (arrivals) and `finished_s` are ascending, `times_s` float64[T] is in any order; all in seconds. Requests that
     never finish are left out of `finished_s`.
     """
     come, finished = (np.searchsorted(ends, times_s, side="right") for ends in (come_s, finished_s))
@@ -114,15 +111,15 @@ def in_system(come_s: F8, finished_s: F8, times_s: F8) -> F8:
 
 
 def tokens_of(trace: Trace, first_token: str) -> I8:
-    """int64[N], tokens that an engine runs for each request if it evicts nothing: prompt and output tokens.
+    """int64[N], tokens that an engine runs for each request if it evicts no request: prompt plus output tokens.
 
-    One less if `first_token` is ``prefill``: the iteration that ends the prompt then gives the first output token.
+    One less if `first_token` is ``prefill``: then the iteration that ends the prompt gives the first output token.
     """
     return trace.prompt_tokens + trace.output_tokens - (1 if first_token == "prefill" else 0)
 
 
 def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
-    """float64[T], all tokens (`tokens_of`) of the requests of the run's trace that arrived by each time, inclusive."""
+    """float64[T], sum of `tokens_of` over the requests of the run's trace that arrived at or before each time."""
     assert run.trace is not None
     arrival_s = run.trace.column("arrival_s")
     order = np.argsort(arrival_s, kind="stable")
@@ -133,8 +130,8 @@ def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
 def work_left(run: EngineRun, times_s: F8) -> F8:
     """float64[T], tokens that the engine still has to run at each time for the requests that have arrived.
 
-    It is `tokens_arrived` less all tokens run; an iteration runs its tokens evenly over its time. Tokens run again after an
-    eviction count as run, so the result is too low after evictions. The run must have its iterations and its trace.
+    It is `tokens_arrived` minus all tokens run by then; an iteration runs its tokens evenly over its time. Recomputed tokens
+    count as run, so the result is too low after evictions. The run must have its iterations and its trace.
     """
     assert run.iterations is not None
     steps = run.iterations

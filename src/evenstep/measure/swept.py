@@ -1,4 +1,4 @@
-"""The result of a sweep: runs by point, policy and replicate; curves with intervals; one Parquet table."""
+"""The result of a parameter sweep: runs by point, policy and replicate; curves with intervals; one Parquet table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, interval_of, mean_interval
 from evenstep.measure.parquet import write_columns
 
@@ -43,15 +44,15 @@ class Swept:
     Args:
         parameters: names of the P swept parameters.
         points: for each point its P values, in the order of the parameters.
-        policies: the policies with their options, as text, as the user wrote them.
-        runs: ``runs[point][policy][replicate]``; all policies of a point have the same replicates, points may have different
-            numbers of them.
+        policies: the policies with their options, as the user wrote them.
+        runs: ``runs[point][policy][replicate]``. All policies of a point have the same replicates; points may differ in
+            their number.
         metrics: fields of the summary that tables and plots show.
         grid: whether points are a grid; otherwise a Latin hypercube.
         fixed: settings that all points share, by name.
         until: the rule that stops adding replicates to a point, as the user wrote it; empty = a fixed number.
-        met: for each point, whether `until` held in the end; all true without one.
-        command: exact command line, or empty.
+        met: for each point, whether `until` held in the end; all true without a rule.
+        command: exact command line; empty if unknown.
         versions: version by component, for instance ``evenstep``.
     """
 
@@ -68,15 +69,18 @@ class Swept:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
-        """Mean and 95 % t-interval of a metric (field of the summaries) over replicates; None if any replicate has no value.
-
-        `point` and `policy` are indices in `points` and `policies`.
-        """
+        """Mean and 95 % t-interval of a metric over replicates; None if one lacks a value. `point`, `policy` are indices."""
         return interval_of([run.summary.get(metric) for run in self.runs[point][policy]])
 
+    def _place(self, parameter: str) -> int:
+        """The parameter's index in `parameters`; raises `InputError` if it was not swept."""
+        if parameter not in self.parameters:
+            raise InputError("sweep", "parameter", parameter, f"one of {', '.join(self.parameters)}")
+        return self.parameters.index(parameter)
+
     def values(self, parameter: str) -> list[Any]:
-        """The distinct values of a parameter: ascending if all are numbers, else as they first come in `points`."""
-        place = self.parameters.index(parameter)
+        """The distinct values of a parameter: ascending if all are numbers, else in order of appearance in `points`."""
+        place = self._place(parameter)
         found: list[Any] = []
         for point in self.points:
             if point[place] not in found:
@@ -84,21 +88,18 @@ class Swept:
         return sorted(found) if all(is_number(value) for value in found) else found
 
     def curve(self, parameter: str, policy: int, metric: str) -> list[Interval | None]:
-        """The metric at each of `values(parameter)`, in that order; `policy` is an index in `policies`.
-
-        Each entry is the `average` over all points that have the value; None if one of their runs has no value.
-        """
-        place = self.parameters.index(parameter)
+        """The `average` of a metric over the points with each of `values(parameter)`, in order; `policy` is an index."""
+        place = self._place(parameter)
         return [
             self.average([i for i, point in enumerate(self.points) if point[place] == value], policy, metric)
             for value in self.values(parameter)
         ]
 
     def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
-        """The mean over points and replicates, with the 95 % t-interval over the replicates' means over points.
+        """The mean of a metric over points and replicates, with the 95 % t-interval over the replicates' means over points.
 
-        If a point has fewer replicates than others, only the first ones count, as many as that point has. None if there is
-        no point, or if a run has no value. `points` and `policy` are indices.
+        If points differ in their number of replicates, only the first ones of each count, up to the smallest number. None if
+        there is no point, or if a run has no value. `points` and `policy` are indices.
         """
         if not points:
             return None
@@ -109,16 +110,16 @@ class Swept:
         return mean_interval([float(value) for value in np.mean(np.array(rows, np.float64), axis=0)])
 
     def is_numeric(self, parameter: str) -> bool:
-        """Whether every value of the parameter is a number; a bool is not."""
+        """True if every value of the parameter is a number; a bool is not."""
         return all(is_number(value) for value in self.values(parameter))
 
     def is_oracle(self, policy: int) -> bool:
-        """Whether the policy, an index in `policies`, was shown true output lengths in any run."""
+        """True if the policy, an index in `policies`, was shown true output lengths in any run."""
         return any(run.oracle for point in self.runs for run in point[policy])
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float, nan included; a bool is not a number."""
+    """True for an int or a float, nan included; a bool is not a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -134,10 +135,10 @@ def value_text(value: Any) -> str:
 
 
 def write_swept(swept: Swept, path: Path) -> int:
-    """Write a row for each run as Parquet (`columns_of`), with facts about the sweep in the metadata; returns how many.
+    """Write the table of `columns_of` as a Parquet file, with facts about the sweep as metadata; returns the number of rows.
 
-    The same sweep gives the same bytes, however often it was stopped and wherever its runs were made. The file is replaced
-    whole; `InputError` if it cannot be written.
+    The same sweep gives the same bytes, however often it was stopped and wherever its runs were made. An old file is
+    replaced. Raises `InputError` if the file cannot be written.
     """
     import pyarrow as pa
 
@@ -157,11 +158,11 @@ def write_swept(swept: Swept, path: Path) -> int:
 
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:
-    """The columns of the table that `write_swept` writes, one row a run, by point, then policy, then replicate.
+    """The columns of the sweep's table by name, one row for each run, sorted by point, then policy, then replicate.
 
     ``point`` (index), each parameter, ``policy``, ``predictor``, ``oracle``, ``replicate``, ``seed``, ``digest``, ``trace``,
-    ``window`` (its kind), each metric that is neither a dict nor a list, and ``until_met`` if there is a stopping rule. A
-    column holds one type: truths, whole numbers, floats, or else text (`value_text`). None stays None.
+    ``window`` (its kind), each metric that is neither a dict nor a list, and ``until_met`` if there is a stopping rule. Each
+    column has one type: bool, int, float or else text (`value_text`). None stays None.
     """
     places = [(p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs]
     columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
@@ -214,7 +215,7 @@ def to_json_object(swept: Swept) -> dict[str, Any]:
 
 
 def _alike(values: list[Any]) -> list[Any]:
-    """One type for a column: truths, whole numbers, numbers, or text."""
+    """Convert values of a column to one type: all bool or all int stay, else float, else text. None stays None."""
     known = [value for value in values if value is not None]
     if all(isinstance(value, bool) for value in known) or all(type(value) is int for value in known):
         return values

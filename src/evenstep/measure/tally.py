@@ -1,4 +1,4 @@
-"""Computes every metric of a run while it goes, so that long runs need no records; also serves whole tables."""
+"""Computes every metric of a run from chunks of its tables, so that long runs need not keep records."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ _STEPS, _IDLE, _IDLE_TIME, _ENVELOPE, _SPREAD, _SECONDS, _TOKENS, _ALL_BUSY, _BU
 
 
 class Tally:
-    """Metrics of one run from chunks of its record tables.
+    """Accumulates the metrics of one run from chunks of its record tables.
 
-    Feed it every step in order of start and every completed request, in chunks of any size, then ask for the
-    summary. Memory does not grow with the run unless `exact`.
+    Add every step in order of start and every completed request, in chunks of any size, then ask for the summary. Memory
+    does not grow with the run unless `exact`.
 
     Args:
-        conditions: the conditions of the run.
-        exact: keep every request's times for exact percentiles; otherwise they are within 0.1 %
-            (`LogHistogram`).
+        exact: keep every request's times for exact percentiles; otherwise they are within 0.1 % (`LogHistogram`).
         slo: objective for goodput; None = the summary has no goodput.
-        power: its `idle_w` prices the time in which a group has no running request; None = the default `Power`. Energy of
-            steps comes from the step table.
+        power: its `idle_w` is the power of workers while their group runs no request; None = the default `Power`. The energy
+            of steps is in the step table.
     """
 
     def __init__(
@@ -58,26 +56,21 @@ class Tally:
     def add_steps(self, steps: StepTable) -> None:
         """Add the next steps: in order of start, and all later than those added before. A table may be empty.
 
-        The table is only summed, never kept: its columns may be views of a buffer that the host writes again. By convention
-        a host adds a chunk's steps before its requests; here the result is the same in any order.
+        Only sums are kept, so columns may be views of a buffer that is written again. Requests may come before or after.
         """
         for block in _blocks(steps):
             self._steps.add(block)
 
     def add_requests(self, requests: RequestTable) -> None:
-        """Add completed requests, each once, in any order. A table may be empty, and is not kept."""
+        """Add completed requests, each once, in any order. A table may be empty."""
         for block in _blocks(requests):
             self._add_requests(block)
 
     def summary(self, totals: Totals) -> dict[str, Any]:
-        """Every metric by name, in JSON types; None for a metric without a value. More may be added afterwards.
+        """Every metric so far by name, in JSON types, None for one without a value; `totals` has sums that the host counts.
 
-        Args:
-            totals: sums over the whole run, which the host counts itself.
-
-        Returns:
-            The fields of `docs/reference/metrics.md` except digest, and every entry of ``totals.counted``. Goodput is there
-            only with an objective, ``by_class`` only with several classes.
+        The fields are those of `docs/reference/metrics.md` except digest, and every entry of ``totals.counted``. Goodput is
+        there only with an objective, ``by_class`` only with several classes.
         """
         makespan, work = totals.makespan_s, (totals.load_steps, totals.active_steps)
         values: dict[str, Any] = {
@@ -104,6 +97,7 @@ class Tally:
         return {name: _plain(value) for name, value in values.items()} | dict(totals.counted)
 
     def _add_requests(self, requests: RequestTable) -> None:
+        """Add one block of N >= 1 requests to all sums, quantiles and maxima."""
         times = {
             "tpot": metrics.tpot(requests),
             "ttft": metrics.ttft(requests),
@@ -126,6 +120,7 @@ class Tally:
             self._good_tokens += int(requests.output_tokens[good].sum())
 
     def _step_metrics(self, totals: Totals) -> dict[str, float]:
+        """Imbalance and throughput figures by name: means over the steps of the steady window, and rates."""
         conditions, sums = self._conditions, self._steps.chosen()
         count = sums[_STEPS]
         mean = _ratio(sums.sum(axis=1), count.sum())
@@ -146,6 +141,7 @@ class Tally:
         }
 
     def _request_metrics(self) -> dict[str, Any]:
+        """Latency and wait figures of completed requests by name: means, percentiles, and lists by prompt size and class."""
         values: dict[str, Any] = {}
         for name in ("tpot", "ttft", "e2e"):
             values[f"{name}_mean_s"] = self._mean(name)
@@ -161,9 +157,11 @@ class Tally:
         return values
 
     def _mean(self, name: str) -> float:
+        """Mean of a time in `_times` over the requests added, seconds; nan without requests."""
         return self._sums[name] / self._requests if self._requests else math.nan
 
     def _energy(self, makespan_s: float) -> dict[str, float]:
+        """Energy of the run under both accountings, joules, and mean power of a worker, watts, by name."""
         sums = self._steps.all()
         sizes = np.array(self._conditions.group_sizes, np.float64)
         unoccupied_s = np.maximum(0.0, makespan_s - sums[_SECONDS])
@@ -178,7 +176,7 @@ class Tally:
 
 
 class _StepSums:
-    """Sums over steps, by barrier group, split by where the first and the last full step so far lie."""
+    """Sums of step quantities by barrier group, kept apart for steps before, inside and after the full steps seen so far."""
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
@@ -191,6 +189,7 @@ class _StepSums:
         self._first = self._last = -1
 
     def add(self, steps: StepTable) -> None:
+        """Add the next steps, at least one, in order of start."""
         rows = np.flatnonzero(metrics.full(steps, self._conditions.slots_total))
         values = self._values(steps)
         start, end = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
@@ -215,11 +214,11 @@ class _StepSums:
         return self._before + self._inside + self._after
 
     def chosen(self) -> F8:
-        """float64[10, groups], sums over the steady window."""
+        """float64[10, groups], sums over the steady window, or over the whole run with fewer than 10 full steps."""
         return self._inside if self._full_rows >= metrics.FEWEST_FULL_STEPS else self.all()
 
     def window(self) -> dict[str, Any]:
-        """Which steps are counted; steps are numbered through all groups, in order of start."""
+        """The summary's ``window``: kind, first and last step, and counts. Steps are numbered across groups, by start."""
         enough = self._full_rows >= metrics.FEWEST_FULL_STEPS
         first, last = (self._first, self._last) if enough else (0, self._rows - 1)
         return {
@@ -231,7 +230,7 @@ class _StepSums:
         }
 
     def _values(self, steps: StepTable) -> F8:
-        """float64[10, K], the summed quantities, in the order of the row names above."""
+        """float64[10, K], the quantities to sum for each step, in the order of the row names above (`_STEPS` and others)."""
         conditions = self._conditions
         size = metrics.of_group(conditions.group_sizes, steps.group)
         overhead_s = metrics.of_group(metrics.group_overheads(conditions), steps.group)
@@ -252,6 +251,7 @@ class _StepSums:
         )
 
     def _sum(self, values: F8, group: I8, start: int, end: int) -> F8:
+        """float64[10, groups], sums by group of the columns `start` to `end` (excluded) of `values`, float64[10, K]."""
         groups = len(self._conditions.group_sizes)
         if groups == 1:
             return values[:, start:end].sum(axis=1, keepdims=True)
@@ -262,7 +262,7 @@ class _StepSums:
 
 
 def _blocks(table: Any) -> Iterator[Any]:
-    """The table in pieces of bounded size; nothing for an empty one."""
+    """Yield the table in pieces of at most `_BLOCK` rows, without copying columns; no piece for an empty table."""
     if 0 < table.rows <= _BLOCK:
         yield table
         return
@@ -271,13 +271,13 @@ def _blocks(table: Any) -> Iterator[Any]:
 
 
 def _ratio(numerator: F8, denominator: F8 | float) -> F8:
-    """Element by element; nan where the denominator is 0."""
+    """Divide element by element; nan where the denominator is not above 0."""
     below = np.broadcast_to(np.asarray(denominator, np.float64), numerator.shape)
     return np.divide(numerator, below, out=np.full(numerator.shape, np.nan), where=below > 0)
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no nan or infinity: None stands for a metric without a value."""
+    """Replace a float that is nan or infinite, which JSON lacks, by None; NumPy floats become Python floats."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value

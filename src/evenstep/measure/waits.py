@@ -1,4 +1,4 @@
-"""Waits by prompt size, to see whether short or long prompts pay for the balance."""
+"""Waits by prompt size, to see whether requests with short or long prompts pay for the load balance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FIFTHS = 5
 
 
 class WaitsBySize:
-    """Mean and longest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
+    """Mean and longest wait in each fifth of the requests, sorted by prompt size; memory does not grow with the run.
 
-    Prompt sizes up to 64 tokens have a bin each; larger sizes that share a bin differ by less than 1/64. A bin is never
-    split between fifths, so a fifth holds only about a fifth of the requests.
+    Requests are counted in bins: one for each prompt size up to 64 tokens, and above that bins 1/64 of their size wide. A
+    bin is never split between fifths, so a fifth holds only about a fifth of the requests.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class WaitsBySize:
         self._shortest, self._longest = 1 << 62, 0
 
     def add(self, prompt_tokens: I8, wait_s: F8) -> None:
-        """Count requests in any order: int64[N] prompt tokens, each >= 1, and float64[N] waits, seconds."""
+        """Add requests, in any order: int64[N] prompt tokens, each >= 1, and float64[N] waits, seconds."""
         bins = (prompt_tokens.astype(np.float64).view(np.int64) >> _SHIFT) - _FIRST
         seen = np.bincount(bins)
         self._count[: seen.size] += seen
@@ -39,10 +39,10 @@ class WaitsBySize:
         self._longest = max(self._longest, int(prompt_tokens.max(initial=self._longest)))
 
     def fifths(self) -> list[dict[str, Any]]:
-        """Figures of each fifth of the requests so far, from the shortest prompts to the longest; empty without requests.
+        """One dict for each fifth of the requests so far, shortest prompts first; an empty list without requests.
 
-        Each has ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included), ``requests``, ``mean_wait_s`` and
-        ``oldest_wait_s``. A fifth that stays empty, because a bin holds more than a fifth, is omitted.
+        Keys: ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included), ``requests``, ``mean_wait_s``,
+        ``oldest_wait_s`` (the longest). If a bin holds more than a fifth of the requests, a fifth without any is left out.
         """
         present = np.flatnonzero(self._count)
         if present.size == 0:
@@ -69,5 +69,5 @@ class WaitsBySize:
 
 
 def _lower(number: int) -> int:
-    """Fewest prompt tokens that fall into this bin."""
+    """The fewest prompt tokens that fall into the bin with this number."""
     return int(np.ceil(np.int64((number + _FIRST) << _SHIFT).view(np.float64)))

@@ -1,4 +1,4 @@
-"""Predictions bounded by the request: no output is longer than the `max_tokens` its client asked for."""
+"""Bounds another predictor's answers: no output is longer than the `max_tokens` that its client asked for."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from evenstep.request import F8, I8
 
 @dataclass(eq=False)
 class Bounded:
-    """Asks another predictor, and lets every request leave by the cap of its own `max_tokens`.
+    """Asks another predictor, but lets every request leave by its own `max_tokens`, its cap.
 
-    With m tokens left to the cap, ``P(r > h)`` is 0 from h = m on and the other predictor's before; a request at its cap
-    leaves in the coming step. A request without a cap is answered by the other predictor alone. How often and past
-    which gate it is asked are the other predictor's options. So with ``of=oracle`` it is asked every 16 tokens, where a
-    simulator reads the true lengths of `oracle` itself at every decision.
+    With m tokens left to the cap, ``P(r > h)`` is 0 from h = m on, and the other predictor's before. A request at its cap
+    leaves in the coming step. A request without a cap is answered by the other predictor alone. `refresh_every`, `gate` and
+    `refresh` are the other predictor's. ``of=oracle`` is asked every 16 tokens, whereas a simulator reads the true lengths
+    of `oracle` itself at every decision.
 
     Args:
         of: the other predictor, with its options after a colon and slashes between them: ``survival:window=5000/drift=0``.
 
-    Source: BalanceRoute App. C, our reading: the cap is known when a request comes in.
+    Source: BalanceRoute App. C, our reading: the cap is known when a request arrives.
     """
 
     of: str = "survival"
@@ -50,14 +50,13 @@ class Bounded:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """What the other predictor counts, and `capped`: answers about a request whose cap lay inside the window."""
+        """The other predictor's counts, and `capped`: how many answers were on a request whose cap is within the horizon."""
         return {**view.counted_of(self._inner), "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """The other predictor's answer; where the cap lies inside the window, that of its curve cut at the cap.
+        """The other predictor's answer; for requests whose cap is within the horizon, that of its curve cut at the cap.
 
-        Raises:
-            InputError: a request has produced more than its `max_tokens`.
+        Raises an `InputError` if a request has produced more than its `max_tokens`.
         """
         left = _left(active)
         found: Prediction = self._inner.predict(active, horizon)
@@ -73,10 +72,9 @@ class Bounded:
         return Prediction(all_steps, all_leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """The other predictor's curve, float64[N, H+1], 0 from the cap on but 1 at h = 0; counts in `capped` as `predict`.
+        """The other predictor's curve, float64[N, H+1], set to 0 from the cap on, but 1 at h = 0. Updates `capped`.
 
-        Raises:
-            InputError: a request has produced more than its `max_tokens`.
+        Raises an `InputError` as `predict`.
         """
         left = _left(active)
         near = int(np.count_nonzero(left <= horizon))
@@ -85,18 +83,19 @@ class Bounded:
         return _cut(stays, left) if near else stays
 
     def learn(self, finished: Finished) -> None:
+        """Let the other predictor learn."""
         self._inner.learn(finished)
 
     def begin(self, finished: Finished) -> None:
-        """As `begin` of the other predictor; its `learn`, all at once, if it does not learn in parts."""
+        """Call `begin` of the other predictor; if it does not learn in parts, `learn`, which does all the work at once."""
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
-        """As `advance` of the other predictor; `rows` if it does not learn in parts."""
+        """Call `advance` of the other predictor; if it does not learn in parts, return `rows`."""
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
-        """As `gone` of the other predictor, if it keeps requests; else without effect."""
+        """Call `gone` of the other predictor, if it keeps requests."""
         if self._keeps:
             self._inner.gone(unfinished)
 
@@ -106,11 +105,11 @@ class Bounded:
         return self._inner.due if self._fits else None
 
     def put_in(self) -> None:
-        """As the other predictor, which must fit models (`due` is None otherwise)."""
+        """Call `put_in` of the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.put_in()
 
     def give_up(self) -> None:
-        """As the other predictor, which must fit models (`due` is None otherwise)."""
+        """Call `give_up` of the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.give_up()
 
 
@@ -118,7 +117,7 @@ _NO_CAP = 1 << 60
 
 
 def _left(active: Active) -> I8:
-    """int64[N], tokens left to the cap."""
+    """Tokens left to each cap, int64[N], 2^60 without one; raises an `InputError` if a request has produced more."""
     left = np.where(active.max_tokens > 0, active.max_tokens - active.age, _NO_CAP)
     if left.size and left.min() < 0:
         row = int(np.argmin(left))
@@ -128,7 +127,7 @@ def _left(active: Active) -> I8:
 
 
 def _cut(stays: F8, left: I8) -> F8:
-    """The curves with nothing left from the cap on; a request that runs is there at h = 0."""
+    """A copy of the curves, float64[N, H+1], with 0 from the cap on; column 0 stays, because the request runs now."""
     steps = np.arange(stays.shape[1])
     return np.where(steps[None, :] >= np.maximum(left, 1)[:, None], 0.0, stays)
 

@@ -1,4 +1,4 @@
-"""Survival curves P(r > h): from a few lengths of the same prompt, shifted, and as both stages of a prediction."""
+"""Survival curves P(r > h), r = tokens left: from lengths of the same prompt, shifted, and reduced to a prediction."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from evenstep.request import F8, I8
 
 @jit
 def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-    """Write P(r > h) for h = 0..H, r = tokens left, of every request whose prompt is remembered well enough.
+    """Write P(r > h) for h = 0..H, r = tokens left, of every request whose prompt has enough remembered lengths.
 
     It is the share of the prompt's lengths above the age that are also above age + h.
 
     Args:
         lengths: int64[K, M], output lengths of each remembered prompt.
-        held: int64[K], how many lengths of each row are there, from its start on.
+        held: int64[K], number of lengths in each row, from its start on.
         place: int64[N], row of each request's prompt, or -1.
         ages: int64[N], tokens produced.
         horizon: H, steps.
-        minimum: lengths of a prompt that it takes to say something, at least one of them above the age.
-        stays: float64[N, H+1], written; rows that are silent have no meaning.
+        minimum: least number of lengths of a prompt to use it; at least one of them must be above the age.
+        stays: float64[N, H+1], written; rows of silent requests have no meaning.
         silent: bool[N], written: True where too few lengths are remembered.
     """
     for i in range(place.size):
@@ -48,10 +48,10 @@ def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int
 
 @jit
 def stay_until(further: I8, place: I8, stays: F8) -> None:
-    """Shift curves that begin `further` steps ahead to where they belong, in place; before that, a request stays (1).
+    """Shift some curves by `further` steps to later steps, in place; before the shifted curve, a request stays (1).
 
     Args:
-        further: int64[N], at least 0.
+        further: int64[N], >= 0, the shift of each curve.
         place: int64[N], the row of `stays` that each shift is for.
         stays: float64[M, H+1], changed in these rows; values shifted beyond H are lost.
     """
@@ -64,7 +64,7 @@ def stay_until(further: I8, place: I8, stays: F8) -> None:
 
 @jit
 def both_stages(stays: F8, steps_left: F8, leaves: F8) -> None:
-    """Write E[min(r, H)] in 1..H and P(r <= H), float64[N], from the curve P(r > h), float64[N, H+1], in order of h."""
+    """Write E[min(r, H)], limited to 1..H, and P(r <= H), float64[N] each, from the curves P(r > h), float64[N, H+1]."""
     horizon = stays.shape[1] - 1
     for i in range(stays.shape[0]):
         expected = 0.0

@@ -1,8 +1,8 @@
-"""Projected loads kept incrementally: per worker a ring of departures by step, so nothing is rebuilt from requests.
+"""Projected loads from incrementally kept departures: a ring per worker, so nothing is recomputed from the requests.
 
-A running request of load w that is expected to leave before step t has a place in its worker's ring. Column ``t &
-mask`` counts it as one departure and as the load it would have had at t. To enter it or take it back is O(1). A token costs
-nothing, because load and count grow by themselves. A decision reads H + 1 columns a worker, for any number of requests.
+A running request of load w that is expected to leave before step t has an entry in its worker's ring. Column ``t & mask``
+counts it as one departure, with the load it would have had at t. Entering or removing it is O(1). A produced token needs no
+update, because load and count grow by themselves. A decision reads H + 1 columns a worker, for any number of requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from evenstep.request import F8, I8
 
 @jit
 def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> None:
-    """Enter (sign 1) or take back (sign -1) one departure in a worker's ring, in place.
+    """Add (sign 1) or remove (sign -1) one departure in a worker's ring, in place.
 
     Args:
         counts, loads: the ring: for each column the number of departures (int64), and the sum of their loads, in units.
@@ -28,11 +28,10 @@ def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> No
 def project(
     load: float, running: int, step: int, delta: int, unit: float, counts: I8, loads: I8 | F8, projected: F8
 ) -> None:
-    """Projected load of one worker h = 0..H steps ahead, in KV tokens, written to `projected`, float64[H+1].
+    """Write the projected load of one worker h = 0..H steps ahead, in KV tokens, to `projected`, float64[H+1].
 
     Args:
-        load: its load now, in units.
-        running: its running requests now.
+        load, running: its load, in units, and its running requests, now.
         step: number of the coming step, h = 0.
         delta: units every request gains a step.
         unit: KV tokens of one unit.

@@ -17,7 +17,7 @@ from evenstep.request import F8, I8, Trace
 #: Bins of the reliability curve.
 BINS = 10
 _MOST = 400_000  # predictions a predictor and horizon; longer traces are thinned request by request
-_MOST_STEPS = 2**44  # arrays of so many numbers fit no machine
+_MOST_STEPS = 2**44  # arrays of this many numbers fit no machine
 _AT_ONCE = 20_000
 _MOST_INTERVALS = 1000
 
@@ -29,15 +29,14 @@ class Score:
     Args:
         predictor: name with options, as it was asked for.
         horizon: H, steps.
-        predictions: how many were judged.
+        predictions: number of judged predictions.
         leaves_share: share of them whose request left within H steps.
-        auc: chance that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
-        brier: mean square of P(r <= H) less what happened (1 = left, 0 = stayed).
-        mae: mean distance of E[r | r <= H] from r over those that left, steps; None when none left.
+        auc: probability that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
+        brier: mean square of P(r <= H) less the outcome (1 = left, 0 = stayed).
+        mae: mean distance, in steps, of E[r | r <= H] from r over the requests that left; None if no request left.
         gate_share: share of predictions that pass the predictor's gate.
         too_short: predictions without enough history.
-        reliability: float64[3, BINS], for P(r <= H) in tenths: its mean, the share that left (both nan in an empty bin),
-            and the number of predictions.
+        reliability: float64[3, BINS], see `reliability`.
         coverage: share of outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
     """
 
@@ -62,7 +61,7 @@ class Evaluation:
         trace: its name.
         trained, judged: requests of the two parts; a long second part is thinned, which `judged` does not show.
         scores: by predictor, then horizon, in the order asked.
-        notes: what the reader needs to know.
+        notes: sentences that limit or explain the scores.
     """
 
     trace: str
@@ -75,20 +74,19 @@ class Evaluation:
 def evaluate(
     trace: Trace, predictors: Sequence[str], horizons: Sequence[int] = (20, 40, 80), *, train_share: float = 0.5
 ) -> Evaluation:
-    """Let predictors learn from the first part of a trace and judge them on the rest, where they learn no more.
+    """Let predictors learn from the first part of a trace, and judge them on the rest, from which they do not learn.
 
-    Every judged request is asked about at age 0 and each `refresh_every` tokens until it ends, as if all of them ran side
-    by side.
+    Each judged request gets a prediction at age 0 and after each `refresh_every` tokens, as if all ran at the same time.
 
     Args:
         trace: requests in order of time.
-        predictors: names with options, as in ``survival:window=5000``; each starts knowing nothing.
+        predictors: names with options, as in ``survival:window=5000``; each starts without any data.
         horizons: H to judge at, steps.
-        train_share: share of the requests that is learned from.
+        train_share: share of the requests to learn from.
 
     Raises:
-        InputError: an unknown predictor or option, an oracle, a predictor given twice, a horizon below 1, a
-            share not between 0 and 1, or a part without requests.
+        InputError: an unknown predictor or option, an oracle, a predictor given twice, a horizon below 1, a share not
+            between 0 and 1, or a part without requests.
     """
     count = len(trace)
     if not 0.0 < train_share < 1.0:
@@ -127,13 +125,10 @@ def evaluate(
 
 
 def area_under_curve(chance: F8, happened: F8) -> float | None:
-    """ROC-AUC from ranks, ties counting half; None when all or none happened.
+    """ROC-AUC from ranks, ties counting half; None if `happened` has only one value.
 
-    Args:
-        chance: float64[N], predicted probabilities.
-        happened: float64[N], 1 or 0.
-
-    Source: Mann-Whitney U over the product of both counts.
+    `chance` and `happened` are float64[N], predicted probabilities, and 1 or 0. Source: Mann-Whitney U over the product of
+    both counts.
     """
     positive = int(happened.sum())
     negative = happened.size - positive
@@ -145,9 +140,9 @@ def area_under_curve(chance: F8, happened: F8) -> float | None:
 
 
 def reliability(chance: F8, happened: F8) -> F8:
-    """float64[3, BINS], by tenth of the chance: mean chance, share that happened, and number of predictions.
+    """float64[3, BINS], for each tenth of the probability: its mean, the share that happened, and the number of predictions.
 
-    An empty bin has nan, nan and 0; a chance of 1 is in the last bin. `happened` is 1 or 0 for each.
+    An empty bin has nan, nan and 0; a probability of 1 is in the last bin. Arguments are as in `area_under_curve`.
     """
     place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
     number = np.bincount(place, minlength=BINS).astype(np.float64)
@@ -158,6 +153,7 @@ def reliability(chance: F8, happened: F8) -> F8:
 
 
 def _learn(predictor: Any, trace: Trace, cut: int) -> None:
+    """Let a predictor learn from the first `cut` requests of a trace, 500 at a time."""
     key = trace.column("prompt_key")
     for first in range(0, cut, 500):
         rows = slice(first, min(first + 500, cut))
@@ -166,7 +162,10 @@ def _learn(predictor: Any, trace: Trace, cut: int) -> None:
 
 
 def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
-    """Row and age of every prediction, and n, where one in n requests is judged."""
+    """Row in the trace and age of every prediction to judge, int64[N] each, and n if only one in n requests is judged.
+
+    The requests are those from `cut` on; `every` is the number of tokens between predictions.
+    """
     request = np.arange(cut, len(trace))
     points = -(-trace.output_tokens[request] // every)
     thinned = int(-(-points.sum() // _MOST))
@@ -177,21 +176,22 @@ def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
 
 
 def _active(trace: Trace, row: I8, age: I8) -> Active:
-    """Requests of the trace. A `max_tokens` below the recorded output is left out: the record is of another request then."""
+    """Requests of the trace at these rows and ages. A `max_tokens` below the recorded output is wrong, so it becomes 0."""
     cap: I8 = trace.column("max_tokens")[row]
     cap = np.where(cap >= trace.output_tokens[row], cap, 0)
     return Active(row, age, trace.prompt_tokens[row], trace.column("prompt_key")[row], cap, NOTHING)
 
 
 def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tuple[I8, I8]) -> list[tuple[F8, F8, int]]:
-    """For each horizon, `steps_left` and `leaves` of every prediction, and how many had too little history.
+    """For each horizon, `steps_left` and `leaves` of every prediction, and the number with too little history.
 
-    All requests are asked about at one age before any at the next, as if they ran side by side. So no question tells the
-    predictor that a request reaches an age beyond the one it is asked about.
+    Predictions for all requests at one age are asked before any at the next age, as if they ran at the same time. So no
+    question tells the predictor that a request reaches a later age than the one asked about. `judged` has the row in the
+    trace and the age of every prediction, int64[N] each.
     """
     row, age = judged
     for horizon in horizons:
-        predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows the horizon
+        predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that a fit includes the horizon
     fit_now(predictor)
     steps, leaves = np.empty((len(horizons), row.size)), np.empty((len(horizons), row.size))
     too_short = [0] * len(horizons)
@@ -209,6 +209,11 @@ def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tupl
 
 
 def _score(predictor: Any, text: str, horizon: int, left: I8, answers: tuple[F8, F8, int], inside: F8) -> Score:
+    """Compare the answers of a predictor at one horizon with the true tokens left.
+
+    `left` is int64[N], true tokens left at each prediction. `answers` is an element of the result of `_answers`, and
+    `inside` the result of `_coverage`.
+    """
     steps, leaves, too_short = answers
     happened = (left <= horizon).astype(np.float64)
     some = leaves > 0
@@ -231,7 +236,7 @@ def _score(predictor: Any, text: str, horizon: int, left: I8, answers: tuple[F8,
 
 
 def _coverage(predictor: Any, trace: Trace, cut: int) -> F8:
-    """For requests of the second part with an interval, whether their output lies in it: 1 or 0."""
+    """For a sample of second-part requests with an interval: 1 if their output lies in it, else 0; float64[n]."""
     request = np.arange(cut, len(trace))
     request = request[:: max(1, request.size // _MOST_INTERVALS)]
     interval(predictor, _active(trace, NOTHING, NOTHING))  # as in `_answers`

@@ -1,7 +1,7 @@
-"""Expected loads of a worker, compiled: every running request counts with the chance that it is still there.
+"""Expected loads of a worker, compiled: each running request counts in proportion to its probability of still running.
 
-They are smooth, so they are added up at some steps only (`routing.view.EXPECTED_AT`, and the last one); at the others they
-lie on the line between. That is what keeps thousands of survival curves cheap at every decision.
+They are smooth, so they are computed at some steps only (`routing.view.EXPECTED_AT`, and the last one), and interpolated
+linearly between. This keeps thousands of survival curves cheap at every decision.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from evenstep.compiled import inlined, jit
 from evenstep.request import F8
 from evenstep.routing.view import EXPECTED_AT
 
-#: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
+#: Adding and subtracting this number rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
 ROUNDING = 1.5 * 2.0**32
 
 
 @jit
 def steps_between(horizon: int) -> int:
-    """How many of the evaluated steps `EXPECTED_AT` are before the last step H. Loads at other steps are interpolated."""
+    """Number of the evaluated steps `EXPECTED_AT` before the last step H; loads at other steps are interpolated."""
     n = 0
     while n < len(EXPECTED_AT) and EXPECTED_AT[n] < horizon:
         n += 1
@@ -25,19 +25,13 @@ def steps_between(horizon: int) -> int:
 
 @inlined
 def step_at(n: int, between: int, horizon: int) -> int:
-    """The evaluated step with number n, counted from 0, in decode steps ahead; H for n >= `between`.
-
-    Args:
-        n: number of the evaluated step.
-        between: from `steps_between`.
-        horizon: H.
-    """
+    """Steps ahead of the n-th evaluated step (n from 0); H if n >= `between`, which is from `steps_between`."""
     return EXPECTED_AT[n] if n < between else horizon
 
 
 @inlined
 def rounded(expected: float) -> float:
-    """KV tokens, rounded to multiples of 2^-20."""
+    """Round KV tokens to multiples of 2^-20."""
     return (expected + ROUNDING) - ROUNDING
 
 
@@ -48,9 +42,9 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
     Args:
         load: its KV tokens now.
         growth: float64[H+1], KV tokens that each of its `copies` has gained after h steps.
-        between: how many of the evaluated steps are before the last, from `steps_between`.
-        curve: float64[K], K > since + H, chance to be there h steps after the prediction, which was `since` steps ago.
-            It is above 0 at `since`.
+        between: from `steps_between`.
+        curve: float64[K], K > since + H, probability of running h steps after the prediction, above 0 at h = `since`.
+        since: steps since the prediction.
         ahead: float64[H+1], changed in place; `fill_between` fills the other steps after the last request.
     """
     H, share = ahead.size - 1, 1.0 / curve[since]

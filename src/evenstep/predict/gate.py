@@ -1,4 +1,4 @@
-"""How a host asks its predictor: the gate that a predicted departure has to pass, the check of curves, and the counts."""
+"""How a host asks its predictor: the gate for predicted departures, checks of the answers, and counts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from evenstep.request import F8
 
 
 class Gate:
-    """Asks a predictor about running requests that are due, and counts its answers.
+    """Asks a predictor about running requests, checks the answers, and counts them.
 
-    A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not leave inside
-    the window: not before its next prediction (``refresh = "anchored"``), or H steps from now (``"literal"``). A curve
-    passes no gate. Predictors count tokens, and the answers here count steps, of `tokens_per_step` output tokens.
+    A prediction counts if ``leaves >= gate``. If it does not, or its expected steps are H or more, the request does not
+    leave within the horizon. It stays until its next prediction (``refresh = "anchored"``), or leaves H steps from now
+    (``"literal"``). Curves are used without a gate. Predictors count tokens; the answers here count steps of
+    `tokens_per_step` output tokens.
 
     Args:
         predictor: the predictor to ask; its attributes `gate` (default 0.5) and `refresh` (default anchored) are read once.
@@ -34,12 +35,10 @@ class Gate:
         self._asked, self._accepted = 0, 0
 
     def steps_left(self, active: Active, tokens_per_step: int = 1) -> F8:
-        """float64[N], expected steps until each request leaves, 1..H.
+        """Expected steps until each request leaves, float64[N], 1..H.
 
-        A request that does not leave inside the window gets -1, or H where the predictor's `refresh` is ``literal``.
-
-        Raises:
-            PolicyError: the answer has the wrong shape, or its steps are not finite.
+        A request that does not leave within the horizon gets -1, or H if the predictor's `refresh` is ``literal``. Raises a
+        `PolicyError` if the answer has the wrong shape, or its steps are not finite.
         """
         prediction, count = self.predictor.predict(active, self.horizon * tokens_per_step), active.age.size
         steps, leaves = prediction.steps_left / tokens_per_step, prediction.leaves
@@ -55,10 +54,9 @@ class Gate:
         return expected if self._is_literal else np.where(expected >= self.horizon, -1.0, expected)
 
     def curves(self, active: Active, ahead: int, tokens_per_step: int = 1) -> F8:
-        """float64[N, ahead + 1], the chance that each request is there still after 0, 1, ... steps.
+        """Probability that each request still runs after 0, 1, ... `ahead` steps, float64[N, ahead + 1].
 
-        Raises:
-            PolicyError: the answer has the wrong shape, is not finite, or does not begin with 1.
+        Raises a `PolicyError` if the answer has the wrong shape, is not finite, or does not begin with 1.
         """
         wanted = (active.age.size, ahead * tokens_per_step + 1)
         by_token = np.ascontiguousarray(self.predictor.curve(active, wanted[1] - 1), np.float64)

@@ -11,17 +11,15 @@ _COUNTED = 1 << 16  # lengths up to which there is a place for each; of longer o
 
 
 def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
-    """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
+    """True if the length distributions of two samples, partly censored, differ by more than chance explains.
 
-    The distance is the largest gap D between their distribution functions (Kaplan-Meier). They differ if D is above
-    ``drift * sqrt(1/n + 1/m)``.
+    They differ if the largest gap between their distribution functions (Kaplan-Meier) exceeds ``drift * sqrt(1/n + 1/m)``.
+    Here n and m are, at each length, the sizes of uncensored samples with as many requests at risk.
 
     Args:
-        records: int64[n], lengths, or minus the age of a request that runs.
+        records: int64[N], output length of each request, or minus the age of one that still runs.
         half: the first sample is the first `half` of the records, the second the others.
-        drift: the factor above; for n and m stands, at each length, how many requests without censoring would leave as
-            many at risk.
-        ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
+        ahead: tokens by which ages may be too high; the samples must differ for all ages from the given to `ahead` less.
     """
     younger = np.maximum(-records - ahead, 0)
     longest = int(np.abs(records).max())
@@ -34,13 +32,13 @@ def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
 
 @jit
 def _differ(records: I8, younger: I8, half: int, drift: float, counts: I8) -> bool:
-    """`differ`, by counting.
+    """As `differ`, by counting requests at each length.
 
     Args:
-        records: int64[n], lengths, or minus the age of a request that runs; or their ranks, which order them alike.
-        younger: int64[n], the ages minus what they may be too high by, at least 0; or their ranks.
-        counts: int64[6, > longest], zeros, working space: for each half those that ended by length, those that run by
-            age, and by younger age.
+        records: int64[N], as in `differ`, or ranks in place of lengths and ages.
+        younger: int64[N], the ages less `ahead`, at least 0; or their ranks.
+        counts: int64[6, > longest], zeros, working space: three rows a half, ended requests by length, running ones by age,
+            and running ones by younger age.
     """
     for i in range(records.size):
         row, value = 0 if i < half else 3, records[i]

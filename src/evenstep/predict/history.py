@@ -1,4 +1,4 @@
-"""The requests a predictor has learned from: a window that counts those still running, and notices change."""
+"""Keeps the latest requests for predictors: a window that includes those still running, and detects changed traffic."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LONGEST = (1 << 20) - 1
 MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
 _FEWEST = 100  # least requests in the window for a comparison of its halves
-_ROUNDS = 10  # comparisons in the time in which the window fills anew
-_PENDING = 1 << 10  # ages kept until the next completion before those of a request are made one
+_ROUNDS = 10  # comparisons while the window is refilled once
+_PENDING = 1 << 10  # ages kept before only the last one of each request is kept
 _PIECE = 256  # requests entered at a time
-ALL = 1 << 62  # rows: `advance` does all there is
+ALL = 1 << 62  # rows: `advance` does all the work
 
-#: What is left of learning, in order: ages of requests that run, completions (with the last of them: whether running
-#: requests count from now on, and whether the traffic has changed), and values of `_count_running`.
+#: A queued job of learning. ``runs``: ages of running requests. ``ended``, ``last``: completions, after the last of which
+#: `_look` is called. ``values``: from `_count_running`. ``count``, ``compare``: call `_count_running` or `_compare`.
 _Job: TypeAlias = tuple[Literal["runs", "ended", "last", "values", "count", "compare"], I8, I8]
 _NO_ROWS = np.zeros(0, np.int64)
 
@@ -37,23 +37,23 @@ class History:
     """The latest requests by their start: output lengths of completed ones, ages of running ones.
 
     Lengths of completed requests alone underestimate long requests while a system fills or after its traffic changed, since
-    long ones are still running. So a running request counts as longer than its age, by the product-limit estimate of
-    Kaplan and Meier: the probabilities of passing each age, multiplied. If nothing runs, it is the empirical distribution;
-    it is also that of the completed requests alone until `running` of them are known.
+    long ones are still running. So a running request counts as longer than its age, by the product-limit estimate of Kaplan
+    and Meier: the probabilities of passing each age, multiplied. If nothing runs, it is the empirical distribution. Until
+    `running` requests have ended, running ones are not counted.
 
-    The older and the recent half of the window are compared every tenth of its length by the Kolmogorov-Smirnov
-    distance D of their estimates. When ``D > drift * sqrt(1/n + 1/m)``, n and m the (effective) sizes of the halves,
-    the traffic has changed. The older half is then forgotten, again and again until the halves agree or few are left.
+    The older and the recent half of the window are compared every tenth of its length by the Kolmogorov-Smirnov distance D
+    of their estimates. When ``D > drift * sqrt(1/n + 1/m)``, n and m the (effective) sizes of the halves, the traffic has
+    changed. The older half is then forgotten, again and again until the halves agree or few are left.
 
     Args:
-        window: most requests that are kept; four times those that run, if these count and that is more.
+        window: most requests that are kept; if running ones count, at least four times their number.
         drift: how far the halves may differ; 0 = never compared.
-        running: ended requests from which on those that run count; 0 = never.
-        ahead: tokens a running request is taken to produce after it was asked about: until it is asked about again.
+        running: number of ended requests from which on running ones count; 0 = never.
+        ahead: tokens a running request is assumed to produce before it is asked about again.
 
     Attributes:
-        drifts: changes of the traffic noticed so far.
-        forgotten: requests forgotten for such changes, before they had left the window.
+        drifts: changes of the traffic detected so far.
+        forgotten: requests forgotten because of such changes.
     """
 
     window: int
@@ -82,27 +82,26 @@ class History:
         self._held.state[kernel.LIMIT] = self.window
 
     def __len__(self) -> int:
-        """Requests of the window that have ended."""
+        """Number of requests in the window that have ended."""
         return int(self._held.state[kernel.NEXT] - self._held.state[kernel.FIRST] - self._held.state[kernel.RUNNING])
 
     @property
     def records(self) -> I8:
-        """int64[n], every request of the window in order of entry.
+        """Every request of the window in order of entry, int64[n]: output length if it has ended, else minus its age.
 
-        The output length of one that has ended. Otherwise 0 or less: minus the age it is taken to reach, which for one that
-        runs is its last known age plus `ahead`.
+        The age of a running request is its last known age plus `ahead`.
         """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
 
     @property
     def lengths(self) -> I8:
-        """int64[len], output lengths of the ended requests of the window, in order of entry; `LONGEST` at most."""
+        """Output lengths of the ended requests of the window, int64[len], in order of entry; `LONGEST` at most."""
         records = self.records
         return records[records > 0]
 
     def asked(self, request_id: I8, age: I8) -> None:
-        """Note that these requests run and have produced so many tokens; int64[N] each.
+        """Note that these requests run and have produced this many tokens; int64[N] each.
 
         They are entered only when a request next ends or goes away, so that asking alone changes no answer.
         """
@@ -119,14 +118,13 @@ class History:
     def learn(self, requests: I8, lengths: I8) -> None:
         """Enter completions in order, int64[N] each; the oldest requests leave once the window is full.
 
-        Raises:
-            InputError: a length below 1, or below what its request had produced when it was last asked about.
+        Raises an `InputError` for a length below 1, or below what its request had produced when it was last asked about.
         """
         self.begin(requests, lengths)
         self.advance()
 
     def begin(self, requests: I8, lengths: I8) -> None:
-        """As `learn`, but leave the work to `advance`."""
+        """Finish earlier learning, then queue completions as for `learn`; `advance` does the work."""
         self.advance()
         self._put_pending()
         last = max(requests.size - 1, 0) // _PIECE * _PIECE
@@ -136,11 +134,8 @@ class History:
     def advance(self, rows: int = ALL) -> int:
         """Continue learning until `rows` rows are processed.
 
-        Returns:
-            0 if there is more to learn. Otherwise the rows of the allowance that are left, but 1 at least.
-
-        Raises:
-            InputError: as `learn`.
+        Returns 0 if there is more to learn. Otherwise it returns the rows that remain of `rows`, but 1 at least. Raises an
+        `InputError` as `learn`.
         """
         while self._jobs and rows > 0:
             kind, requests, values = self._jobs.popleft()
@@ -148,7 +143,7 @@ class History:
         return 0 if self._jobs else max(rows, 1)
 
     def _do(self, kind: str, requests: I8, values: I8) -> int:
-        """Do a part of learning; returns its cost, in rows."""
+        """Do one job of learning (see `_Job`); returns its cost, in rows."""
         if kind == "count":
             return self._count_running()
         if kind == "compare":
@@ -168,19 +163,19 @@ class History:
         return requests.size
 
     def _look(self) -> None:
-        """Next, compare the halves of the window and count running requests, where either is due."""
+        """Queue the comparison of the halves, and the counting of running requests, as the next jobs if they are due."""
         if self._until_check <= 0 and self.drift > 0.0:
             self._jobs.appendleft(("compare", _NO_ROWS, _NO_ROWS))
         if not self._counts_running and 0 < self.running <= len(self):
             self._jobs.appendleft(("count", _NO_ROWS, _NO_ROWS))
 
     def _put(self, kind: Literal["runs", "ended", "values"], requests: I8, values: I8) -> None:
-        """Leave requests to `advance`."""
+        """Queue requests as jobs of `kind`, in pieces, for `advance`."""
         for at in range(0, requests.size, _PIECE):
             self._jobs.append((kind, requests[at : at + _PIECE], values[at : at + _PIECE]))
 
     def _put_pending(self) -> None:
-        """Leave the requests that were asked about to `advance`; they are no longer pending."""
+        """Queue the requests that were asked about for `advance`, and empty the list of pending ones."""
         taken, self._pending, self._pending_rows = self._pending, [], 0
         for running, ages in taken:
             self._put("runs", running, ages)
@@ -188,7 +183,7 @@ class History:
     def gone(self, requests: I8, produced: I8) -> None:
         """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.
 
-        A caller that asked about them and omits this call leaves them in the window forever, and the window grows with them.
+        A caller that asked about them must call this, or they stay in the window forever, and the window grows.
         """
         self._put_pending()
         self.advance()
@@ -197,16 +192,8 @@ class History:
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
         """Expected steps left, and the probability of leaving within H steps, at these ages.
 
-        Args:
-            age: int64[N], tokens produced.
-            horizon: H, steps.
-            minimum: least number of ended requests longer than an age, for the window to say something about it.
-
-        Returns:
-            The prediction; and bool[N], True where the window says nothing about the age. Those rows get H and 0.
-
-        Raises:
-            InputError: an age below 0.
+        `age` is int64[N], tokens produced; below 0 it raises an `InputError`. An answer needs `minimum` ended requests
+        longer than the age. Returns the prediction; and bool[N], True where there are fewer. Those rows get H and 0.
         """
         steps_left, leaves, silent = np.empty(age.size), np.empty(age.size), np.empty(age.size, np.bool_)
         bad = kernel.leaving(self._held, age, horizon, minimum, steps_left, leaves, silent)
@@ -217,9 +204,7 @@ class History:
     def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
         """Probability that a request still runs after h more steps, given its age; arguments and errors as in `leaving`.
 
-        Returns:
-            float64[N, H+1], P(r > h | age) for h = 0..H; and bool[N], True where the window says nothing about the age.
-            Those rows are 1.
+        Returns P(r > h | age) for h = 0..H, float64[N, H+1]; and bool[N], True where too few are longer. Those rows are 1.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         self.curve_into(age, horizon, minimum, stays, silent)
@@ -232,7 +217,10 @@ class History:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
 
     def _count_running(self) -> int:
-        """From now on requests that run count; those known already enter among the ended ones, in order of request."""
+        """Let running requests count from now on: empty the window, and queue all known requests in order of their ids.
+
+        Returns the cost in rows.
+        """
         self._counts_running = True
         state, table = self._held.state, self._held.table
         known = table[:, table[kernel.NUMBER] != kernel.FREE]
@@ -251,7 +239,7 @@ class History:
         return requests.size
 
     def _make_room(self, requests: int) -> None:
-        """Grow the arrays so that so many requests can enter."""
+        """Grow the arrays so that this many more requests can enter."""
         self._room -= requests
         if self._room >= 0:
             return
@@ -274,7 +262,11 @@ class History:
         self._room = min(self._held.records.shape[1] - kept, free) - 1 - requests
 
     def _mended(self, lengths: I8, requests: I8, place: int) -> I8:
-        """The lengths with what stopped the kernel put right, or an error."""
+        """Repair what stopped `window.learn` at `place`, and return the lengths to continue with.
+
+        A length that does not fit makes the counts longer; lengths are then at most `LONGEST`. Raises an `InputError` for a
+        length below 1, or below what the request had produced.
+        """
         length = int(lengths[place])
         if length < 1:
             raise InputError("finished", "output_tokens", length, "an integer >= 1")
@@ -289,7 +281,7 @@ class History:
         return np.minimum(lengths, LONGEST)
 
     def _compare(self) -> int:
-        """Forget the older half while it differs from the recent one."""
+        """Forget the older half of the window while it differs from the recent one; returns the cost in rows."""
         kept = before = self.records.size
         while kept >= _FEWEST and differ(self.records, kept // 2, self.drift, self.ahead):
             kernel.forget(self._held, kept // 2)
@@ -301,5 +293,5 @@ class History:
 
 
 def _power(number: int) -> int:
-    """The smallest power of two above a number."""
+    """The smallest power of two above `number`."""
     return 1 << int(number).bit_length()

@@ -1,4 +1,4 @@
-"""Bounds of an output length, for schedulers that plan with intervals: from a model, or made for simulation."""
+"""Bounds of output lengths, for schedulers that plan with intervals: from a predictor, or made for simulation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CELLS = 4_000_000  # of a curve that is asked for at once
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Bounds a predictor gives each request when it arrives, from what has finished by then.
+    """Settings of bounds that a predictor gives each request on arrival, from the requests completed by then.
 
     Args:
         predictor: as `interval` takes it; it learns during the run.
-        low, high: chances that the length is at most the bound.
+        low, high: probabilities that the length is at most the bound.
     """
 
     predictor: Any
@@ -32,19 +32,17 @@ class Quantiles:
 
 
 def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9) -> tuple[I8, I8]:
-    """Quantiles of the whole output length, given what has been produced.
+    """The lower and the upper quantile of the whole output length, given the tokens produced so far; int64[N] each.
+
+    They are 0 and 0 where a curve does not reach the upper bound within 262,144 more tokens, or is still 1 after 16,384.
 
     Args:
         predictor: one with a method `curve`, or with one of its own, ``interval(active, low, high)``, which then answers.
         active: N requests; age 0 = still waiting.
-        low, high: chances that the length is at most the lower, at most the upper bound; 0 < low <= high <= 1.
-
-    Returns:
-        int64[N] each, tokens, lower at most upper. 0 and 0 where a curve does not reach the upper bound within 262,144
-        more tokens, or is still 1 after 16,384.
+        low, high: probabilities that the length is at most the lower, and the upper bound; 0 < low <= high <= 1.
 
     Raises:
-        InputError: chances out of order, or a predictor that has no curve.
+        InputError: probabilities out of order, or a predictor that has no curve.
     """
     if not 0.0 < low <= high <= 1.0:
         raise InputError("interval", "low, high", f"{low:g}, {high:g}", "0 < low <= high <= 1")
@@ -75,8 +73,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
 def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
     """Equal bounds for every request: int64[requests] of `low`, and of `high`.
 
-    Raises:
-        InputError: bounds out of order or below 1.
+    Raises an `InputError` for bounds out of order or below 1.
     """
     if not 1 <= low <= high:
         raise InputError("bounds constant", "low/high", f"{low}/{high}", "1 <= low <= high")
@@ -84,7 +81,7 @@ def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
 
 
 def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
-    """The least and the largest length of the bucket that each true length lies in, int64[N] each; simulation only.
+    """The least and the largest length of the bucket that contains each true length, int64[N] each; simulation only.
 
     Args:
         output_tokens: int64[N], true lengths, none above the last edge.
@@ -105,12 +102,9 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
 
 
 def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
-    """The true lengths minus and plus a share of them, int64[N] each, rounded outwards, at least 1; simulation only.
+    """The true lengths minus and plus a `share` of them, int64[N] each, rounded outwards, at least 1; simulation only.
 
-    A share above 1 counts as 1 for the lower bound.
-
-    Raises:
-        InputError: a share below 0.
+    A share above 1 counts as 1 for the lower bound. Raises an `InputError` for a share below 0.
     """
     check_range("bounds around", "a finite number >= 0", low=0, finite=True, share=share)
     digits = 6  # 100 * 1.1 is a little above 110

@@ -1,4 +1,4 @@
-"""Learned: gradient-boosted trees on the prompt, the age and what outputs were like lately (LightGBM)."""
+"""Learned: gradient-boosted trees (LightGBM) on the prompt, the age, and statistics of recent outputs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from evenstep.request import F8, I8
 class Learned:
     """A classifier for ``p = P(r <= H)`` and a regressor for ``mu = E[r | r <= H]``, fitted again as requests complete.
 
-    Both see the prompt's length, the age, and moving averages and rolling statistics of the requests
-    that completed before; never anything of the future. No call fits. `due` is a fit that is due: the host makes it
-    where it likes and has it put in (`view.Fits`). It takes one thread and a fixed seed, so that runs repeat to the bit.
+    Both see the prompt's length, the age, and moving averages and rolling statistics of the requests that completed before;
+    never anything of the future. No method runs a fit, except `put_in`. `due` is a fit that is due: the host runs it where
+    it likes and calls `put_in` (see `view.Fits`). A fit takes one thread and a fixed seed, so that runs repeat to the bit.
     Until there are models for a question, the predictor `survival` answers it.
 
     Args:
-        first: completions that the first fit is made from.
-        refit: completions from fit to fit after it.
+        first: completions before the first fit.
+        refit: completions from one fit to the next.
         window: latest completions that are fitted to.
-        ages: most ages each of them is walked through at, from 0 to its end.
+        ages: most ages at which each completion is sampled for a fit, from 0 to its end.
         trees: trees of each model.
         refresh_every: tokens after which a running request is predicted anew.
-        gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
-        refresh: what a request below the gate is taken for until it is predicted anew. ``anchored`` = it stays.
-            ``literal`` = it leaves in H steps, as the paper reads word by word.
+        gate: least probability of leaving at which a prediction counts; below it a request is assumed to stay.
+        refresh: assumption about a request below the gate until it is predicted anew. ``anchored`` = it stays. ``literal`` =
+            it leaves in H steps, as the paper reads word by word.
 
     Raises:
         InputError: LightGBM is not installed, or an option is out of range.
@@ -69,7 +69,7 @@ class Learned:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """Counts: `fits` put in, and `too_short`, survival's answers before the first fit without enough history."""
+        """Counts: `fits`, fits put in; `too_short`, answers of survival without enough history, before the first fit."""
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
@@ -84,7 +84,7 @@ class Learned:
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """float64[N, H+1], P(r > h) for h = 0..H, from the same models as `predict`, or that of survival.
+        """P(r > h) for h = 0..H, float64[N, H+1], from the same models as `predict`; without such models, that of survival.
 
         The steps at which a request may leave are spread evenly about their mean, as widely as 1..H allows.
         """
@@ -102,8 +102,8 @@ class Learned:
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
         """Quantiles of the whole output length, int64[N] each, by quantile regression of the trees on the tokens left.
 
-        Until a fit with these quantiles is put in, `intervals.interval` of survival answers. Quantiles asked for the first
-        time become part of the next fit, as a horizon does in `predict`.
+        `low` and `high` are their probabilities. Until a fit with these quantiles is put in, `intervals.interval` of
+        survival answers. Quantiles asked for the first time become part of the next fit, as a horizon does in `predict`.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:
@@ -131,10 +131,11 @@ class Learned:
             at = end
 
     def gone(self, unfinished: Finished) -> None:
+        """Note requests that left unfinished, for the predictor `survival`."""
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Use the models of the due fit from now on, if one is due; makes the fit if no host has made it."""
+        """Use the models of the due fit from now on, if one is due; runs the fit if the host has not."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1
@@ -144,21 +145,21 @@ class Learned:
         self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:
-        """p and mu, float64[N]."""
+        """p and mu of each request, float64[N], from the models for this horizon, which must exist."""
         features = self._recent.features(active)
         classifier, regressor = self._models.stages[horizon]
         leaves = np.clip(told(classifier, features), 0.0, 1.0)
         return leaves, np.clip(told(regressor, features), 1.0, horizon)
 
     def _knows(self, horizon: int) -> bool:
-        """Whether there are models for a horizon; one that was never asked for is part of the next fit, which is due now."""
+        """True if there are models for a horizon. A horizon asked for the first time makes a fit with it due."""
         if horizon not in self._horizons:
             self._horizons = (*self._horizons, horizon)
             self._plan()
         return horizon in self._models.stages
 
     def _plan(self) -> None:
-        """A fit to all that is known now is due; one that was not put in yet is not wanted any more."""
+        """Set `due` to a fit to all that is known now, if `first` requests have completed; drops a fit not put in yet."""
         if self._recent.learned >= self.first and (self._horizons or self._chances):
             self.due = TreesFit(deepcopy(self._recent), self.ages, self.trees, self._horizons, self._chances)
 

@@ -1,4 +1,4 @@
-"""Memorised prompts (ExactMatch): predicts from earlier outputs of the same prompt, or of prompts of its size."""
+"""Memorised prompts (ExactMatch): predicts from earlier outputs of the same prompt, or of prompts of similar size."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from evenstep.request import F8
 
 @dataclass(eq=False)
 class Memorised:
-    """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
+    """Predicts from the latest outputs of the same prompt, with the formulas of survival.
 
-    A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
-    lies in the same quantile bucket. Where these say too little it is answered as survival would. But if another running
-    request of the same key is known to have produced more tokens, it is taken to produce as many too.
+    A request with a `prompt_key` is predicted from the outputs of its key. One without is predicted from outputs of prompts
+    whose length lies in the same quantile bucket. If too few of these are known, it is predicted as by survival. In that
+    case, if another running request of the same key has produced more tokens, it is assumed to produce as many too.
 
     Args:
-        minimum: outputs of a prompt or bucket that it takes to go by them, at least one of them above the age.
-        keys: most prompts that are remembered; the one that completed longest ago goes first.
-        each: latest outputs that are remembered of a prompt.
+        minimum: least number of outputs of a prompt or bucket to use them; at least one of them must be above the age.
+        keys: most prompts that are remembered; the one that completed longest ago is forgotten first.
+        each: most outputs that are remembered of a prompt, the latest.
         buckets: quantile buckets of the prompt length; 1 = prompts without a key are all alike.
-        window: latest requests that are remembered of those alike, and of the buckets in all.
-        drift: as in survival, of all requests and of each bucket.
+        window: latest requests that are remembered over all prompts; also the total over all buckets.
+        drift: as in survival, over all prompts and in each bucket.
         running: as in survival.
         refresh_every: tokens after which a running request is predicted anew.
-        gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
-        refresh: what a request below the gate is taken for until it is predicted anew. ``anchored`` = it stays.
-            ``literal`` = it leaves in H steps, as the paper reads word by word.
+        gate: least probability of leaving at which a prediction counts; below it a request is assumed to stay.
+        refresh: assumption about a request below the gate until it is predicted anew. ``anchored`` = it stays. ``literal`` =
+            it leaves in H steps, as the paper reads word by word.
 
-    Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds, what is too little and
-    what unfinished requests say are ours.
+    Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation). Sizes, bounds, what is too little and the use of
+    unfinished requests are ours.
     """
 
     minimum: int = 1
@@ -66,23 +66,23 @@ class Memorised:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`by_prompt`, `by_size`: answers from the prompt's own outputs and from its bucket's; `too_short`: answers
-        without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`: as in
-        survival, of all requests.
+        """Answers by source (`by_prompt`, `by_size`) or without enough history (`too_short`), and counts of prompts.
+
+        `prompts` are remembered now, `forgotten` made room for others. `drifts` is as in survival, over all requests.
         """
         prompts, drifts = self._prompts, self._all.drifts
         answers = {"too_short": self._too_short, "by_prompt": self._by_prompt, "by_size": self._by_size}
         return {**answers, "prompts": len(prompts), "forgotten": prompts.forgotten, "drifts": drifts}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """Both stages, read off `curve`."""
+        """Expected steps left and probabilities of leaving, computed from `curve`."""
         stays = self.curve(active, horizon)
         steps_left, leaves = np.empty(active.age.size), np.empty(active.age.size)
         curves.both_stages(stays, steps_left, leaves)
         return Prediction(steps_left, leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """Survival curves, float64[N, H+1], from the best source that says enough; also notes that the requests run."""
+        """Survival curves, float64[N, H+1], from the best source with enough data. Also notes that the requests run."""
         self._all.asked(active.request_id, active.age)
         stays, silent = self._prompts.curve(active, horizon, self.minimum)
         self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))
@@ -103,15 +103,18 @@ class Memorised:
         return stays
 
     def _ask_sizes(self, active: Active, horizon: int) -> tuple[F8, B1]:
+        """As `Sizes.asked`; answers with enough data are counted in `by_size`."""
         stays, silent = self._sizes.asked(active.request_id, active.prompt_tokens, active.age, horizon, self.minimum)
         self._by_size += silent.size - int(np.count_nonzero(silent))
         return stays, silent
 
     def learn(self, finished: Finished) -> None:
+        """Enter completions, all work done at once."""
         self.begin(finished)
         self.advance(ALL)
 
     def begin(self, finished: Finished) -> None:
+        """Queue completions for learning; `advance` does the work."""
         request, output = finished.request_id, finished.output_tokens
         self._all.begin(request, output)
         self._prompts.learn(finished)
@@ -121,10 +124,12 @@ class Memorised:
             self._sizes.begin(request[unkeyed], finished.prompt_tokens[unkeyed], output[unkeyed])
 
     def advance(self, rows: int) -> int:
+        """Continue learning until `rows` rows are processed; returns as `LearnsInParts.advance`."""
         left = self._all.advance(rows)
         return self._sizes.advance(left) if left else 0
 
     def gone(self, unfinished: Finished) -> None:
+        """Note requests that left unfinished; they count as longer than the tokens they produced."""
         request, produced = unfinished.request_id, unfinished.output_tokens
         self._all.gone(request, produced)
         self._reached.ended(unfinished.prompt_key, produced)

@@ -1,4 +1,4 @@
-"""Features of a request from recent outputs; no feature uses later information."""
+"""Features of a request from its prompt, its age, and recent outputs; no feature uses later information."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep import streams
 from evenstep.predict.view import Active, Finished
 from evenstep.request import F8, I8
 
-#: Shares of the new in the moving averages, and completions of the rolling statistics.
+#: Weights of a new output in the moving averages, and number of completions in the rolling statistics.
 _FAST, _SLOW, _ROLLING = 0.1, 0.01, 128
 _STATISTICS = 5
 
@@ -19,11 +19,8 @@ _STATISTICS = 5
 class Recent:
     """The latest completions, each with statistics of the completions before it.
 
-    Features of a row: prompt tokens, age, fast and slow moving average of outputs, mean and standard deviation of the
-    last 128 outputs, mean of their prompts.
-
-    Args:
-        window: most completions that are kept.
+    The features of a row are, in this order: prompt tokens, age, fast and slow moving average of outputs, mean and standard
+    deviation of the last 128 outputs, mean of their prompts. At most `window` completions are kept.
 
     Attributes:
         learned: completions learned so far.
@@ -57,7 +54,7 @@ class Recent:
             self._now[2:] = held[1].mean(), held[1].std(), held[0].mean()
 
     def features(self, active: Active) -> F8:
-        """float64[N, 7], features of running requests now, in the order of `Recent`; statistics are 0 at first."""
+        """Features of running requests now, float64[N, 7], in the order given in `Recent`; statistics are 0 at first."""
         count = active.age.size
         rows: F8 = np.zeros((count, 2 + _STATISTICS))
         rows[:, 0] = active.prompt_tokens
@@ -66,7 +63,7 @@ class Recent:
         return rows
 
     def walked(self, ages: int) -> tuple[F8, I8, F8]:
-        """Training rows: every kept completion at up to `ages` ages, one drawn in each equal part of its life.
+        """Training rows: samples every kept completion at up to `ages` ages, one drawn in each equal part of its life.
 
         The draw is keyed, so the same completions give the same rows. Statistics are those before the completion.
 

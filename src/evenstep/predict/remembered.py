@@ -1,4 +1,4 @@
-"""Output lengths by prompt: by its key if it is seen often enough, otherwise by the size of the prompt."""
+"""Output lengths by prompt: by its key, or by the size of the prompt."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FIRST_BOUNDS = 200  # prompts known before the first quantiles are taken
 
 @dataclass(slots=True, eq=False)
 class Prompts:
-    """Output lengths of the prompts completed last; the prompt that completed longest ago is forgotten for a new one.
+    """Output lengths by prompt key; the prompt that completed longest ago is forgotten for a new one.
 
     Args:
         keys: most prompts that are kept.
-        each: most lengths that are kept of one.
+        each: most lengths that are kept of one prompt, the latest.
 
     Attributes:
         forgotten: prompts forgotten so far.
@@ -43,6 +43,7 @@ class Prompts:
         self._held, self._entered = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def __len__(self) -> int:
+        """Number of prompts kept."""
         return len(self._row)
 
     def learn(self, finished: Finished) -> None:
@@ -56,11 +57,8 @@ class Prompts:
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """Survival curves P(r > h), h = 0..H, from outputs of the same prompt.
 
-        Args:
-            minimum: as in `curves.curve`.
-
-        Returns:
-            float64[N, H+1], and bool[N], True for requests of which nothing is known; their rows have no meaning.
+        `minimum` is as in `curves.curve`. Returns float64[N, H+1]; and bool[N], True for requests whose prompt has too few
+        lengths: their rows have no meaning.
         """
         count = active.age.size
         stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
@@ -72,7 +70,7 @@ class Prompts:
         return stays, silent
 
     def _place(self, key: int) -> int:
-        """The row of a prompt, which is the latest now; minus 1 minus the row if another prompt had the row."""
+        """The row of a prompt, which becomes the latest; ``-1 - row`` if it takes over the row of a forgotten prompt."""
         row = self._row.get(key)
         if row is not None:
             self._row.move_to_end(key)
@@ -93,25 +91,19 @@ class Prompts:
 
 @dataclass(slots=True, eq=False)
 class Reached:
-    """The largest age that running requests of each key have reached; the key met first is dropped to make room.
+    """The largest age that running requests of each prompt key have reached; to make room, the key met first is dropped.
 
-    Args:
-        keys: most keys that are kept.
+    At most `keys` keys are kept.
     """
 
     keys: int
     _age: dict[int, int] = field(default_factory=dict[int, int], init=False, repr=False)
 
     def asked(self, prompt_key: I8, age: I8) -> I8:
-        """Note the ages of running requests, and return the largest age reached by any request of the same key.
+        """Note the ages of running requests, in tokens; returns for each the largest age noted for its prompt key, int64[N].
 
-        Requests without a key (0) stand for themselves.
-
-        Args:
-            prompt_key, age: int64[N].
-
-        Returns:
-            int64[N], at least the request's own age.
+        `prompt_key` and `age` are int64[N]; the ages of this call count. Keys that `ended` forgot, or that were dropped for
+        room, start anew. Requests without a key (0) get their own age.
         """
         reached, ages = self._age, age.tolist()
         keys = prompt_key.tolist()
@@ -123,9 +115,9 @@ class Reached:
         return np.array([reached.get(key, own) if key else own for key, own in zip(keys, ages, strict=True)], np.int64)
 
     def ended(self, prompt_key: I8, produced: I8) -> None:
-        """Forget the age of each key of which a request ended with as many tokens; int64[N] each.
+        """Note requests that ended with `produced` tokens; int64[N] each. A key is forgotten if its age is not above that.
 
-        A request that still runs and got further tells its age again when it is next asked about.
+        If a request that still runs had a higher age, it is noted again when it is next asked about.
         """
         reached = self._age
         for key, tokens in zip(prompt_key.tolist(), produced.tolist(), strict=True):
@@ -137,7 +129,7 @@ class Reached:
 class Sizes:
     """A history for each quantile bucket of the prompt length.
 
-    The bounds are quantiles of the latest prompts. They are recomputed each time the number of known prompts doubles, and
+    Bucket bounds are quantiles of the latest prompts. They are recomputed each time the number of known prompts doubles, and
     each time the window has been refilled. The histories are then rebuilt from the latest requests.
 
     Args:
@@ -166,12 +158,12 @@ class Sizes:
         self._histories = [self._empty()]
 
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
-        """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
+        """Enter completions in order: request ids, prompt tokens and output tokens, int64[N] each."""
         self.begin(request, prompt, length)
         self.advance()
 
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
-        """As `learn`, but leave the work to `advance`."""
+        """Queue completions for learning, as in `learn`; `advance` does the work."""
         self._begin(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
@@ -188,7 +180,7 @@ class Sizes:
         return rows
 
     def gone(self, request: I8, prompt: I8, produced: I8) -> None:
-        """Note requests that left unfinished: int64[N] each, ids, prompt tokens, and tokens produced."""
+        """Note requests that left unfinished: ids, prompt tokens, and tokens produced, int64[N] each."""
         order, cuts = self._parts(prompt)
         request, produced = request[order], produced[order]
         for bucket, part in cuts:
@@ -197,11 +189,8 @@ class Sizes:
     def asked(self, request: I8, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
         """Note that requests run, int64[N] each; return their survival curves from outputs of prompts of similar size.
 
-        Args:
-            minimum: as in `History.leaving`.
-
-        Returns:
-            float64[N, H+1], P(r > h) for h = 0..H; and bool[N], True for requests whose bucket has too little data.
+        `minimum` is as in `History.leaving`. Returns P(r > h) for h = 0..H, float64[N, H+1]; and bool[N], True for requests
+        whose bucket has too little data.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         order, cuts = self._parts(prompt)
@@ -218,20 +207,21 @@ class Sizes:
         return stays, silent
 
     def _begin(self, request: I8, prompt: I8, length: I8) -> None:
-        """Begin learning in the history of each bucket."""
+        """Queue completions in the history of each bucket."""
         order, cuts = self._parts(prompt)
         request, length = request[order], length[order]
         for bucket, part in cuts:
             self._histories[bucket].begin(request[part], length[part])
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
-        """The requests in order of bucket, and the part of that order each bucket has."""
+        """Sort requests by bucket: returns the order, int64[N], and the number and slice of it for each bucket in use."""
         order, ends = np.empty(prompt.size, np.int64), np.zeros(self.bounds.size + 2, np.int64)
         parts(self.bounds, prompt, order, ends)
         to = ends.tolist()
         return order, [(one, slice(low, high)) for one, (low, high) in enumerate(pairwise(to)) if low < high]
 
     def _take_bounds(self) -> None:
+        """Recompute the bucket bounds, and queue the latest requests in new histories."""
         held = min(self._learned, self.window)
         place = np.arange(self._learned - held, self._learned) % self.window
         request, prompt, length = self._latest[:, place]
@@ -242,15 +232,17 @@ class Sizes:
         self._until_bounds = held
 
     def _empty(self) -> History:
+        """A new history for one bucket."""
         return History(max(1, self.window // self.buckets), self.drift, self.running, self.ahead)
 
 
 @jit
 def _enter(lengths: I8, held: I8, entered: I8, rows: I8, values: I8) -> None:
-    """Write output lengths of prompts, each in place of its oldest one once the row is full; `entered` counts them.
+    """Write output lengths to the rows of their prompts, in place of the oldest once a row is full; updates the counts.
 
     Args:
-        rows: int64[N], the row of each; minus 1 minus the row where it begins anew.
+        lengths: int64[K, each], the rows. `held` and `entered`, int64[K], count the lengths kept and ever entered in each.
+        rows: int64[N], the row of each length; ``-1 - row`` if the row is emptied first.
         values: int64[N], the lengths.
     """
     for i in range(rows.size):
@@ -287,6 +279,7 @@ def parts(bounds: I8, prompts: I8, order: I8, ends: I8) -> None:
 
 
 def _longer(values: I8, size: int) -> I8:
+    """A copy of an array with `size` rows; the new ones are 0."""
     longer = np.zeros((size, *values.shape[1:]), np.int64)
     longer[: len(values)] = values
     return longer

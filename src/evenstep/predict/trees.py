@@ -1,4 +1,4 @@
-"""Gradient-boosted trees of the learned predictor: a fit that is due, as a value, and the models it makes (LightGBM)."""
+"""Gradient-boosted trees (LightGBM) of the predictor `learned`: a fit that is due, and the models that it makes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evenstep.request import F8, I8
 
 @dataclass(eq=False)
 class Trees:
-    """Models of one fit, as LightGBM boosters; pickled as LightGBM's own text, which reads back to the bit.
+    """Models of one fit, as LightGBM boosters; pickled as LightGBM's own text, which restores them to the bit.
 
     Args:
-        stages: by horizon H, a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.
-        quantiles: by probability, a model of that quantile of the tokens left.
+        stages: horizon H -> a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.
+        quantiles: probability -> a model of that quantile of the tokens left.
     """
 
     stages: dict[int, tuple[Any, Any]] = field(default_factory=dict[int, tuple[Any, Any]])
@@ -39,7 +39,7 @@ class TreesFit:
 
     Args:
         recent: completions at the time it fell due; never changed later.
-        ages: number of ages sampled from each completion, at most.
+        ages: most ages sampled from each completion.
         trees: trees of each model.
         horizons: each H that predictions were requested for.
         chances: probabilities of the quantiles that intervals need.
@@ -56,7 +56,7 @@ class TreesFit:
     models: Trees | None = field(default=None, init=False)
 
     def make(self) -> Trees:
-        """The models, kept in `models`; the first call fits them. Raises as `lightgbm`."""
+        """Return the models; the first call fits them and keeps them in `models`. Raises as `lightgbm`."""
         if self.models is None:
             rows, left, weight = self.recent.walked(self.ages)
             made = Trees({horizon: self._stages(rows, left, weight, horizon) for horizon in self.horizons})
@@ -67,6 +67,7 @@ class TreesFit:
         return self.models
 
     def _stages(self, rows: F8, left: I8, weight: F8, horizon: int) -> tuple[Any, Any]:
+        """Fit the classifier and the regressor for a horizon to training rows (see `Recent.walked`)."""
         inside = left <= horizon
         classifier = self._fit(rows, inside.astype(np.float64), weight, objective="binary")
         some = inside if inside.any() else np.ones_like(inside)
@@ -74,6 +75,7 @@ class TreesFit:
         return classifier, regressor
 
     def _fit(self, rows: F8, target: F8, weight: F8, **options: Any) -> Any:
+        """Fit one LightGBM model to training rows; `options` are LightGBM's."""
         same = {"num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, "verbosity": -1}
         settings = {"num_leaves": 7, "min_data_in_leaf": 100, "learning_rate": 0.1, **same, **options}
         library = lightgbm()
@@ -81,26 +83,24 @@ class TreesFit:
 
 
 def _text(model: Any) -> str:
+    """LightGBM's text of a model, which `_read` reads."""
     return str(model.model_to_string())
 
 
 def _read(text: str) -> Any:
+    """The model of a text from `_text`."""
     return lightgbm().Booster(model_str=text)
 
 
 def told(model: Any, features: F8) -> F8:
-    """float64[N], the model's predictions for features float64[N, 7]; empty without rows (LightGBM rejects empty input)."""
+    """The model's predictions, float64[N], for features float64[N, 7]. LightGBM rejects N = 0, so it is not called then."""
     if features.shape[0] == 0:
         return np.zeros(0)
     return np.asarray(model.predict(features, num_threads=1), np.float64)
 
 
 def lightgbm() -> Any:
-    """Import and return the LightGBM library.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Import and return the LightGBM library. Raises an `InputError` if it is not installed."""
     try:
         import lightgbm as found  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:

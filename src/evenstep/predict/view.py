@@ -12,13 +12,12 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Active:
-    """N running requests that are due for a prediction.
+    """N running requests that are due for a prediction; int64[N] each.
 
     Args:
-        request_id, age, prompt_tokens, prompt_key, max_tokens: int64[N]; `age` is tokens produced so far,
-            `prompt_key` and `max_tokens` are 0 where unknown.
-        true_left: int64[N], true remaining decode steps (one a token); only for a predictor with ``oracle = True``, else
-            empty.
+        age: tokens produced so far.
+        prompt_key, max_tokens: 0 where unknown.
+        true_left: true remaining decode steps (one a token), for a predictor with ``oracle = True``; for others empty.
     """
 
     request_id: I8
@@ -37,11 +36,11 @@ class Active:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """The prediction for the next H steps of N requests.
+    """The prediction for the next H steps of N requests; r is a request's remaining steps.
 
     Args:
-        steps_left: float64[N], ``E[min(r, H)]`` in steps, r = remaining steps; >= H means it does not leave
-            inside the window. The oracle answers r itself, not clipped.
+        steps_left: float64[N], ``E[min(r, H)]`` in steps; >= H means it does not leave within the horizon. The oracle
+            answers r itself, not clipped.
         leaves: float64[N], ``P(r <= H)``, 0 to 1.
     """
 
@@ -51,7 +50,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """N requests that ended, in order of completion: int64[N] each.
+    """N requests that ended, in order of completion; int64[N] each.
 
     Lengths are tokens; `output_tokens` is all that the request produced. `prompt_key` is 0 where unknown.
     """
@@ -71,8 +70,9 @@ class Finished:
 class Predictor(Protocol):
     """Predicts when running requests leave within `horizon` decode steps, and learns from requests that ended.
 
-    A host tells `learn` of each ended request once, in order. It reads these attributes where there are any: `gate` and
-    `refresh` (see `Gate`), `refresh_every` (tokens between two predictions of a request, 16), `oracle`, `counted`.
+    A host reports each ended request once to `learn`, in order. These attributes are optional: `gate` and `refresh` (see
+    `Gate`), `refresh_every` (tokens between two predictions of a request, default 16), `oracle` (see `is_oracle`), `counted`
+    (see `counted_of`).
     """
 
     def predict(self, active: Active, horizon: int) -> Prediction: ...
@@ -81,10 +81,10 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class SurvivalCurve(Protocol):
-    """A predictor that gives a whole curve: the probability of still running at every step of the window."""
+    """A predictor that gives a whole curve: the probability of still running at every step of the horizon."""
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """float64[N, H+1], ``P(r > h)`` for h = 0..H: column 0 is 1, and no column is above the one before it."""
+        """``P(r > h)`` for h = 0..H, float64[N, H+1]: column 0 is 1, and no column is above the one before it."""
         ...
 
 
@@ -102,20 +102,19 @@ class Keeps(Protocol):
 
 @runtime_checkable
 class LearnsInParts(Protocol):
-    """A predictor whose learning may take long, and that lets its host do other work in between.
+    """A predictor whose learning may take long, so that its host can do other work in between.
 
-    Asked before it has learned everything, it does the rest first: its answers are those after `learn`.
+    If asked for a prediction before it has learned everything, it first does the rest.
     """
 
     def begin(self, finished: Finished) -> None:
-        """As `learn`, but leave the work to `advance`."""
+        """Queue completions for learning; `advance` does the work."""
         ...
 
     def advance(self, rows: int) -> int:
         """Continue learning, in the order of `begin`, until `rows` rows are processed.
 
-        Returns:
-            0 if there is more to learn. Otherwise the rows of the allowance that are left, but 1 at least.
+        Returns 0 if there is more to learn. Otherwise it returns the rows that remain of `rows`, but 1 at least.
         """
         ...
 
@@ -132,14 +131,14 @@ class Fit(Protocol):
 class Fits(Protocol):
     """A predictor that fits models to what it learned, and lets its host choose when and where a fit runs.
 
-    Its answers never run a fit; they change only when the host installs one. That is an event like any other, so runs
-    repeat. `due` is None, or a fit: the same object until it is installed, dropped, or replaced by the next due fit.
+    Its predictions never run a fit; they change only when the host calls `put_in`. So runs repeat. `due` is None, or a fit:
+    the same object until it is put in, dropped, or replaced by the next due fit.
     """
 
     @property
     def due(self) -> Fit | None: ...
     def put_in(self) -> None:
-        """Use the due fit's models from now on, so that none is due; makes the fit if no host has made it."""
+        """Use the due fit's models from now on, so that no fit is due; runs the fit if the host has not."""
         ...
 
     def give_up(self) -> None:
@@ -148,7 +147,7 @@ class Fits(Protocol):
 
 
 def fit_now(predictor: object) -> None:
-    """Make the due fit, if any, and use its models; for a host that has time."""
+    """Run the due fit of a predictor, if there is one, and use its models."""
     if isinstance(predictor, Fits) and predictor.due is not None:
         predictor.put_in()
 
@@ -159,7 +158,7 @@ def counted_of(predictor: object) -> dict[str, int]:
 
 
 def is_oracle(predictor: object) -> bool:
-    """Whether the predictor is shown true lengths (attribute `oracle`), which a live host cannot have. Tables mark it."""
+    """True if the predictor gets true lengths (attribute `oracle`), which a live host cannot have. Tables mark it."""
     return bool(getattr(predictor, "oracle", False))
 
 

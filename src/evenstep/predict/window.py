@@ -1,8 +1,8 @@
 """A window of requests as counts by length, with prefix sums updated in place (Fenwick trees).
 
-A request of the window has ended, with its output length, or runs, with the tokens it had when it was last asked about.
-Its length then is more than that (right-censored). Entering and leaving cost O(log longest) for any window. Sums are
-whole numbers, so where nothing is censored answers are the same bits in any order of learning.
+A request of the window has ended, with its output length, or runs, with the tokens it had when it was last asked about. The
+length of a running one is more than that (right-censored). Entering and leaving cost O(log longest) for any window. Sums are
+integers, so without running requests answers are the same bits in any order of learning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENDED, RUNS, TOKENS = 0, 1, 2
 
 
 class Window(NamedTuple):
-    """A window's arrays; rows and places are named above. All but `state` are made longer as need be."""
+    """A window's arrays; the constants of this module name their rows and places. All but `state` grow when needed."""
 
     state: Ints
     records: IntTable
@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 @jit
 def count(window: Window, length: int, sign: int) -> None:
-    """Count a request in (sign 1) or out (sign -1) in `counts` and `trees`; `length` as in the records."""
+    """Add (sign 1) or subtract (sign -1) a request in `counts` and `trees`; `length` is as in `records`."""
     counts, trees = window.counts, window.trees
     row, value = ENDED if length > 0 else RUNS, abs(length)
     counts[row, value] += sign
@@ -57,7 +57,7 @@ def count(window: Window, length: int, sign: int) -> None:
 
 @jit
 def rebuild(window: Window) -> None:
-    """Enter the whole window into empty `counts` and `trees`."""
+    """Add the whole window to `counts` and `trees`, which must be zero."""
     state, records = window.state, window.records
     for number in range(state[FIRST], state[NEXT]):
         count(window, records[LENGTH, number & (records.shape[1] - 1)], 1)
@@ -65,7 +65,7 @@ def rebuild(window: Window) -> None:
 
 @jit
 def change(window: Window, number: int, length: int) -> None:
-    """Change the length of a request of the window."""
+    """Change the length of the request with running number `number`, in records and counts; `length` as in `records`."""
     records = window.records
     column = number & (records.shape[1] - 1)
     count(window, records[LENGTH, column], -1)
@@ -85,7 +85,7 @@ def place_of(table: I8, request: int) -> int:
 
 @jit
 def enter(window: Window, request: int, number: int, age: int) -> None:
-    """Write a request into the table."""
+    """Write a request into the table, with its running number (or `NOWHERE`) and age."""
     state, table = window.state, window.table
     place = place_of(table, request)
     if table[NUMBER, place] == FREE:
@@ -98,7 +98,7 @@ def enter(window: Window, request: int, number: int, age: int) -> None:
 
 @jit
 def remove(window: Window, place: int) -> None:
-    """Free a column of the table, and close the gap in the chains that pass it."""
+    """Remove the entry in a column of the table, and move later entries of its chains so that they are still found."""
     state, table = window.state, window.table
     mask = table.shape[1] - 1
     state[ENTRIES] -= 1
@@ -135,9 +135,9 @@ def forget(window: Window, number: int) -> None:
 
 @jit
 def append(window: Window, request: int, length: int) -> None:
-    """Add a request to the window, ended (length > 0) or running; the oldest make room.
+    """Add a request to the window, ended (length > 0) or running (minus its age); the oldest ones make room.
 
-    The window holds LIMIT requests; where running ones count, four times as many as run if that is more.
+    The window holds LIMIT requests; if running ones count, four times the running ones where that is more.
     """
     state, records = window.state, window.records
     column = state[NEXT] & (records.shape[1] - 1)
@@ -154,9 +154,9 @@ def append(window: Window, request: int, length: int) -> None:
 
 @jit
 def ask(window: Window, request: int, produced: int, ahead: int) -> None:
-    """Note that a running request has produced so many tokens; a new one enters the window if running requests count.
+    """Note that a running request has produced this many tokens; a new one enters the window if running requests count.
 
-    It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
+    It counts as still running `ahead` tokens later, because by then it is asked about again or has ended.
     """
     state, table = window.state, window.table
     age = min(produced + ahead, window.counts.shape[1] - 1)
@@ -185,9 +185,8 @@ def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
 def last_ages(requests: I8, ages: I8, table: I8) -> int:
     """Keep one entry for each request, at its first place and with its last age; returns the number of entries.
 
-    Args:
-        requests, ages: int64[N], changed: the entries stand first.
-        table: int64[M], all -1, working space; M a power of two above N.
+    `requests` and `ages`, int64[N], are changed: the entries are moved to the front. `table` is working space, int64[M], all
+    -1, with M a power of two above N.
     """
     kept, mask = 0, table.size - 1
     for i in range(requests.size):
@@ -203,7 +202,7 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
 
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
-    """Note requests that left unfinished, with the tokens they produced. The window keeps their ages."""
+    """Note requests that left unfinished, with the tokens they produced. The window keeps them as longer than that."""
     table = window.table
     for i in range(requests.size):
         place = place_of(table, requests[i])
@@ -236,9 +235,8 @@ def enter_known(window: Window, known: I8) -> None:
 def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
     """Note that requests from place `first` on have ended with these lengths, in order.
 
-    Returns:
-        The place after the last one entered. It is below N where the length at that place is below 1, does not fit
-        `counts`, or is below what its request had produced.
+    Returns the place after the last one entered. It is below N if the length at that place is below 1, does not fit
+    `counts`, or is below what its request had produced.
     """
     state, table, longest = window.state, window.table, window.counts.shape[1] - 1
     for i in range(first, requests.size):
@@ -263,7 +261,7 @@ def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
 
 @jit
 def below(trees: I8, row: int, value: int) -> int:
-    """Prefix sum of a row of the trees: the count at 1..value."""
+    """Prefix sum of a row of the trees: the sum over lengths 1..value."""
     total = 0
     place = value
     while place > 0:
@@ -274,17 +272,16 @@ def below(trees: I8, row: int, value: int) -> int:
 
 @jit
 def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8, leaves: F8, silent: B1) -> int:
-    """Write expected steps left and the chance of leaving within H steps, for every age.
+    """Write expected steps left and the probability of leaving within H steps, for every age.
 
     Args:
         ages: int64[N], tokens produced.
-        horizon: H, steps.
-        minimum: ended requests longer than an age below which the window says nothing about it.
-        steps_left, leaves: float64[N], written: E[min(r, H)] in 1..H, and P(r <= H); H and 0 where it says nothing.
-        silent: bool[N], written: where it says nothing.
+        minimum: least number of ended requests longer than an age to answer for that age.
+        steps_left, leaves: float64[N], written: E[min(r, H)] in 1..H, and P(r <= H); H and 0 without an answer.
+        silent: bool[N], written: True where there is no answer.
 
     Returns:
-        -1, or the place of an age below 0.
+        -1, or the place of an age below 0, where it stops.
     """
     state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
@@ -330,10 +327,7 @@ def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8
 
 @jit
 def curve(window: Window, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> int:
-    """Write P(r > h) for h = 0..H of every age to `stays`, float64[N, H+1]; 1 where the window says nothing.
-
-    The other arguments and the result are those of `leaving`.
-    """
+    """Write P(r > h) for h = 0..H of every age to `stays`, float64[N, H+1]; 1 without an answer. Else as `leaving`."""
     state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]

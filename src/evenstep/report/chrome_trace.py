@@ -19,15 +19,14 @@ _MICRO = 1e6  # the format counts microseconds
 def write_chrome_trace(
     path: Path, workers: WorkerTable, law: StepTime, conditions: Conditions, *, first: int = 0, limit: int = 2000
 ) -> int:
-    """Write some steps of a run in the Trace Event Format; returns how many, each of one barrier group.
+    """Write some steps of a run in the Trace Event Format; returns their number. Each step is of one barrier group.
 
     Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest of
     its group's step. Counters show envelope and imbalance (KV tokens) and load imbalance (a share) of each barrier group.
 
     Args:
-        path: the file, JSON.
+        path: the JSON file.
         workers: samples of every step (stride 1).
-        law, conditions: of the run.
         first: row in `workers` of the first step written, counted from 0.
         limit: most rows written, >= 1; a viewer is slow beyond some 100,000 slices, two for each worker of a step.
 
@@ -60,7 +59,7 @@ def write_chrome_trace(
 
 
 def _names(conditions: Conditions) -> list[dict[str, Any]]:
-    """Metadata events: names of the process and of each track."""
+    """Events in the trace format that name the process and the track of each worker."""
 
     def said(name: str, args: dict[str, Any], **where: int) -> dict[str, Any]:
         return {"ph": "M", "pid": _PROCESS, **where, "name": name, "args": args}
@@ -73,7 +72,7 @@ def _names(conditions: Conditions) -> list[dict[str, Any]]:
 
 
 def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Slices and counters of one step of one group."""
+    """Slices and counters of one step of one group, `row` of `workers`, as events; `sizes` are the sizes of all groups."""
     group = int(workers.group[row])
     first, size = sum(sizes[:group]), sizes[group]
     part = slice(first, first + size)

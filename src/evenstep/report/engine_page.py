@@ -17,7 +17,7 @@ from evenstep.report.svg import series_of
 def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
     """The whole HTML report as text; it loads nothing.
 
-    `runs` has, by policy in the comparison's order, its first replicate. Charts over time need its table of iterations;
+    `runs` has the first replicate of each policy, in the comparison's order. Charts over time need its table of iterations;
     without it they read "Not recorded.".
     """
     name = str(comparison.trace.get("name") or "workload")
@@ -32,7 +32,7 @@ def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
 
 
 def subtitle(comparison: EngineComparison) -> str:
-    """The line below the heading, as plain text: requests, engine, law of iteration time, believed output lengths."""
+    """The line below the heading, as plain text: requests, engine, batch-time law, and source of believed output lengths."""
     c, engine = comparison.conditions, comparison.conditions.engine
     ranks = engine.get("data_parallel", 1)
     what = "one engine:" if ranks == 1 else f"one engine of {ranks} ranks in lock-step, each with"
@@ -45,6 +45,7 @@ def subtitle(comparison: EngineComparison) -> str:
 
 
 def _table(comparison: EngineComparison) -> str:
+    """The table of figures as HTML: means, differences to the baseline in per cent, verdicts and their explanations."""
     base = comparison.policies[comparison.baseline]
     number = series_of(r.policy for r in comparison.policies)
     rows: list[list[str]] = []
@@ -63,6 +64,7 @@ def _table(comparison: EngineComparison) -> str:
 
 
 def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
+    """All charts of the report as pieces of HTML."""
     names = [result.policy for result in comparison.policies]
     sections = {
         "Latency": [
@@ -87,6 +89,7 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
 
 
 def _made_by(comparison: EngineComparison) -> Iterable[str]:
+    """The last section as pieces of HTML: command, workload, engine, versions, notes and digests."""
     notes = (*comparison.notes, *(f"Counted in {line}" for line in count_lines(comparison)))
     conditions = {**comparison.conditions.engine, "batch time": comparison.conditions.batch_time}
     known = {"Workload": comparison.trace, "Engine": conditions, "Versions": comparison.versions}

@@ -13,9 +13,9 @@ from evenstep.report.svg import Board, Scale, series_of
 
 
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
-    """An SVG line chart of a column of `IterationTable` over seconds: a line a policy, means over stretches of iterations.
+    """SVG chart of the column `column` of `IterationTable` over seconds, one line a policy; empty text without any line.
 
-    `runs` are by policy, which sets the colour; a run without iterations has no line. Without any line, "". `label` and
+    `runs` are by policy. A line shows means over stretches of iterations; a run without iterations has no line. `label` and
     `y_title` are as in `plots.lines`.
     """
     series: Series = []
@@ -28,10 +28,9 @@ def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: s
 
 
 def composition(name: str, series: int, run: EngineRun) -> str:
-    """A chart, as SVG, of the tokens of one policy's iterations over time, prefill chunks stacked on decodes.
+    """SVG chart of one policy's tokens an iteration over time, prefill stacked on decodes; empty without iterations.
 
-    Means over stretches of iterations. Empty text for a run without iterations. `series` is the policy's number in
-    `series_of`.
+    Values are means over stretches of iterations. `series` is the policy's number in `series_of`.
     """
     if run.iterations is None or not run.iterations.start_s.size:
         return ""
@@ -49,7 +48,7 @@ def composition(name: str, series: int, run: EngineRun) -> str:
 
 
 def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
-    """Cumulative distribution of a latency of completed requests as SVG, one line a policy; empty text without requests.
+    """SVG chart of the cumulative distribution of a latency over requests, one line a policy; empty without requests.
 
     `kind` ``e2e`` is end-to-end latency, any other text TTFT; `title` is its name in the chart.
     """
@@ -61,10 +60,7 @@ def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
 
 
 def mean_against_p99(comparison: EngineComparison) -> str:
-    """A dot a policy, as SVG: mean end-to-end latency to the right, its 99th percentile up, both in seconds; low is better.
-
-    A policy without a value has no dot; without any dot the text is empty.
-    """
+    """SVG chart, a dot a policy: mean end-to-end latency to the right, 99th percentile up (s); empty without values."""
     number = series_of(r.policy for r in comparison.policies)
     found = [(number[r.policy], r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for r in comparison.policies]
     found = [one for one in found if one[1] is not None and one[2] is not None]
@@ -80,7 +76,7 @@ def mean_against_p99(comparison: EngineComparison) -> str:
 
 
 def scale(values: list[float]) -> Scale:
-    """A scale with room around all values, at least one; logarithmic if all are above 0 and differ by more than 20 times."""
+    """A scale with room around one or more values; logarithmic if all are above 0 and differ by more than 20 times."""
     low, high = min(values), max(values)
     if high > 20 * low > 0:
         return Scale(low / 1.3, high * 1.3, log=True)

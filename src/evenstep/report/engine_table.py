@@ -23,14 +23,14 @@ COLUMNS = (
     ("wasted", "tokens", "wasted_tokens", 1.0),
     ("iterations", "", "iterations", 1.0),
 )
-#: After the times to first token, where there is an objective.
+#: Further columns, after TTFT p99, if there is an objective.
 SLO = (("SLO met", "%", "slo_share", 100.0), ("goodput", "requests/s", "goodput_requests_per_s", 1.0))
-#: Those whose differences are printed.
+#: Fields whose differences are printed.
 DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s", "goodput_requests_per_s")
 
 
 def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
-    """`COLUMNS`, and `SLO` after TTFT p99 if the comparison has an objective: (heading, unit, field, factor) each."""
+    """`COLUMNS`, with `SLO` after TTFT p99 if the comparison has an objective: (heading, unit, field, factor) of each."""
     if comparison.slo is None:
         return COLUMNS
     after = 1 + [name for _, _, name, _ in COLUMNS].index("ttft_p99_s")
@@ -38,10 +38,7 @@ def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float
 
 
 def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
-    """The table for a terminal: a line of headings, one of units, one for each policy, then differences and full names.
-
-    `width` is in letters, as in `fitted`; None = any number, and no name is cut.
-    """
+    """Lines for a terminal of `width` letters (None = any): headings, units, policies, differences, names that are cut."""
     results, columns = comparison.policies, columns_of(comparison)
     names = cut_names([r.policy for r in results], name_limit(width))
     rows = [
@@ -56,7 +53,7 @@ def table_lines(comparison: EngineComparison, width: int | None = None) -> list[
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """A line ``policy: name count, ...`` for each policy with counts other than 0 in ``counted``; means over replicates."""
+    """A line ``policy: name count, ...`` for each policy with other counts than 0 in ``counted``; means over replicates."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}
@@ -67,7 +64,7 @@ def count_lines(comparison: EngineComparison) -> list[str]:
 
 
 def verdict_lines(comparison: EngineComparison) -> list[str]:
-    """Explains the verdicts in the table: one line for each of undecided, mixed and unstable that a policy has."""
+    """A line that explains each of the verdicts undecided, mixed and unstable, if some policy has it."""
     found = {result.mean("verdict") for result in comparison.policies}
     said = {
         "undecided": "undecided: this run is too short to tell whether the queue keeps growing; a longer one (--limit) may.",
@@ -78,14 +75,15 @@ def verdict_lines(comparison: EngineComparison) -> list[str]:
 
 
 def cell(result: PolicyResult, name: str, factor: float) -> str:
-    """The mean over replicates of a numeric field `name` times `factor`, as text; `MISSING` if a replicate has no value."""
+    """The mean over replicates of the field `name`, times `factor`, as text; `MISSING` if a replicate has no value."""
     value = result.mean(name)
     return MISSING if value is None else short(value * factor)
 
 
 def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], width: int | None) -> list[str]:
-    """The columns in `DIFFERENCES` in per cent of the baseline's mean: an empty line, a title, headings, a line for each
-    other policy; no lines for a single policy.
+    """Lines with the columns in `DIFFERENCES`, in per cent of the baseline's mean; no lines for a single policy.
+
+    They are an empty line, a title, headings, and a line for each other policy. `names` has what is shown of each name.
     """
     base = comparison.policies[comparison.baseline]
     others = [r for r in comparison.policies if r is not base]

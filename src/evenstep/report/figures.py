@@ -12,7 +12,7 @@ from evenstep import kernel_cache
 from evenstep.measure.comparison import Interval
 from evenstep.request import F8
 
-#: Distinct for readers with colour vision deficiency, in this order.
+#: Colours in order, distinct for readers with colour vision deficiency.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8c510a", "#b2abd2")
 
 
@@ -22,7 +22,8 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float], p
     Args:
         draw: puts everything on the matplotlib `Figure` that it gets. Top and right spines are hidden afterwards.
         kind: ``svg`` or ``png``.
-        size, per_inch: width and height, inches, and dots per inch of a png.
+        size: width and height, inches.
+        per_inch: dots per inch of a png.
         more: rcParams of matplotlib by name, which replace those set here.
     """
     kernel_cache.lend_to_drawing()
@@ -51,10 +52,7 @@ def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, 
 
 
 def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any) -> None:
-    """Put axis labels, a title and a pale grid on matplotlib axes; empty texts change nothing.
-
-    With `legend` also a legend without a frame, to which `options` are passed.
-    """
+    """Put labels, title and a pale grid on matplotlib axes; with `legend` a legend with `options`. "" changes nothing."""
     for text, put in ((x, axes.set_xlabel), (y, axes.set_ylabel), (title, axes.set_title)):
         if text:
             put(text)
@@ -64,10 +62,7 @@ def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bo
 
 
 def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
-    """Draw a bar from 0 for each case on matplotlib axes, with its name below, and a diamond for the paper's number, if any.
-
-    Intervals of `y` are drawn only if all of them have ends.
-    """
+    """Draw a bar from 0 for each name on matplotlib axes, intervals if all have ends, and a diamond for a paper's number."""
     place = np.arange(len(names))
     axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
     ends = [(one.value - one.low, one.high - one.value) for one in y if one.low is not None and one.high is not None]

@@ -15,7 +15,7 @@ from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING
 from evenstep.report.tables import aligned, mean_text
 
-#: Said wherever a run at the reduced size is shown.
+#: Shown with every run at the reduced size.
 QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"
 _VERDICTS = {True: "holds", False: "does not hold", None: "not settled"}
 
@@ -28,9 +28,9 @@ class Row:
         case: the policy, predictor or sweep point it belongs to.
         quantity: name of the measured quantity.
         unit: of the paper's number and of ours; empty for a plain number.
-        paper: the paper's number, or a range as text; None if the paper gives no number.
+        paper: the paper's number, or a range as text; None if it gives no number.
         ours: our mean over replicates and its 95 % interval.
-        difference: our number of this case less ours of the case `against`, replicate by replicate; None = not compared.
+        difference: our number of this case minus that of the case `against`, replicate by replicate; None = not compared.
         against: the case of the same quantity it is compared with; empty without a comparison.
     """
 
@@ -54,11 +54,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper and what we saw.
+    """A sentence of the paper and what our runs showed.
 
     Args:
         says: the claim, as a sentence.
-        holds: whether it holds in our runs; None where the intervals do not settle it.
+        holds: True or False in our runs; None if the intervals do not settle it.
         seen: our figures for it, as text.
     """
 
@@ -96,12 +96,12 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reproduction:
-    """The findings of an experiment, its description, and how they were made.
+    """The findings of an experiment, with its description and the way they were made.
 
     Args:
         name, title, source: name of the experiment for ``evenstep reproduce``, its title, and its place in the paper.
         findings: the results.
-        quick: whether it ran at the reduced size, which is no evidence.
+        quick: True if it ran at the reduced size, which is no evidence.
         seeds: number of replicates.
         command, versions: the command line, or empty, and the version by component, for instance ``evenstep``.
     """
@@ -117,12 +117,12 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """The name of its files without suffix: `name` without folders, with ``-quick`` after it at the reduced size."""
+        """The name of its files without suffix: `name` without folders, followed by ``-quick`` at the reduced size."""
         return f"{Path(self.name).name}-quick" if self.quick else Path(self.name).name
 
 
 def with_interval(value: Interval | None) -> str:
-    """``12.3 ±0.4``, the mean and half a 95 % interval; ``12.3`` if the ends are None, and empty text for None."""
+    """``12.3 ±0.4``: the mean and half a 95 % interval; ``12.3`` if there is no interval, empty text for None."""
     return "" if value is None else mean_text(value)
 
 
@@ -145,7 +145,7 @@ def text_lines(found: Reproduction) -> list[str]:
 
 
 def intervals_sentence(found: Reproduction) -> str:
-    """A sentence on the intervals: `Findings.intervals` if given, else on t-intervals, or that one replicate has none."""
+    """A sentence on the intervals: `Findings.intervals` if given, else on t-intervals or on having one replicate."""
     if found.findings.intervals:
         return found.findings.intervals
     if found.seeds == 1:
@@ -159,10 +159,7 @@ def verdict(claim: Claim, quick: bool) -> str:
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """A list of headings, then one list of texts for each row: case, quantity, unit, paper, ours, difference.
-
-    The column of differences is omitted if no row has one.
-    """
+    """Headings, then a list of texts for each row: case, quantity, unit, paper, ours, and difference if any row has one."""
     found = [_HEAD, *map(_cells_of, rows)]
     return found if any(row[-1] for row in found[1:]) else [row[:-1] for row in found]
 
@@ -171,6 +168,7 @@ _HEAD = ["case", "quantity", "unit", "paper", "ours", "difference"]
 
 
 def _cells_of(row: Row) -> list[str]:
+    """The six texts of a row under `_HEAD`; the difference is empty if there is no comparison."""
     paper = f"{row.paper:,g}" if isinstance(row.paper, int | float) else row.paper or MISSING
     apart = with_interval(row.difference)
     sign = "" if apart[:1] in ("-", "0") else "+"
@@ -183,7 +181,7 @@ _CSV = "experiment case quantity unit paper ours low high difference difference_
 
 
 def csv_text(found: Reproduction) -> str:
-    """CSV text with a header and a line for each row of numbers, full precision; cells without a value are empty.
+    """CSV text with a header and a line for each row of numbers, in full precision; a missing value is an empty cell.
 
     ``low`` and ``high`` are the ends of the interval of ``ours``; ``seeds`` is the number of replicates.
     """
@@ -210,7 +208,7 @@ _LATEX = {letter: rf"\{letter}" for letter in "&%$#_{}"} | {
 
 
 def latex_text(found: Reproduction) -> str:
-    """The rows of numbers as a LaTeX ``tabular``, special characters escaped; it needs the package booktabs."""
+    """The rows of numbers as a LaTeX ``tabular`` with escaped special characters; it needs the package booktabs."""
     lines = [
         rf"% evenstep reproduce {found.name}{' --quick (reduced size, no evidence)' if found.quick else ''}, "
         f"{found.seeds} replicates",
@@ -229,7 +227,7 @@ def _escaped(text: str) -> str:
 
 
 def json_object(found: Reproduction) -> dict[str, Any]:
-    """The whole reproduction but the figure and its data, as a JSON-ready dict; nan and infinity become None.
+    """The whole reproduction except the figure and its data, as a JSON-ready dict; nan and infinity become None.
 
     A claim also has ``verdict``, the text of `verdict`; its ``holds`` is None for a quick run.
     """

@@ -1,4 +1,4 @@
-"""The files of a reproduction: figure (SVG, PNG), data (Parquet) and a self-contained HTML page of all of it."""
+"""The files of a reproduction: figure (SVG, PNG), data (Parquet) and a self-contained HTML page with everything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenstep.measure.output_file import make_folder, replacing
 from evenstep.report.figures import picture
 from evenstep.report.findings import QUICK, Reproduction, cells, intervals_sentence, json_object, verdict
 
-#: Of pages of findings.
+#: CSS of pages of findings.
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 svg { max-width: 100%; height: auto; }
@@ -51,7 +51,7 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
 
 
 def _data(found: Reproduction) -> bytes:
-    """The data of the figure as Parquet, with the content of `json_object` in its metadata."""
+    """The figure's data as the bytes of a Parquet file, with the content of `json_object` in its metadata."""
     import orjson
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -64,10 +64,7 @@ def _data(found: Reproduction) -> bytes:
 
 
 def page(found: Reproduction, drawing: str) -> str:
-    """The HTML page of a reproduction as text; it loads nothing.
-
-    `drawing` is the figure as SVG; text before ``<svg`` is cut off, and without it ValueError is raised.
-    """
+    """The HTML page of a reproduction as text; it loads nothing. `drawing`, the figure, is text with an ``<svg`` in it."""
     said = found.findings
     head, *rows = cells(said.rows)
     claims = [[verdict(claim, found.quick), claim.says, claim.seen] for claim in said.claims]
@@ -87,7 +84,7 @@ def page(found: Reproduction, drawing: str) -> str:
 
 
 def plain_page(title: str, body: str) -> str:
-    """A whole HTML page as text, with the style of `STYLE`; `title` is plain text, and `body` is HTML, put in as it is."""
+    """A whole HTML page with the style of `STYLE`, as text. `title` is plain text; `body` is HTML and used as it is."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)}</title><style>{STYLE}</style></head><body>
@@ -97,7 +94,7 @@ def plain_page(title: str, body: str) -> str:
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table of plain text, which is escaped; columns from index `numbers`, counted from 0, are flush right."""
+    """An HTML table of plain texts, which are escaped here; columns from index `numbers` on, from 0, are flush right."""
 
     def row(values: Sequence[str]) -> str:
         found = (
@@ -109,5 +106,5 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 
 
 
 def _breakable(text: str) -> str:
-    """The text as HTML in which a long name of a module or file breaks at its marks, not within a word."""
+    """The text as HTML in which a long name of a module or file may wrap at its dots, underscores and slashes."""
     return re.sub(r"(?<=[a-z])([._/])(?=[a-z])", r"\1<wbr>", escape(text))

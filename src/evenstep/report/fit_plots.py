@@ -1,4 +1,4 @@
-"""The picture of a fitted batch-time law: predicted against measured seconds, and the residuals."""
+"""The picture of a fitted batch-time law: measured over predicted seconds, and the residuals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST = 4000
 
 
 def residual_plot(fitted: Fitted, fit: Fit, kind: str) -> bytes:
-    """An ``svg`` or ``png`` picture as bytes: measured against fitted milliseconds, and residuals over tokens of the batch.
+    """An ``svg`` or ``png`` picture as bytes: measured over fitted milliseconds, and residuals over the tokens of a batch.
 
-    Residuals are measured less fitted, over KV tokens if the log has no tokens. At most about `MOST` points are drawn.
+    Residuals are measured minus fitted; they are over KV tokens if the log has no tokens. About `MOST` points are drawn.
     """
     every, over = max(1, fit.seconds.size // MOST), "tokens" if "tokens" in fitted.columns else "kv"
     seconds, said = fitted.columns["seconds"][::every] * 1e3, fit.seconds[::every] * 1e3

@@ -25,7 +25,7 @@ class Figure:
         heading, unit: shown above it.
         field: name of the figure in the summaries.
         scale: factor from the summary's unit to `unit`, for instance 1e3 from seconds to ms.
-        less_is_better: whether a lower value is coloured as better.
+        less_is_better: True if a lower value is coloured as better.
     """
 
     heading: str
@@ -51,7 +51,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("oldest wait", "s", "oldest_wait_s"),
     Figure("energy", "kJ", "energy_busy_idle_j", 1e-3),
 )
-#: Style of tables that stand in another page.
+#: CSS of tables in another page.
 _FRAGMENT = (
     ".evenstep .scroll{overflow-x:auto}.evenstep table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     ".evenstep th,.evenstep td{padding:4px 7px;text-align:right}.evenstep th:first-child,.evenstep td:first-child"
@@ -67,7 +67,7 @@ _PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, l
 
 
 def figure_of(metric: str) -> Figure:
-    """The `Figure` of a metric in report tables; for another metric its own name, without unit and with factor 1."""
+    """The `Figure` of a metric in report tables; for an unknown metric one with its name, no unit and factor 1."""
     known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
     return known.get(metric, Figure(metric.replace("_", " "), "", metric))
 
@@ -79,7 +79,7 @@ def title_of(metric: str) -> str:
 
 
 def _figures(comparison: Comparison) -> tuple[Figure, ...]:
-    """The columns there is something to say in."""
+    """The columns that this comparison has values for, in order."""
     known = comparison.policies[0].summaries[0]
     found: list[Figure] = []
     for figure in FIGURES:
@@ -96,8 +96,8 @@ def _figures(comparison: Comparison) -> tuple[Figure, ...]:
 def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
     """The whole report of a comparison as HTML text; it loads nothing.
 
-    `runs` has, by policy, its first replicate with record tables. A policy without a run or without the table has no line in
-    a chart; a chart without any line says that it was not recorded.
+    `runs` has the first replicate of each policy, with record tables. A policy without a run or table has no line in a
+    chart; a chart without any line reads "Not recorded.".
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -113,9 +113,9 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A whole HTML page as text, with the style sheet inside and a security policy against loading anything.
+    """A whole HTML page as text, with the style sheet in it and a security policy that forbids loading anything.
 
-    `title` is plain text, shown after "evenstep: "; `parts` are the body, as HTML, put in as it is.
+    `title` is plain text, shown after "evenstep: "; `parts` are the HTML of the body, used as it is.
     """
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = (
@@ -149,7 +149,7 @@ def subtitle(comparison: Comparison) -> str:
 
 
 def _lead(comparison: Comparison) -> list[str]:
-    """One sentence on what matters most: the best policy that can run live, against the first."""
+    """A paragraph of HTML: the best policy that can run live, compared with the first; empty if there is no comparison."""
     first = comparison.policies[0]
     live = [p for p in comparison.policies if not p.oracle and p.mean("idle_time_share") is not None]
     if len(comparison.policies) < 2 or not live or first.mean("idle_time_share") is None:
@@ -172,6 +172,8 @@ def _lead(comparison: Comparison) -> list[str]:
 
 
 def _summary(comparison: Comparison) -> str:
+    """The section with the table of means as HTML: recorded run, policies, and the sentences that explain them."""
+
     def cells(result: PolicyResult) -> list[str]:
         return [_two_lines(mean_text(result.interval(f.field), f.scale)) for f in _figures(comparison)]
 
@@ -189,6 +191,7 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _policy_table(comparison: Comparison, rows: Iterable[Sequence[str]], unit: str = "") -> str:
+    """An HTML table with policies in the first column and a column for each of `_figures`; `unit` replaces their units."""
     return table([("policy", ""), *((f.heading, unit or f.unit) for f in _figures(comparison))], rows)
 
 
@@ -197,8 +200,8 @@ def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind:
 
     Args:
         heads: heading and unit of each column, plain text; an empty unit is not shown.
-        rows: the cells, as HTML, at least one a row. Each is put in a ``td``, unless it begins with one (not the first).
-        kind: class of the table, such as ``digests``; empty = the first column is set as names of policies.
+        rows: the cells, as HTML, at least one a row. A cell that begins with ``<td`` is used as it is, except a first one.
+        kind: CSS class of the table, such as ``digests``; empty = the first column is set as names of policies.
     """
     head = "".join(f"<th>{escape(name)}{f'<small>{escape(unit)}</small>' if unit else ''}</th>" for name, unit in heads)
     first = "<td>" if kind else '<td class="policy">'
@@ -211,12 +214,13 @@ def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind:
 
 
 def _two_lines(text: str) -> str:
+    """Text ``12.3 ±0.4`` as HTML on two lines; other text unchanged."""
     figure, _, half = text.partition(" ±")
     return f"{figure}<br><small>±{half}</small>" if half else figure
 
 
 def _named(comparison: Compared[Any], number: int) -> str:
-    """A policy's name with its colour and what has to be known of it."""
+    """The name of a policy, given by its index, as HTML: colour, and badges for an oracle and for the baseline."""
     result = comparison.policies[number]
     badges = ORACLE_BADGE if result.oracle else ""
     if number == comparison.baseline:
@@ -224,7 +228,7 @@ def _named(comparison: Compared[Any], number: int) -> str:
     return f"{swatch(series_of(p.policy for p in comparison.policies)[result.policy])}{breakable(result.policy)}{badges}"
 
 
-#: Marks a policy that cannot run live.
+#: HTML that marks a policy that cannot run live.
 ORACLE_BADGE = ' <span class="badge">oracle: unreachable live</span>'
 
 
@@ -234,7 +238,7 @@ def swatch(series: int) -> str:
 
 
 def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
-    """A legend of policies as HTML: colour, name, and badge (HTML by name) if it has one; empty text without names."""
+    """A legend of policies as HTML: colour, name, and the HTML that `badges` has for the name; empty text without names."""
     found = "".join(f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
     return f'<div class="legend">{found}</div>' if found else ""
 
@@ -245,6 +249,7 @@ def breakable(name: str) -> str:
 
 
 def _yardsticks(comparison: Comparison) -> str:
+    """A paragraph of HTML with the two bounds that hold for every policy; empty text if one is unknown."""
     even = comparison.yardsticks.get("even_full_slot_tokens_per_s")
     bound = comparison.yardsticks.get("policy_free_bound_s")
     if even is None or bound is None:
@@ -256,7 +261,7 @@ def _yardsticks(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> Iterable[str]:
-    """Paired differences to the baseline in per cent, green where clearly better and red where clearly worse."""
+    """Pieces of HTML: a table of paired differences to the baseline in per cent, clear ones in green (better) or red."""
     base = comparison.policies[comparison.baseline]
     others = [(i, comparison.differences(p)) for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
@@ -278,6 +283,7 @@ def _differences(comparison: Comparison) -> Iterable[str]:
 
 
 def _difference_cell(difference: Interval | None, base: float | None, figure: Figure) -> str:
+    """A ``td`` with a difference in per cent of `base`; its class is good or bad if the interval leaves out 0."""
     kind = ""
     if difference is not None and difference.is_clear:
         kind = ' class="good"' if (difference.value < 0) == figure.less_is_better else ' class="bad"'
@@ -285,7 +291,7 @@ def _difference_cell(difference: Interval | None, base: float | None, figure: Fi
 
 
 def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
-    """Every chart; those of the first replicate say so."""
+    """All charts of the report as pieces of HTML; captions tell which show the first replicate."""
     names = [p.policy for p in comparison.policies]
     number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}
@@ -326,7 +332,7 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
 
 
 def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Iterable[str]) -> Iterable[str]:
-    """Charts as HTML: (title, SVG, caption) of each by heading of its section, which repeats a legend of the policies."""
+    """Charts as pieces of HTML. `sections`: heading -> (title, SVG, caption) of each chart; each has a legend of `names`."""
     above = legend(names)
     for title, charts in sections.items():
         yield f'<h2>{title}</h2>{above}<div class="charts">'
@@ -335,12 +341,13 @@ def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Ite
 
 
 def framed(title: str, svg: str, caption: str) -> str:
-    """A chart as HTML, with its title and caption; an empty `svg` reads "Not recorded."."""
+    """A chart as an HTML figure with title and caption; an empty `svg` is replaced by "Not recorded."."""
     body = svg or "<p>Not recorded.</p>"
     return f"<figure><h3>{escape(title)}</h3>{body}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _made_by(comparison: Comparison) -> Iterable[str]:
+    """The last section as pieces of HTML: command, workload, conditions, versions, notes and digests."""
     shared = asdict(comparison.conditions)
     for name in ("policy", "predictor", "oracle", "seed"):
         del shared[name]
@@ -353,7 +360,7 @@ def _made_by(comparison: Comparison) -> Iterable[str]:
 def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequence[str] = ()) -> Iterable[str]:
     """The section "How this was made" as pieces of HTML: the command line (unless empty), the notes, then the facts.
 
-    `command` and `notes` are plain text. `known` has, for each heading, names and values as `facts` shows them.
+    `command` and `notes` are plain text. `known`: heading -> names and values, as `facts` shows them.
     """
     yield "<h2>How this was made</h2>"
     if command:
@@ -365,7 +372,7 @@ def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequenc
 
 
 def digests(comparison: Compared[Any], of: str) -> str:
-    """A table, as HTML, of the digest and seed of every run; `of` is text: the facts of each request it covers."""
+    """An HTML table of the digest and seed of every run; `of` is text that lists the facts of each request it covers."""
     rows = [
         [escape(p.policy), f"<code>{escape(d)}</code>", str(seed)]
         for p in comparison.policies
@@ -376,12 +383,13 @@ def digests(comparison: Compared[Any], of: str) -> str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Names and values as an HTML list; names lose their underscores, and values are set in words (``yes``, ``1,200``)."""
+    """Names and values as an HTML list; underscores in names become spaces, and values become words (``yes``, ``1,200``)."""
     rows = "".join(f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{escape(_said(v))}</dd>" for k, v in values.items())
     return f"<dl>{rows}</dl>"
 
 
 def _said(value: Any) -> str:
+    """A value as text for readers: ``yes``, ``none``, ``1,200``, or a list with commas."""
     if isinstance(value, list | tuple):
         return ", ".join(map(_said, value))  # pyright: ignore[reportUnknownArgumentType]
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""A network's runs as lines for a terminal, as plain values, and as one HTML file that needs nothing else."""
+"""Runs of an agent network as lines for a terminal, as JSON-ready values, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ COLUMNS = (
     ("tasks/s", "tasks_per_s"),
     ("tokens left", "tokens_left"),
 )
-#: Engines that the terminal lists; a report lists all.
+#: Most engines that the terminal lists; a report lists all.
 _MOST_ENGINES = 16
 
 
 def order_lines(found: Sequence[Ordered]) -> list[str]:
-    """A heading, and a line for each order: means ± half a 95 % interval (change from the first order), tasks left, verdict.
+    """A heading, and a line for each order: means ± half a 95 % interval (change from the first), tasks left, verdict.
 
-    A verdict is that of each run if they differ, joined by slashes.
+    If the verdicts of its runs differ, they are joined by slashes.
     """
     rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
     for one in found:
@@ -48,7 +48,7 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
 
 
 def type_lines(found: Sequence[Ordered]) -> list[str]:
-    """A heading, and a line for each order: mean latency of the tasks of each type, seconds. No lines for one type."""
+    """A heading, and a line for each order: mean latency (s) of the tasks of each type. No lines if there is one type."""
     types = found[0].runs[0].types
     if len(types) < 2:
         return []
@@ -64,14 +64,12 @@ def type_lines(found: Sequence[Ordered]) -> list[str]:
 
 
 def _of_types(run: NetworkRun) -> dict[str, float]:
+    """Mean latency of the tasks of each type, seconds, by name."""
     return {name: one["task_mean_s"] for name, one in run.summary["types"].items()}
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
-    """A heading, and a line for each engine: how busy it was, its calls, those unfinished, tokens left, and its verdict.
-
-    Only the first `most` engines get a line; a last line counts the others.
-    """
+    """A heading, a line for each of the first `most` engines (busy share, calls, verdict ...), and a count of the others."""
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
     for name, one in list(engines.items())[:most]:
@@ -84,7 +82,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
     """A heading, a line for each engine or virtual station with its load, then the verdict by loads.
 
-    With a run, a column has its simulated verdict: the worst of a group of engines, and the network's for a virtual station.
+    With a run, a column has its simulated verdict: the worst of a group of engines, or the network's for a virtual station.
     """
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
@@ -97,7 +95,7 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
 
 
 def _by_load(load: float) -> str:
-    """What a load says, of an engine or a virtual station; 1 itself decides nothing."""
+    """The judgement on a load as text: ``overloaded``, ``below 1`` or ``exactly 1``; `MISSING` for nan."""
     if math.isnan(load):
         return MISSING
     return "overloaded" if load > 1 else "below 1" if load < 1 else "exactly 1"
@@ -106,7 +104,7 @@ def _by_load(load: float) -> str:
 def checked_lines(checked: Checked) -> list[str]:
     """The lines of `judged_lines`, then the simulated verdict, then a line for each overloaded virtual station.
 
-    Such a line says by how many seconds a second its work grew in the run, and by how many its load predicts.
+    Such a line compares the growth of its work in the run, in seconds a second, with the growth that its load predicts.
     """
     run = checked.run
     lines = judged_lines(checked.judged, run)
@@ -119,7 +117,7 @@ def checked_lines(checked: Checked) -> list[str]:
 
 
 def judged_object(judged: Judged) -> dict[str, Any]:
-    """The loads as a JSON-ready dict: ``verdict``, ``why``, and the loads of ``engines`` and ``virtual_stations``."""
+    """The loads as a JSON-ready dict: ``verdict``, ``why``, ``engines`` and ``virtual_stations`` with their loads."""
     return {
         "verdict": judged.verdict,
         "why": judged.why,
@@ -129,7 +127,7 @@ def judged_object(judged: Judged) -> dict[str, Any]:
 
 
 def order_object(one: Ordered) -> dict[str, Any]:
-    """One order as a JSON-ready dict: ``order``, ``seeds``, ``digests``, ``summaries``, ``versus_first`` (or None)."""
+    """One order as a JSON-ready dict: ``order``, ``seeds``, ``digests``, ``summaries``, ``versus_first`` (None = first)."""
     return {
         "order": one.order,
         "seeds": [run.seed for run in one.runs],
@@ -140,6 +138,7 @@ def order_object(one: Ordered) -> dict[str, Any]:
 
 
 def _differences(versus: Mapping[str, Interval] | None) -> dict[str, Any] | None:
+    """Differences as JSON-ready dicts of value, low and high; None for None."""
     if versus is None:
         return None
     return known({name: {"value": one.value, "low": one.low, "high": one.high} for name, one in versus.items()})
@@ -159,7 +158,7 @@ def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
 def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
     """A heading, and a line for each result: means ± half a 95 % interval, and the change from the first order in per cent.
 
-    Results come as `live_orders` gives them: for each order the simulated one, then the live one.
+    `found` is a result of `live_orders`: for each order the simulated run, then the live one.
     """
     heads = {name: head for head, name in COLUMNS}
     rows = [["order", "run", *(heads[name] for name in LIVE)]]
@@ -170,7 +169,7 @@ def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
 
 
 def live_order_object(one: LiveOrdered) -> dict[str, Any]:
-    """A JSON-ready dict: ``order``, ``run`` (simulated or live), and ``versus_first``, by figure (None = first)."""
+    """A JSON-ready dict: ``order``, ``run`` (simulated or live), and differences ``versus_first`` (None = first)."""
     return {"order": one.order, "run": one.way, "versus_first": _differences(one.versus)}
 
 
@@ -181,10 +180,7 @@ def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
 
 
 def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
-    """The whole report as HTML text: all orders, loads, and engines and charts over time of the first order's first run.
-
-    `command` is the command line, to be shown.
-    """
+    """The whole report as HTML text: orders, loads, then engines and charts of the first order's first run, and command."""
     run = found[0].runs[0]
     title = f"Network {run.name}"
     said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."
@@ -203,10 +199,12 @@ def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
 
 
 def _part(title: str, text: Iterable[str]) -> str:
+    """A section as HTML with lines of plain text."""
     return f"<h2>{escape(title)}</h2><div class='scroll'><pre>{escape(chr(10).join(text))}</pre></div>"
 
 
 def _charts(run: NetworkRun) -> Iterable[str]:
+    """Charts over time of tokens and calls, as HTML, for the first engines."""
     names = list(run.engines)[:_MOST_ENGINES]
     for title, values in (("tokens still to run", run.tokens), ("calls in the engine", run.requests)):
         series = [(k, run.times_s, values[:, k].astype(np.float64)) for k in range(len(names))]
@@ -215,6 +213,7 @@ def _charts(run: NetworkRun) -> Iterable[str]:
 
 
 def _cell(mean: Interval, change: Interval | None) -> str:
+    """A mean with its interval as text, and in brackets the change in per cent of the mean without that change."""
     if math.isnan(mean.value):
         return MISSING
     text = short(mean.value) + ("" if mean.low is None else f" ±{short(mean.value - mean.low)}")
@@ -224,13 +223,13 @@ def _cell(mean: Interval, change: Interval | None) -> str:
 
 
 def _simulated(run: NetworkRun, engine: str) -> str:
-    """The verdict on an engine, or on the worst of a group."""
+    """The simulated verdict on an engine; for a group of engines the worst of them."""
     own = [run.summary["engines"][name]["verdict"] for name in run.groups[engine]]
     return next((word or MISSING for word in ("unstable", "undecided", None) if word in own), "stable")
 
 
 def _worst(run: NetworkRun) -> str:
-    """The engines whose queue grows, by name."""
+    """A clause on the engines whose queue grows, by name; else on the engine with the most tokens left."""
     unstable = [name for name, one in run.summary["engines"].items() if one["verdict"] == "unstable"]
     if unstable:
         return f"calls pile up at {', '.join(unstable[:4])}"

@@ -12,7 +12,7 @@ MISSING = "-"
 def short(value: float | None, digits: int = 3) -> str:
     """A number with `digits` significant digits, but all digits before the point: ``0.0123``, ``1.23``, ``12,345``.
 
-    At most nine decimals. `MISSING` for None and nan, ``inf`` for infinity.
+    It has at most nine decimals. `MISSING` for None and nan, ``inf`` for infinity.
     """
     if value is None or math.isnan(value):
         return MISSING
@@ -25,14 +25,14 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None, places: int = 2) -> str:
-    """A share in per cent, without a per cent sign: ``0.0271`` is ``2.71``. `MISSING` for None."""
+    """A share in per cent as text, without the sign: 0.0271 is ``2.71``. `MISSING` for None."""
     return MISSING if value is None else f"{100 * value:.{places}f}"
 
 
 def relative(difference: Interval | None, base: float | None, places: int = 2, unit: str = " %") -> str:
     """A difference in per cent of `base`, with half the width of its interval if it has ends: ``-12.3 % ±0.4``.
 
-    `MISSING` without a difference, or if `base` is 0 or None. `base` is the baseline's mean, in the difference's unit.
+    `MISSING` without a difference, or if `base`, the baseline's mean in the same unit, is 0 or None.
     """
     if difference is None or not base:
         return MISSING
@@ -41,12 +41,12 @@ def relative(difference: Interval | None, base: float | None, places: int = 2, u
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number of things: ``1 policy``, ``1,200 points``; `many` is the plural of the noun `one`, empty = with an s."""
+    """A number with its noun: ``1 policy``, ``1,200 points``; `many` is the plural of the noun `one`, empty = with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def tick(value: float) -> str:
-    """A figure on an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9."""
+    """A number for an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9."""
     size = abs(value)
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= unit:

@@ -1,4 +1,4 @@
-"""What the five papers claim, item by item, with code, command and verdict: a page of the reference, and of a run."""
+"""The claims of the five papers, item by item, with code, command and verdict: as Markdown, and as an HTML page of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from evenstep.report.findings import QUICK, Reproduction, verdict
 from evenstep.report.findings_files import plain_page, table_of
 
-#: ``holds``: what it says is what ours shows; ``holds within``: in part, or up to what `why` says.
+#: ``holds``: our results show the claim; ``holds within``: in part, or with the limits in `why`.
 Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
 
 
@@ -21,7 +21,7 @@ class Item:
     Args:
         of: the paper's own names of it, such as ``Theorem 1``.
         says: the claim, in one sentence.
-        verdict: the result at full size; of a definition or an algorithm, whether the code implements it. Empty in the data
+        verdict: the result at full size; for a definition or an algorithm, that of its implementation. Empty in the data
             file if it follows from the recorded claims of `run`; if given there, it is weaker than they are.
         why: what limits the verdict, with figures; empty only if the verdict is ``holds``.
         code: modules or attributes below ``evenstep``.
@@ -79,9 +79,9 @@ def markdown(papers: Sequence[Paper]) -> str:
 
 
 def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
-    """The HTML page, as text, on a run of every experiment; it loads nothing and links to each experiment's own page.
+    """The HTML page, as text, on a run of experiments; it loads nothing and links to the page of each experiment.
 
-    `found` has, by name of the experiment, its reproduction, or a text on why it did not run. Others are not shown.
+    `found`: name of an experiment -> its reproduction, or a text on why it did not run. Others are not shown.
     """
     ran = [one for one in found.values() if isinstance(one, Reproduction)]
     quick = f'<p class="quick">{escape(QUICK)}</p>' if any(one.quick for one in ran) else ""
@@ -97,6 +97,7 @@ def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], comma
 
 
 def _section(paper: Paper, found: Mapping[str, Reproduction | str]) -> str:
+    """A paper as HTML: its table of items, and then its experiments that are in `found`."""
     rows = [[", ".join(i.of), i.says, ", ".join(i.code), ", ".join(i.commands), i.verdict, i.why] for i in paper.rows]
     names = dict.fromkeys(name for item in paper.rows for name in item.run if name in found)
     items = table_of(["item", "what", "code", "command", "recorded", "why"], rows)
@@ -104,6 +105,7 @@ def _section(paper: Paper, found: Mapping[str, Reproduction | str]) -> str:
 
 
 def _run(name: str, found: Reproduction | str) -> str:
+    """One experiment as HTML: its claims with verdicts, or why it did not run."""
     if isinstance(found, str):
         return f"<h3>{escape(name)}</h3><p>did not run: {escape(found)}</p>"
     claims = [[verdict(claim, found.quick), claim.says, claim.seen] for claim in found.findings.claims]

@@ -1,4 +1,4 @@
-"""The report's charts: record tables in, inline SVG out; thinned so that a page stays small."""
+"""The charts of the routing report: record tables in, inline SVG out; points are thinned so that a page stays small."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
 
 
 def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
-    """KV load of the workers over time: for each policy an SVG chart, all on the same axes (BF-IO Fig. 6).
+    """For each policy an SVG chart of the KV load of its workers over time, all on the same axes (BF-IO Fig. 6).
 
     A band covers all workers; at most `WORKER_LINES` have their own line. Policies without worker samples are left out.
     """
@@ -36,6 +36,7 @@ def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
 
 
 def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -> str:
+    """The chart of `load_bands` for one policy, with number `series` in `series_of`."""
     board = Board(x, y, height=240, label=f"KV load of each worker over time, {name}")
     board.axes("time, s", "KV tokens a worker")
     edges = stretches(table.step.size, WORKER_POINTS)
@@ -50,19 +51,19 @@ def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -
 
 
 def envelope_over_time(runs: Mapping[str, Run]) -> str:
-    """An SVG chart of the load of the heaviest worker, KV tokens, mean over stretches of steps; empty text without steps."""
+    """SVG chart of the load of the heaviest worker, KV tokens, means over stretches of steps; empty text without steps."""
     series = [(i, *_over_time(s, s.envelope)) for i, s, _ in _steps(runs)]
     return lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
 
 
 def idle_over_time(runs: Mapping[str, Run]) -> str:
-    """An SVG chart of worker time lost at the barrier, per cent, mean over stretches of steps; empty text without steps."""
+    """SVG chart of worker time lost at the barrier, per cent, means over stretches of steps; empty text without steps."""
     series = [(i, *_over_time(s, 100 * idle_of(s, c))) for i, s, c in _steps(runs)]
     return lines(series, "time lost at the barrier", "time, s", "lost at the barrier, %")
 
 
 def power_over_time(runs: Mapping[str, Run]) -> str:
-    """An SVG chart of mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7); "" without any."""
+    """SVG chart of mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7); "" without steps."""
     series: Series = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
@@ -75,7 +76,7 @@ def power_over_time(runs: Mapping[str, Run]) -> str:
 
 
 def imbalance_distribution(runs: Mapping[str, Run]) -> str:
-    """An SVG chart: share of the steady window's steps with at most so many tokens of imbalance; "" without steps."""
+    """SVG chart of the cumulative distribution of imbalance (KV tokens) over the steady window's steps; "" without steps."""
     found: list[tuple[int, F8]] = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
@@ -86,7 +87,7 @@ def imbalance_distribution(runs: Mapping[str, Run]) -> str:
 
 
 def tpot_distribution(runs: Mapping[str, Run]) -> str:
-    """An SVG chart: share of requests with at most so many milliseconds per output token; "" without requests."""
+    """SVG chart of the cumulative distribution of milliseconds per output token over requests; "" without requests."""
     found = [
         (i, 1e3 * metrics.tpot(run.requests))
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
@@ -96,10 +97,10 @@ def tpot_distribution(runs: Mapping[str, Run]) -> str:
 
 
 def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_title: str) -> str:
-    """An SVG chart of a group of bars for each fifth of the requests by prompt size, a bar a policy; "" without fifths.
+    """SVG chart with a group of bars for each fifth of the requests by prompt size, a bar a policy; "" without fifths.
 
     Args:
-        fifths: for each policy, the summary's ``waits_by_prompt_fifth``.
+        fifths: for each policy, ``waits_by_prompt_fifth`` of its summary.
         field, y_title: ``mean_wait_s`` or ``oldest_wait_s``, and its name for the axis.
     """
     groups = max((len(f) for f in fifths.values()), default=0)
@@ -122,7 +123,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
 
 
 def energy(comparison: Comparison) -> str:
-    """An SVG chart of mean kilojoules of the whole run under both accountings, a bar a policy; "" if one is missing."""
+    """SVG chart, a bar a policy: mean kJ of a run, by busy/idle and by step-average accounting; "" if a value is missing."""
     accountings = (("energy_busy_idle_j", "busy and idle priced apart"), ("energy_step_average_j", "step average"))
     joules = {f: [p.mean(f) for p in comparison.policies] for f, _ in accountings}
     if any(value is None for values in joules.values() for value in values):
@@ -141,14 +142,14 @@ def energy(comparison: Comparison) -> str:
 
 
 def idle_of(steps: StepTable, conditions: Conditions) -> F8:
-    """float64[K] in [0, 1), share of each step's worker time, C included, lost at the barrier (metric `idle_time_share`)."""
+    """float64[K] in [0, 1), each step's share of worker time, with C, lost at the barrier (metric `idle_time_share`)."""
     size = metrics.of_group(conditions.group_sizes, steps.group)
     fixed = metrics.of_group(metrics.group_overheads(conditions), steps.group)
     return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, fixed)
 
 
 def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
-    """Number, steps and conditions of the policies whose steps were recorded."""
+    """Number in `series_of`, steps and conditions of each policy whose steps were recorded."""
     return [
         (i, run.steps, run.conditions)
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
@@ -157,28 +158,28 @@ def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
 
 
 def stretches(rows: int, most: int = POINTS) -> I8:
-    """int64[P+1], ascending: first row of each of P stretches of about equal length, P <= `most`, and then `rows` itself."""
+    """int64[P+1], ascending: first rows of P equally long stretches of `rows` rows, P <= `most`, and then `rows` itself."""
     return np.unique(np.linspace(0, rows, min(rows, most) + 1).astype(np.int64))
 
 
 def means(values: F8, edges: I8) -> F8:
-    """float64[P], mean of float64[rows] `values` over each stretch; `edges` is the result of `stretches(rows)`."""
+    """float64[P], means of `values`, float64[rows], over each stretch; `edges` is the result of `stretches(rows)`."""
     return np.add.reduceat(values, edges[:-1]) / np.diff(edges)
 
 
 def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
-    """Start and mean of each stretch of steps."""
+    """float64[P] each: start of each stretch of steps, seconds, and mean of `values`, float64[K], over it."""
     edges = stretches(steps.rows)
     return steps.start_s[edges[:-1]], means(values, edges)
 
 
 def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
-    """Lines on common axes as SVG; empty text if `series` is empty. x begins at 0, and nan in y breaks a line.
+    """SVG chart of lines on common axes, every point drawn; "" if `series` is empty. x begins at 0; nan in y breaks a line.
 
     Args:
-        series: for each line the number of its policy (`series_of`), x and y, float64[N] each.
+        series: for each line the number of its policy (`svg.series_of`), x and y, float64[N] each.
         label, x_title, y_title: description of the chart for screen readers, and titles of its axes.
-        tight: the y axis begins just below the smallest value, else at 0.
+        tight: True = the y axis begins just below the smallest value, else at 0.
     """
     if not series:
         return ""
@@ -194,7 +195,7 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
 
 
 def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
-    """Cumulative distributions as SVG, without the lowest and the highest thousandth of the values; "" without any value.
+    """SVG chart of cumulative distributions, without the lowest and highest thousandth of the values; "" without values.
 
     Args:
         found: number of the policy (`series_of`) and its values, float64[N] in any order.

@@ -16,7 +16,7 @@ from evenstep.report.svg import LIGHT, series_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A bar chart of one metric, a bar a policy with a value; a notebook shows it as SVG. `InputError` as `means_of`."""
+    """A bar chart of one metric, a bar a policy; a notebook shows it as SVG. Errors as `means_of`."""
 
     comparison: Comparison
     metric: str
@@ -25,7 +25,7 @@ class Picture:
         means_of(self.comparison, self.metric)
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as ``.svg`` or ``.png``, as the suffix says in lower case; returns the path as a `Path`.
+        """Write the picture and return its path; the suffix, ``.svg`` or ``.png``, tells the kind.
 
         Raises:
             InputError: another suffix, or a file that cannot be written.
@@ -46,11 +46,7 @@ class Picture:
 
 
 def means_of(comparison: Comparison, metric: str) -> list[float]:
-    """Mean of a metric over replicates for each policy, in the comparison's order; nan where a replicate has no value.
-
-    Raises:
-        InputError: no such metric, or one that is not a number.
-    """
+    """Mean of a metric over replicates for each policy, nan if a value is missing. `InputError` unless it is a number."""
     found = [result.mean(metric) for result in comparison.policies]
     for value in found:
         if isinstance(value, bool) or not isinstance(value, int | float | None):
@@ -59,11 +55,7 @@ def means_of(comparison: Comparison, metric: str) -> list[float]:
 
 
 def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
-    """Draw horizontal bars with 95 % intervals on matplotlib axes, the first policy on top; ``*`` marks oracles.
-
-    Raises:
-        InputError: as `means_of`.
-    """
+    """Draw horizontal bars with 95 % intervals, first policy on top, ``*`` for oracles. Errors as `means_of`."""
     scale, title = figure_of(metric).scale, title_of(metric)
     number = series_of(result.policy for result in comparison.policies)
     for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):

@@ -50,12 +50,12 @@ def text_lines(found: Evaluation) -> list[str]:
 
 
 def sentence(found: Evaluation) -> str:
-    """A sentence: from how many first requests of the trace predictors learned, and how many later ones judge them."""
+    """A sentence: predictors learned from the first so many requests of the trace, and are judged on so many later ones."""
     return f"{found.trace}: learned from the first {found.trained:,} requests, judged on the {found.judged:,} after them."
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:
-    """The evaluation as a JSON-ready dict; ``scores`` has a dict for each predictor and horizon. None = without a value."""
+    """The evaluation as a JSON-ready dict; ``scores`` has a dict for each predictor and horizon. None = no value."""
     return {
         "trace": found.trace,
         "trained": found.trained,
@@ -66,7 +66,7 @@ def json_object(found: Evaluation) -> dict[str, Any]:
 
 
 def page(found: Evaluation, command: str) -> str:
-    """An HTML page, as text, that loads nothing: the table, and for each horizon a chart of the predictors' reliability."""
+    """An HTML page, as text, that loads nothing: the table, and for each horizon a chart of how reliable predictors are."""
     title = f"predictors on {found.trace}"
     horizons = dict.fromkeys(score.horizon for score in found.scores)
     parts = [
@@ -79,7 +79,7 @@ def page(found: Evaluation, command: str) -> str:
 
 
 def _reliability(found: Evaluation, horizon: int) -> str:
-    """Observed share of departures against the predicted chance; a perfect prediction lies on the diagonal."""
+    """A chart for one horizon as HTML: share of requests that left, over the predicted chance that they leave."""
     board = Board(Scale(0.0, 1.0), Scale(0.0, 1.0), label=f"reliability at H = {horizon}")
     board.axes("told chance to leave within H", "share that left")
     diagonal = np.array([0.0, 1.0])
@@ -95,6 +95,7 @@ def _reliability(found: Evaluation, horizon: int) -> str:
 
 
 def _score_object(score: Score) -> dict[str, Any]:
+    """One score as a JSON-ready dict."""
     told, left, count = score.reliability
     return {
         "predictor": score.predictor,

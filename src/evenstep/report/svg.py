@@ -1,4 +1,4 @@
-"""A small drawing board for inline SVG: scales, axes, lines, areas and bars; colours come from the page's style."""
+"""A small drawing board for inline SVG charts: scales, axes, lines, areas, bars. The style of the page sets the colours."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values to positions along one axis of a `Board`, from `low` to `high`; above 0 on a logarithmic scale."""
+    """Maps values from `low` to `high` to positions along one axis of a `Board`; with `log` both are above 0."""
 
     low: float
     high: float
     log: bool = False
 
     def share(self, values: F8) -> F8:
-        """float64[N], positions on the scale: 0 at `low`, 1 at `high`; values beyond are clipped."""
+        """float64[N], positions of the values on the scale: 0 at `low`, 1 at `high`; values outside are clipped."""
         if self.log:
             clipped = np.clip(values, self.low, self.high)
             return np.log(clipped / self.low) / math.log(self.high / self.low)
         return (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """About `count` round values inside the scale, ascending: multiples of 1, 2 or 5 times a power of ten.
+        """About `count` round values inside the scale, ascending: 1, 2 or 5 times powers of ten apart.
 
-        A logarithmic scale has powers of ten, and values between them if fewer than three lie inside.
+        On a logarithmic scale they are powers of ten, with values between them if fewer than three powers lie inside.
         """
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
@@ -69,7 +69,7 @@ class Scale:
         return [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
     def _between_tens(self, first: int, last: int, tens: list[float]) -> list[float]:
-        """1, 2 and 5 times powers of ten inside the scale; of a still narrower one, values as on a linear scale."""
+        """1, 2 and 5 times powers of ten inside the scale; values as on a linear scale if these are too few."""
         fine = [m * 10.0**power for power in range(first, last + 1) for m in (1, 2, 5)]
         found = [value for value in fine if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
         if len(found) > 2:
@@ -79,11 +79,11 @@ class Scale:
 
 
 def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A number >= 0 for each name of a policy, which sets its colour; reports on the same policies agree.
+    """A number >= 0 for each name of a policy, which sets its colour; all reports on the same policies agree.
 
     Well-known policies have fixed numbers in 0..7, and another name gets one by its hash. If that is taken by another of
-    these names, the next free one is used. Beyond eight policies numbers from 8 on repeat the colours with dashes. The dict
-    is in the order of the names, which changes no number.
+    these names, the next free number is used. From the ninth policy on, numbers from 8 repeat the colours with dashes. The
+    dict has the order of the names, which changes no number.
     """
     asked = list(dict.fromkeys(names))
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
@@ -99,13 +99,13 @@ def series_of(names: Iterable[str]) -> dict[str, int]:
 
 
 def round_step(size: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is at least `size`, which is above 0."""
+    """The smallest of 1, 2 and 5 times a power of ten that is at least `size`, which is above 0."""
     power = 10.0 ** math.floor(math.log10(size))
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= size * (1 - 1e-9))
 
 
 def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
-    """A linear scale from 0 to `room` times the largest of all values; 0 to 1 if no value is above 0. nan is ignored."""
+    """A linear scale from 0 to `room` times the largest value; 0 to 1 if no value is above 0. nan is ignored."""
     tops = [float(np.nanmax(v)) for v in values if v.size and np.isfinite(v).any()]
     top = max(tops, default=0.0)
     return Scale(0.0, top * room if top > 0 else 1.0)
@@ -113,7 +113,7 @@ def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
 
 @dataclass(slots=True)
 class Board:
-    """One chart under construction: methods add SVG elements, later ones above earlier ones, and `svg` gives the whole.
+    """One chart under construction: methods add SVG elements, later ones above earlier ones, and `svg` returns the whole.
 
     Args:
         x, y: scales of the plotting area; values outside are drawn at its edge.
@@ -135,17 +135,15 @@ class Board:
     parts: list[str] = field(default_factory=list[str])
 
     def axes(self, x_title: str, y_title: str) -> None:
-        """Draw grid lines for y, figures along both axes, and titles. Call it or `titles` first, so that data lies above."""
+        """Draw grid lines for y, numbers along both axes, and titles. Call it or `titles` first: later elements cover it."""
         self._frame(x_title, y_title, self.x.ticks(6), 5)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """As `axes`, but without figures along x, for charts that add `note` labels.
-
-        `y_ticks` is about the number of figures and grid lines along y; 0 = no figures and lines.
-        """
+        """As `axes`, but without numbers along x, and with about `y_ticks` numbers and grid lines along y, maybe 0."""
         self._frame(x_title, y_title, (), y_ticks)
 
     def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:
+        """Draw grid lines, numbers (`x_values` along x, about `y_ticks` along y), the x axis and titles."""
         x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
         for value in self.y.ticks(y_ticks) if y_ticks else ():
             y = self._y(np.array([value]))[0]
@@ -166,8 +164,8 @@ class Board:
     def line(self, x: F8, y: F8, series: int, kind: str = "line") -> None:
         """Draw a line through points, float64[N] on the scales, in the order to be joined; broken where `y` is not finite.
 
-        `series` is the number of the policy (`series_of`); `kind` is the line's class in the style sheet: ``line``, ``thin``
-        or ``grid``.
+        `series` is the number of the policy (`series_of`); `kind` is the CSS class of the line: ``line``, ``thin`` or
+        ``grid``.
         """
         steps: list[str] = []
         pen_down = False
@@ -188,9 +186,9 @@ class Board:
         self.parts.append(f'<path class="area {series_class(series)}" d="M{forth}L{back}Z"/>')
 
     def bar(self, place: float, width: float, value: float, series: int, title: str) -> None:
-        """Draw one upright bar from the bottom of the plotting area up to `value` on the y scale, with a tooltip.
+        """Draw one upright bar from the bottom of the plotting area up to `value` on the y scale, with the tooltip `title`.
 
-        `place` and `width` are its left end and width as shares of the area's width, in [0, 1]; `series` sets the colour.
+        `place` and `width` are its left end and its width as shares of the area's width; `series` sets the colour.
         """
         inner = self.width - self.left - self.right
         floor, top = self.height - self.bottom, self._y(np.array([value]))[0]
@@ -213,8 +211,8 @@ class Board:
     def names(self, points: Sequence[tuple[float, float, str]]) -> None:
         """Write names next to dots, at the nearest free side and height, with a line to a dot that is not near.
 
-        `points` has x and y of each dot on the scales, and its name, which is cut to 30 characters. The first ones get the
-        best places; a name without a free place overlaps.
+        `points` has x and y of each dot on the scales, and its name, which is cut to 30 characters. Earlier ones get better
+        places; a name without a free place overlaps.
         """
         taken: list[tuple[float, float, float]] = []  # left and right end, height
         shifts = sorted(range(-10 * _LINE, 10 * _LINE + 1, _LINE), key=abs)
@@ -231,7 +229,7 @@ class Board:
             self.parts.append(f'<text x="{at:.1f}" y="{place[2] + 3.5:.1f}" text-anchor="{side}">{escape(text)}</text>')
 
     def _is_free(self, place: tuple[float, float, float], taken: Sequence[tuple[float, float, float]]) -> bool:
-        """Whether a name fits there: left and right end, height."""
+        """True if a name with this left end, right end and height is inside the chart and overlaps no `taken` one."""
         begin, end, at = place
         is_inside = self.left <= begin and end <= self.width - self.right
         return (
@@ -241,7 +239,7 @@ class Board:
         )
 
     def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:
-        """Draw a cell of a heat map with its figure `text`; `shade` is the strength of its colour, from 0 (faintest) to 1.
+        """Draw a cell of a heat map with the number `text`; `shade` is the strength of its colour, from 0 (faintest) to 1.
 
         `left`, `bottom`, `width` and `height` are shares of the plotting area, in [0, 1].
         """
@@ -268,21 +266,23 @@ class Board:
         )
 
     def svg(self) -> str:
-        """The chart as text of one ``svg`` element, styled by the page's style sheet; more may be drawn afterwards."""
+        """The chart as text of one ``svg`` element, styled by the style sheet of the page; more may be drawn afterwards."""
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.label, quote=True)}">'
             f"{''.join(self.parts)}</svg>"
         )
 
     def _x(self, values: F8) -> F8:
+        """float64[N], horizontal positions in SVG user units of values on the x scale."""
         return self.left + self.x.share(values) * (self.width - self.left - self.right)
 
     def _y(self, values: F8) -> F8:
+        """float64[N], vertical positions, from the top, in SVG user units of values on the y scale."""
         inner = self.height - self.bottom - self.top
         return self.top + (1.0 - self.y.share(values)) * inner
 
 
 def series_class(series: int) -> str:
-    """CSS classes of a policy's marks: ``c0`` to ``c7``, and from number 8 on also a kind of dashes, ``d1`` to ``d3``."""
+    """CSS classes of the marks of a policy: ``c0`` to ``c7``, and from number 8 on also ``d1`` to ``d3`` for dashes."""
     dash = f" d{min(series // COLOURS, 3)}" if series >= COLOURS else ""
     return f"c{series % COLOURS}{dash}"

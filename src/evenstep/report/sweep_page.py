@@ -1,4 +1,4 @@
-"""A sweep as one HTML file that needs nothing else, and as lines for a terminal."""
+"""A sweep over parameters as one self-contained HTML file, and as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from evenstep.report.numbers import counted
 from evenstep.report.sweep_plots import against, over_two
 from evenstep.report.tables import ORACLE_NOTE, cut_names, fitted, full_names, mean_text, name_limit
 
-#: Numeric parameters of which every pair has its heat maps.
+#: Most numeric parameters whose pairs get heat maps.
 PAIRED = 3
 #: Rows of the table of figures in the report, and on a terminal.
 PAGE_ROWS, TERMINAL_ROWS = 500, 60
 
 
 def write_sweep(swept: Swept, path: Path) -> None:
-    """Write the report of a sweep, an HTML file that loads nothing; `InputError` if `path` cannot be written."""
+    """Write the report of a sweep, an HTML file that loads nothing. `InputError` if the file cannot be written."""
     write_text(path, page(swept))
 
 
 def page(swept: Swept) -> str:
-    """The whole page as HTML text; it loads no other file, and its table of figures has at most `PAGE_ROWS` rows."""
+    """The whole page as HTML text; it loads no other file. Its table of figures has at most `PAGE_ROWS` rows."""
     title = f"Sweep of {_listed(swept.parameters)}"
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -39,7 +39,7 @@ def page(swept: Swept) -> str:
 
 
 def subtitle(swept: Swept) -> str:
-    """A line, as plain text, with the numbers of points, policies and replicates (fewest to most) of a sweep."""
+    """A line of plain text: the numbers of points and policies of a sweep, and of replicates (fewest to most)."""
     counts = sorted({len(runs) for point in swept.runs for runs in point})
     replicates = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
@@ -50,7 +50,7 @@ def subtitle(swept: Swept) -> str:
 
 
 def until_sentence(swept: Swept) -> str:
-    """A sentence on the number of points at which the stopping rule `until` held in the end; empty without such a rule."""
+    """A sentence on the number of points at which the stopping rule `until` held at the end; empty without such a rule."""
     if not swept.until:
         return ""
     open_points = swept.met.count(False)
@@ -66,7 +66,7 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | Non
     """Headings, units, and a line for each point and policy: parameters, policy, number of replicates, and each metric.
 
     A metric is a mean ± half its 95 % interval. A last line counts the rows beyond `most` (None = all), and one explains
-    ``*``, an oracle. `width` is in letters, as in `fitted`; None = any number, and no name is cut.
+    ``*``, an oracle. `width` is the letters of a line, as in `fitted`; None = any number, and no name is cut.
     """
     names = cut_names(swept.policies, name_limit(width))
     head, units, *rows = _rows(swept, names)
@@ -81,7 +81,7 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | Non
 
 
 def _rows(swept: Swept, names: Mapping[str, str]) -> list[list[str]]:
-    """Headings, units, and a row of texts for each point and policy; `names` has what the table calls a policy."""
+    """Headings, units, and a row of texts for each point and policy; `names`: policy -> its name in the table."""
     figures = [figure_of(metric) for metric in swept.metrics]
     rows = [
         [*swept.parameters, "policy", "runs", *(one.heading for one in figures)],
@@ -96,6 +96,7 @@ def _rows(swept: Swept, names: Mapping[str, str]) -> list[list[str]]:
 
 
 def _metric(swept: Swept, metric: str) -> Iterable[str]:
+    """The section on one metric as pieces of HTML: charts against each parameter, and heat maps of a grid."""
     badges = {name: ORACLE_BADGE for i, name in enumerate(swept.policies) if swept.is_oracle(i)}
     several = any(len(runs) > 1 for point in swept.runs for runs in point)
     drawn = " Bands and whiskers are 95 % t-intervals of the mean over replicates." if several else ""
@@ -111,6 +112,7 @@ def _metric(swept: Swept, metric: str) -> Iterable[str]:
 
 
 def _caption(swept: Swept, parameter: str) -> str:
+    """The caption of a chart against one parameter: what happens to the other parameters."""
     others = [name for name in swept.parameters if name != parameter]
     if others and not swept.grid:
         return "A dot a point; the other parameters vary from dot to dot."
@@ -118,6 +120,7 @@ def _caption(swept: Swept, parameter: str) -> str:
 
 
 def _figures(swept: Swept) -> Iterable[str]:
+    """The section with the table of all figures as pieces of HTML."""
     head, units, *rows = _rows(swept, cut_names(swept.policies, None))
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:
@@ -132,7 +135,7 @@ def _made_by(swept: Swept) -> Iterable[str]:
 
 
 def _taken(swept: Swept, parameter: str) -> str:
-    """The values of a parameter, or the ends of the sampled range."""
+    """The values of a parameter as text; of a sampled number, the ends of the range."""
     values = swept.values(parameter)
     if not swept.grid and swept.is_numeric(parameter):
         return f"{value_text(values[0])} to {value_text(values[-1])}"
@@ -140,6 +143,6 @@ def _taken(swept: Swept, parameter: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """``a, b and c``."""
+    """Names as text: ``a, b and c``."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last

@@ -14,17 +14,17 @@ from evenstep.report.numbers import short
 from evenstep.report.svg import Board, Scale, series_of
 from evenstep.request import F8
 
-#: Most figures below an axis; of more values only some are named.
+#: About the most values written below an axis.
 NAMED = 9
 #: A parameter whose largest value is at least so many times its smallest is drawn on a logarithmic scale.
 DECADE = 10.0
 
 
 def against(swept: Swept, parameter: str, metric: str) -> str:
-    """An SVG chart of a metric against one parameter, for every policy, with 95 % intervals; "" if no mean has a value.
+    """SVG chart of a metric against one parameter, for every policy, with 95 % intervals; "" if no mean has a value.
 
-    Lines with bands if the sweep is a grid and the parameter has several values, all numbers; else dots with whiskers. On a
-    grid a value is the average over the other parameters; in a Latin hypercube every point is a dot of its own.
+    It has lines with bands if the sweep is a grid and the parameter has several values, all numbers; else dots with
+    whiskers. On a grid a value is the mean over the other parameters; in a Latin hypercube every point is a dot of its own.
     """
     numeric, policies = swept.is_numeric(parameter), range(len(swept.policies))
     values = swept.values(parameter)
@@ -66,8 +66,8 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
 def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, str]:
     """For each policy an SVG heat map of a metric over two parameters of a grid, means over the others and replicates.
 
-    All maps share one scale of shades. A cell without a value is empty; the dict is empty if no cell has one. The columns
-    are the `values` of `across`, from the left, and the rows those of `upward`, from below.
+    Columns are the `values` of `across`, from the left, rows those of `upward`, from below. All maps share one scale of
+    shades. A cell without a value is empty; the dict is empty if no cell has a value.
     """
     columns, rows = swept.values(across), swept.values(upward)
     a, b = swept.parameters.index(across), swept.parameters.index(upward)
@@ -103,13 +103,14 @@ def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, s
 
 
 def _columns(curve: Sequence[Interval | None], factor: float) -> tuple[F8, F8, F8]:
-    """Means and ends of intervals, nan if missing."""
+    """float64[N] each: means, lower ends and upper ends of intervals, times `factor`; nan if missing."""
     rows = [(None, None, None) if one is None else (one.value, one.low, one.high) for one in curve]
     mean, low, high = factor * np.array(rows, np.float64).T  # None becomes nan
     return mean, low, high
 
 
 def _across(values: Sequence[Any], numeric: bool) -> Scale:
+    """The x scale for values of a parameter; those that are not numbers stand at 0, 1, 2, ..."""
     if not numeric:
         return Scale(-0.5, len(values) - 0.5)
     low, high = float(min(values)), float(max(values))
@@ -119,7 +120,7 @@ def _across(values: Sequence[Any], numeric: bool) -> Scale:
 
 
 def _upward(found: Sequence[tuple[F8, F8, F8]]) -> Scale:
-    """From 0, or from just below the smallest value where all are far from it."""
+    """The y scale for means and ends: from 0, or from just below the smallest value if all are far above 0."""
     every = np.concatenate([column for columns in found for column in columns])
     every = every[np.isfinite(every)]
     low, high = float(every.min()), float(every.max())
@@ -130,7 +131,7 @@ def _upward(found: Sequence[tuple[F8, F8, F8]]) -> Scale:
 
 
 def _name_values(board: Board, values: Sequence[Any], numeric: bool) -> None:
-    """The values below the axis, every second or third of many."""
+    """Write the values of a parameter below the x axis, at most about `NAMED` of them."""
     every = -(-len(values) // NAMED)
     for number, value in enumerate(values):
         if number % every == 0:

@@ -1,4 +1,4 @@
-"""A comparison as a table in the terminal: a row a policy, printed as soon as the policy has run."""
+"""A comparison as a table in the terminal, a row a policy; each is printed as soon as the policy has run."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ from evenstep.report.numbers import MISSING, counted, percent, relative, short
 
 ORACLE_NOTE = "* is shown true output lengths, which no live router has: what that policy could do with perfect predictions."
 _GAP = "  "
-#: Letters of a name that a table shows on any terminal.
+#: Letters of a name that fit a table on any terminal.
 _NAME = 30
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Rows of texts as lines, each column padded to one width: those numbered in `left`, from 0, flush left, others right.
-
-    There is at least one row, and all are equally long.
-    """
+    """Rows of texts, equally long, as lines: columns with an index in `left` padded flush left, the others flush right."""
     wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     padded = ([x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(r, wide, strict=True))] for r in rows)
     return [_GAP.join(cells).rstrip() for cells in padded]
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[int] = (0,), keys: int = 1) -> list[str]:
-    """`aligned` rows in parts that fit a terminal: columns that do not fit follow below, next to the same first `keys` ones.
+    """`aligned` rows in parts, one below the other, that fit lines of `width` letters; None = any width and one part.
 
-    `width` is in letters; None = any number, so there is one part.
+    Columns that do not fit follow in the next part, after the same first `keys` columns.
     """
     wide = [len(_GAP) + max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     room = math.inf if width is None else width + len(_GAP) - sum(wide[:keys])
@@ -50,15 +47,12 @@ def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[in
 
 
 def name_limit(width: int | None) -> int | None:
-    """Letters of the longest name in a table on a terminal of `width` letters; None = any number."""
+    """Most letters of a name in a table on a terminal of `width` letters; None = any number."""
     return None if width is None else max(_NAME, width // 3)
 
 
 def cut_names(names: Sequence[str], most: int | None) -> dict[str, str]:
-    """Each name -> what is shown of it, at most `most` letters (None = all): one that is cut ends in its number in `names`.
-
-    The numbers count from 1; `full_names` lists the cut names by them.
-    """
+    """Name -> the name cut to `most` letters (None = uncut); a cut one ends in its number in `names`, from 1, as ``[3]``."""
     found: dict[str, str] = {}
     for place, name in enumerate(names, 1):
         mark = f"… [{place}]"
@@ -67,12 +61,12 @@ def cut_names(names: Sequence[str], most: int | None) -> dict[str, str]:
 
 
 def full_names(cut: Mapping[str, str]) -> list[str]:
-    """A line for each name that `cut_names` has cut."""
+    """A line ``[number] name`` for each name that `cut_names` has cut."""
     return [f"[{place}] {name}" for place, (name, shown) in enumerate(cut.items(), 1) if shown != name]
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
-    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends, `MISSING` for no value."""
+    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``, or ``12.3`` without ends; else `MISSING`."""
     if found is None or math.isnan(found.value):
         return MISSING
     text, half = short(found.value * factor), found.half
@@ -90,7 +84,7 @@ class Column:
         field: name of a numeric field of the summaries.
         width: its width, characters.
         scale: factor from the field's unit to `unit`; used by a ``figure`` only.
-        kind: how its cells read: a ``figure``, a ``share`` in per cent, or the ``change`` in per cent of the first policy.
+        kind: of its cells: a ``figure``, a ``share`` in per cent, or the ``change`` in per cent of the first policy.
     """
 
     heading: str
@@ -101,7 +95,7 @@ class Column:
     kind: Literal["figure", "share", "change"] = "figure"
 
     def cell(self, result: PolicyResult, first: PolicyResult) -> str:
-        """The text of one policy's cell: mean over replicates; a change is `versus_first` in per cent of `first`'s mean.
+        """The text of one policy's cell: mean over replicates, or `versus_first` in per cent of the mean of `first`.
 
         A change reads "baseline" if `versus_first` is None. A cell without a value, or a change from 0, reads "-".
         """
@@ -127,20 +121,17 @@ COLUMNS: tuple[Column, ...] = (
     Column("oldest wait", "s", "oldest_wait_s", 11),
     Column("energy", "kJ", "energy_busy_idle_j", 9, 1e-3),
 )
-#: Next to the time lost at the barrier, for runs with prefix caches.
+#: Further column, after worth, for runs with prefix caches.
 PREFIX_HITS = Column("hits", "% prompt", "prefix_hit_share", 8, kind="share")
-#: After the first tokens, for runs with an objective.
+#: Further columns, after TTFT p95, for runs with an objective.
 SLO = (Column("SLO met", "%", "slo_share", 7, kind="share"), Column("goodput", "requests/s", "goodput_requests_per_s", 10))
-#: Unit of a time to first token that holds no prefill.
+#: Unit of TTFT in runs without prefill time.
 NO_PREFILL = "s, no prefill"
 _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
 
 
 def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
-    """`COLUMNS` in order, with those added that runs with prefix caches or an objective have values for.
-
-    Unless prefill takes time, the column of first tokens says so.
-    """
+    """`COLUMNS`, with those for prefix caches or an objective added. Without `prefill` time the unit of TTFT says so."""
     found: list[Column] = []
     for column in COLUMNS:
         if column.heading == "TTFT p95" and not prefill:
@@ -158,8 +149,8 @@ class ComparisonTable:
 
     Args:
         names: texts of the first column, at least one; they set its width, and longer names are cut.
-        stream: where to; stdout when left out. Colour only on a terminal, and never with ``NO_COLOR``.
-        columns: what to show (`columns_of`); None = `COLUMNS`. Columns that a terminal has no room for are left out.
+        stream: None = stdout. Colour only on a terminal, and never with ``NO_COLOR``.
+        columns: None = `COLUMNS`. Columns for which a terminal has no room are left out.
     """
 
     def __init__(
@@ -186,13 +177,13 @@ class ComparisonTable:
         self._line("", [c.unit for c in self._columns], "dim")
 
     def row(self, result: PolicyResult) -> None:
-        """Print one policy, an oracle with ``*`` and in yellow. The comparison's first policy has to be printed first."""
+        """Print one policy's row, an oracle with ``*`` and in yellow. Print the comparison's first policy first."""
         self._first = self._first or result
         name = self._names[result.policy] + ("*" if result.oracle else "")
         self._line(name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else "")
 
     def observed(self, result: PolicyResult) -> None:
-        """Print the run that a log recorded, above the simulated ones."""
+        """Print the row of the recorded run; call it before `row`."""
         cells = (c.cell(result, result) for c in self._columns)
         shown = ["observed" if cell == "baseline" else cell for cell in cells]
         self._line(self._names[observed_name(result)], shown, "bold")
@@ -205,7 +196,7 @@ class ComparisonTable:
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
 
     def _cut(self) -> list[str]:
-        """The full names, and the columns, that the tables above do not show."""
+        """Lines with the full names and the columns that the tables above do not show."""
         least = min(self._name_width - 1, name_limit(self._terminal) or self._name_width)
         lines = full_names(cut_names([*self._names], least))
         if self._left_out:
@@ -213,6 +204,7 @@ class ComparisonTable:
         return lines
 
     def _line(self, name: str, cells: Sequence[str], style: str) -> None:
+        """Print a name and cells in the widths of their columns."""
         padded = [cell.rjust(c.width) for cell, c in zip(cells, self._columns, strict=True)]
         self._console.print(Text(_GAP.join([name.ljust(self._name_width), *padded]).rstrip(), style=style))
 
@@ -235,7 +227,7 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
     table.foot(comparison)
 
 
-#: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
+#: Heading, unit, field of the summary, factor and decimals of each column of differences, the most important first.
 DIFFERENCES = (
     ("barrier time", "points", "idle_time_share", 100.0, 2),
     ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
@@ -245,12 +237,12 @@ DIFFERENCES = (
     ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
 )
 
-#: After the second one, for runs with prefix caches.
+#: Further column, after the second one, for runs with prefix caches.
 _PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 
 
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
-    """Paired differences, policy less baseline, as lines: an empty one, a title, headings, units, and one for each policy.
+    """Paired differences, policy minus baseline, as lines: an empty one, a title, headings, units, and one for each policy.
 
     Shares differ in percentage points. No lines for a single policy. `width` is as in `fitted`; longer names are cut.
     """
@@ -270,7 +262,7 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
 
 
 def _difference(found: Interval | None, factor: float, decimals: int) -> str:
-    """A difference with half its interval, both times `factor`; more decimals where these show neither as more than 0."""
+    """A difference with half its interval, both times `factor`, as text; more decimals if these show only zeros."""
     if found is None:
         return "-"
     half = None if found.half is None else found.half * factor
@@ -281,7 +273,7 @@ def _difference(found: Interval | None, factor: float, decimals: int) -> str:
     return f"{found.value * factor:+.{decimals}f}" + ("" if half is None else f" ±{half:.{decimals}f}")
 
 
-#: Metrics by which the simulator is judged (`ObservedRun.error`), and what the sentence on its error calls them.
+#: Metrics by which the simulator is judged (`ObservedRun.error`) -> their names in `error_sentence`.
 JUDGED = {
     "tokens_per_s": "tokens/s",
     "makespan_s": "makespan",
@@ -300,7 +292,7 @@ def observed_name(result: PolicyResult) -> str:
 
 
 def error_sentence(comparison: Comparison) -> str:
-    """A sentence on the error, simulated less observed, of the simulated twin of a recorded run; empty without one."""
+    """A sentence on the error (simulated minus observed) of a simulation of the recorded run; empty without such a run."""
     observed = comparison.observed
     if observed is None or not observed.error:
         return ""
@@ -320,7 +312,7 @@ def error_sentence(comparison: Comparison) -> str:
 
 
 def foot_lines(comparison: Comparison) -> list[str]:
-    """Lines below the table: mark of oracles, fleet, recorded run, window, replicates, yardsticks, notes, short digests."""
+    """Lines below the table: oracles, fleet, recorded run, steady window, replicates, bounds, notes, short digests."""
     lines = [ORACLE_NOTE] if any(p.oracle for p in comparison.policies) else []
     lines.append(fleet_sentence(comparison))
     if comparison.observed is not None:
@@ -336,7 +328,7 @@ def foot_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
-#: How requests come, by `Conditions.arrivals`.
+#: `Conditions.arrivals` -> a clause on how requests arrive.
 _ARRIVALS = {
     "saturated": "a pool of {pool:,} waiting requests is kept full, and times of arrival are not used",
     "timed": "requests arrive at their times",
@@ -345,7 +337,7 @@ _ARRIVALS = {
 
 
 def fleet_sentence(comparison: Comparison) -> str:
-    """A sentence on the simulated fleet, its law of step time, and the arrivals."""
+    """A sentence on the simulated fleet, its step-time law, and the arrivals."""
     found = comparison.conditions
     same = found.slots_total == found.slots * found.workers
     slots = f"each with {found.slots:,} slots" if same else f"with {found.slots_total:,} slots in all"
@@ -374,7 +366,7 @@ def window_sentence(comparison: Comparison) -> str:
 
 
 def replicates_sentence(comparison: Comparison) -> str:
-    """A sentence on how replicates differ and what their intervals are, or that one replicate has no interval."""
+    """A sentence that tells how replicates differ and what their intervals are, or that one replicate has no interval."""
     seeds = len(comparison.seeds)
     if seeds == 1:
         return "One replicate: no intervals."

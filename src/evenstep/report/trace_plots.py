@@ -22,15 +22,15 @@ _BINS = 60
 
 
 def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
-    """Draw a request trace: rate of arrivals, lengths of prompts and outputs, and gaps or think times.
+    """Draw a request trace: rate of arrivals, lengths of prompts and outputs, and gaps between arrivals or think times.
 
     Args:
-        trace: the trace, at least one request. Panels that its columns give no data for are left out.
+        trace: at least one request. Panels that its columns give no data for are left out.
         found: its statistics (`workload.statistics.describe`): ``name`` is the title, and an HTML page shows all of them.
-        place: file to write, replaced whole; its ending chooses the kind.
+        place: file to write, replaced whole; its suffix chooses the kind.
 
     Raises:
-        InputError: another ending than .html, .png or .svg, or a file that cannot be written.
+        InputError: another suffix than .html, .png or .svg, or a file that cannot be written.
     """
     panels: list[tuple[str, str, Callable[[Any], None]]] = []
     if trace.arrival_s is not None and trace.arrival_s[-1] > 0:
@@ -50,7 +50,7 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
     """Draw the summed rate of all clients of a ServeGen tar over time, and the share of requests of the busiest N clients.
 
-    `found` holds its statistics (`workload.statistics.describe_clients`), used as in `save_trace`, as is `place`.
+    `found`, its statistics (`workload.statistics.describe_clients`), and `place` are used as in `save_trace`.
 
     Raises:
         InputError: as `save_trace`, or a tar that cannot be read.
@@ -109,6 +109,7 @@ def _draw_tail(axes: Any, values: F8) -> None:
 
 
 def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[str, Any], place: Path) -> None:
+    """Draw panels (title, unit of x, function that draws on axes) and write them to `place`, as `save_trace` describes."""
     kind = place.suffix.lower().removeprefix(".")
     if kind not in {"html", "png", "svg"}:
         raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")
@@ -129,6 +130,7 @@ def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[
 
 
 def _page(picture: str, found: dict[str, Any]) -> str:
+    """The HTML page of a picture, text that contains an ``<svg``, with the statistics and notes in `found`."""
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in found["notes"])
     name = str(found["name"])
     body = f"""<h1>{escape(name)}</h1>
@@ -140,6 +142,7 @@ def _page(picture: str, found: dict[str, Any]) -> str:
 
 
 def _flat(found: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Statistics as (name, value) rows of text, those of nested dicts with the names joined; notes and None are left out."""
     rows: list[tuple[str, str]] = []
     for key, value in found.items():
         if key == "notes" or value is None:

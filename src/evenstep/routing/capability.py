@@ -18,11 +18,12 @@ MOST_NUMBERS = 1024
 
 @part
 def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
-    """Write how much each worker can do, above 0, in one unit for all workers; returns the largest.
+    """Write the capability of each worker, a relative speed above 0, to `capability`; returns the largest.
 
     Args:
-        stated: one number a worker, repeated over the fleet; empty = by speed, ``1 / seconds_per_token`` relative to the
-            fastest worker, which has 1. Where a KV token costs nothing on some worker all workers have 1.
+        stated: float64[n], capabilities that an option states, repeated if the fleet is larger, cut if it is smaller. Empty:
+            by speed, ``1 / seconds_per_token`` relative to the fastest worker, which has 1. If a KV token costs 0 seconds on
+            some worker, all workers have 1.
         capability: float64[G], written.
     """
     least, largest = np.inf, 0.0
@@ -39,11 +40,10 @@ def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
-    """Check the stated capabilities, and return them as numbers, () if empty; text is parsed (``1/1/0.5``, ``3*1/0.5``).
+    """Check the capabilities that an option states, and return them as a tuple of numbers; () if `stated` is empty.
 
-    Raises:
-        InputError: text that is not a list of numbers, a number that is not finite or not above 0, or over `MOST_NUMBERS`
-            numbers. It names `where`, the policy, and `field`, its option.
+    Text like ``1/1/0.5`` or ``3*1/0.5`` is parsed. Raises an `InputError` for other text, a number that is not finite or not
+    above 0, or more than `MOST_NUMBERS` numbers. `where` and `field` name the policy and its option in the error.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:

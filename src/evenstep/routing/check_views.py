@@ -1,4 +1,4 @@
-"""Random, consistent views for `checks`: the same ones every time, some small, some tight, some with groups."""
+"""Random views for `checks`, the same in every run: some small, some short of memory, some with several groups."""
 
 from __future__ import annotations
 
@@ -13,29 +13,22 @@ from evenstep.routing.view import RoutingView
 
 
 def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingView]:
-    """Yield 60 views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
+    """Yield 60 random views of 1..16 workers in 1..3 groups with 0..24 waiting requests. Every call yields the same views.
 
-    Every fifth has the cached tokens of each prompt on each worker, every sixth has workers of different speed. Every call
-    yields the same views.
-
-    Args:
-        horizon: H; `projections` has H+1 columns.
-        memory: words the policy keeps.
-        spare: number that fills the host's memory around each array, which a policy must not read. Views that differ only in
-            `spare` must get equal answers.
+    KV memory limits every fourth view. Every fifth has cached tokens, every sixth has workers of different speed. `horizon`
+    is H. `memory` is M, the number of int64 words in `RoutingView.memory`. The value `spare` stands directly before and
+    after each array, where a policy must not read. Views that differ only in `spare` must get equal answers.
     """
     for number in range(60):
         yield _view(np.random.default_rng(number), number, horizon, memory, spare)
 
 
 def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
-    """Yield 120 views in which KV memory binds and some workers run nothing: every other one has a single worker.
+    """Yield 120 random views in which KV memory is short and some workers run nothing. Every call yields the same views.
 
-    Requests are small or nearly as large as a worker's memory, and some have waited long. Every call yields the same views.
-
-    Args:
-        horizon: H; `projections` has H+1 columns.
-        memory: words the policy keeps; they are zeros in every third view, as at the start.
+    Every other view has a single worker. Some requests are nearly as large as a worker's KV memory, and some have waited
+    long. `horizon` is H. `memory` is M, the number of int64 words in `RoutingView.memory`: 0 in every third view, random in
+    the others.
     """
     for number in range(120):
         rng = np.random.default_rng(50_000 + number)
@@ -76,6 +69,7 @@ def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
 
 
 def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int) -> RoutingView:
+    """Make view `number` of `check_views` with random numbers from `rng`. `H`, `memory` and `spare` are as there."""
     G, W = int(rng.integers(1, 17)), int(rng.integers(0, 25))
     groups = int(rng.integers(1, min(3, G) + 1))
     sizes = 8 if number % 3 == 0 else 4000  # few different sizes: many ties

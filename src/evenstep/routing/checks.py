@@ -1,4 +1,4 @@
-"""The promises of a routing policy, each a named check: `evenstep policy check` and the tests run the same."""
+"""The checks of a routing policy, each with a name. `evenstep policy check` and the tests run the same checks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ONCE = "one answer a request"
 
 
 def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Finding]:
-    """Run every check on a policy; one finding a check, passed or failed, in a fixed order.
+    """Run every check on a policy, and return one finding for each, passed or failed, in a fixed order.
 
-    A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``; the checks that need its
-    answers are then left out.
+    A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``. The checks that need its answers
+    are then left out.
 
     Args:
-        simulate: ``(policy, door)``, makes a short run through the door ``plain`` or ``compiled`` and returns its digest.
-            The check ``same digest`` needs it; that check is left out if this is None or another check failed.
+        simulate: ``(policy, door) -> digest``, makes a short run through the door ``plain`` or ``compiled``. The check
+            ``same digest`` needs it. That check is left out if this is None or another check failed.
     """
     judged = Judged(
         policy,
@@ -44,12 +44,16 @@ def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Findi
 
 
 def _own(decision: RoutingDecision) -> RoutingDecision:
+    """Copy a decision, so that a policy that reuses its arrays does not change it later."""
     memory = None if decision.memory is None else np.array(decision.memory)
     return RoutingDecision(np.array(decision.worker), memory, decision.bound)
 
 
 def _rules(rules: list[str]) -> list[Finding]:
-    """Capacity, known workers, one answer a request: the contract every host holds a decision to."""
+    """Return the findings of ``capacity``, ``known workers`` and ``one answer a request``.
+
+    `rules` has, for each view, the sentence of `broken_rule` on the policy's answer; it is empty if no rule is broken.
+    """
 
     def owner(rule: str) -> str:
         return next((check for start, check in _RULES.items() if rule.startswith(start)), _ONCE)
@@ -61,13 +65,10 @@ def _rules(rules: list[str]) -> list[Finding]:
 
 
 def held_beside_idle(view: RoutingView, worker: I8) -> str:
-    """A sentence on a request that an answer holds although it fits an idle worker; empty without such a request.
+    """Describe a request that an answer holds although it fits an idle worker; empty if there is no such request.
 
-    An idle worker has free slots, no running and no queued request, and the answer sends it nothing. A request fits
-    if its load at admission is at most the worker's `kv_free`.
-
-    Args:
-        worker: int64[W], the answer: a worker or `HOLD` for each waiting request.
+    An idle worker has free slots and no running or queued request, and the answer sends it nothing. A request fits if its
+    load at admission is at most the worker's `kv_free`. `worker`, int64[W], is the answer.
     """
     is_idle = (view.running == 0) & (view.queued == 0) & (view.free_slots > 0)
     is_idle[worker[worker != HOLD]] = False
@@ -80,7 +81,7 @@ def held_beside_idle(view: RoutingView, worker: I8) -> str:
 
 
 def _work_for_idle(policy: RoutingPolicy) -> Finding:
-    """It never holds what fits an idle worker: nothing there changes by itself, so it could hold for ever."""
+    """Check on `tight_views` that a policy holds no request that fits an idle worker. Broken rules are skipped."""
     name = "never holds what fits an idle worker"
     for number, view in enumerate(tight_views(horizon_of(policy), memory_size_of(policy))):
         try:

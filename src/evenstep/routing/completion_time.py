@@ -20,7 +20,11 @@ LAST = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class ByLength(Ruled):
-    """Options of the policies that go by the length of a request; `where` is the policy's name in errors."""
+    """Options of min-min, max-min and `olb-lbmm`, which sort requests by length. `where` is the policy's name in errors.
+
+    With `length` "predicted", the expected output counts in a request's length. `age_limit` is the age bound, 0 = off; an
+    `InputError` if it is below 0 or not finite.
+    """
 
     where: ClassVar[str]
 
@@ -33,12 +37,12 @@ class ByLength(Ruled):
 
     @property
     def needs_steps(self) -> bool:
-        """Whether lengths include the expected output (see `routing.view.needs_steps`)."""
+        """True if lengths include the expected output, which only a live dispatcher knows."""
         return self.length == "predicted"
 
 
 class CompletionWork(NamedTuple):
-    """Working space of min-min and max-min."""
+    """Working space of min-min and max-min; `fleet.worker` is the answer."""
 
     fleet: Open
     ready: WorkerFloats  # KV tokens of the worker at each place of `fleet.open`, sent requests included with their lengths
@@ -47,10 +51,7 @@ class CompletionWork(NamedTuple):
 
 @part
 def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
-    """Write each request's length in tokens to `length`: its load at admission, plus, if `predicted`, its expected output.
-
-    A request of unknown output counts its load at admission alone.
-    """
+    """Write each request's length in tokens to `length`, float64[W]: its load, plus, if `predicted`, any known output."""
     for i in range(view.waiting_load.size):
         steps = view.waiting_steps[i] if predicted else 0.0
         length[i] = view.waiting_load[i] + (0.0 if math.isnan(steps) else steps)
@@ -58,18 +59,18 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 
 @part
 def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
-    """Send overdue requests, oldest first, then the others by length, each to the worker of smallest ready time.
+    """Send overdue requests, oldest first, then the others by length, each to the worker with the smallest ready time.
 
-    All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``, p_i its
-    length. The request to schedule next is the longest (max-min) or shortest (min-min), the oldest of equal ones. Its worker
-    is the one of smallest ready time r_g among those with a slot and memory for it (ties: lowest index); without one the
-    request is held. r_g is the worker's load in KV tokens, queued requests included, and grows by p_i.
+    A worker's ready time is its load in KV tokens, queued requests included. It grows by the length of each request sent
+    there. Only workers with a slot and memory for the request are considered; ties go to the lowest index. A request that
+    fits nowhere is held. Requests of equal length go oldest first. All workers are alike to a request, so this is the order
+    of min-min or max-min by earliest completion time.
 
     Args:
-        longest_first: max-min, else min-min.
-        predicted: whether lengths include the expected output; see `set_lengths`.
-        age_limit: see `filling.count_overdue`.
-        work: all of it is set here; the answer is `work.fleet.worker`.
+        longest_first: True is max-min, False is min-min.
+        predicted: lengths include the expected output (see `set_lengths`).
+        age_limit: multiple of the mean wait after which a request is overdue, 0 = never; see `filling.count_overdue`.
+        work: working space, overwritten; the answer is `work.fleet.worker`.
     """
     count = list_open(view, work.fleet)
     for j in range(count):
@@ -99,9 +100,8 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
 def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
     """Position of the longest or shortest request not yet looked at, the oldest of equal ones; there must be one.
 
-    Args:
-        keys: int64[W], the bits of each length as an integer, which order like lengths >= 0.
-        looked_at: the key that the caller gave to requests already looked at: -1 for longest first, else `LAST`.
+    `keys`, int64[W], are the bits of the lengths, which sort like the lengths. A request already looked at has the key
+    `looked_at` instead, which sorts last.
     """
     key = looked_at
     for i in range(keys.size):

@@ -1,7 +1,4 @@
-"""Makes one decision through a policy's compiled rule and its plain one, to compare them.
-
-Hosts keep their arrays in the kernel's layout and call it themselves; this is for checks, tests and benchmarks.
-"""
+"""Makes a policy's decision through its compiled rule, and compares two decisions. For checks, tests and benchmarks only."""
 
 from __future__ import annotations
 
@@ -15,21 +12,19 @@ from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView, p
 
 
 def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
-    """Prepare this decision through the compiled rule: call `decision` on the result to make it.
+    """Prepare a policy's decision on a view through its compiled rule; call `decision` of the result to make it.
 
-    None if the policy's class has no rule in its own file (an inherited rule does not count), or if it is `plain_only`.
+    Returns None if the policy is `plain_only`, or its class has no rule in its own file (an inherited rule does not count).
     """
     door = None if plain_only(policy) else compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
-    """The first difference of two decisions on one view, as a sentence; empty if they are equal in bits.
+    """Describe the first difference of two decisions on one view, in workers, memory or bound; empty if they are equal.
 
-    Workers, memory and bound are compared; a bound of nan equals nan.
-
-    Args:
-        memory: int64[M], the view's memory: it stands for that of a decision whose `memory` is None.
+    Numbers must be equal in bits, except that a bound of nan equals nan. The view's `memory`, int64[M], stands for that of a
+    decision whose `memory` is None.
     """
     if not np.array_equal(plain.worker, kernel.worker):
         if plain.worker.shape != kernel.worker.shape:

@@ -1,4 +1,7 @@
-"""Slots and KV memory left while a decision fills them: functions that the rules share."""
+"""Functions that the rules share. Most track the slots and KV memory left while a decision sends requests.
+
+A rule holds a request that fits nowhere and goes on with the next one, so that one huge request does not block the pool.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,9 @@ from evenstep.routing.view import HOLD
 
 
 class Open(NamedTuple):
-    """The answer (see `RoutingWork`), and the open workers: those that still have a slot, in index order.
+    """The answer (see `RoutingWork`), and a list of the open workers: those that still have a slot, by ascending index.
 
-    The list is `open[:count]`, with `slots` and `kv` at the same places; functions take and return `count`. A rule holds a
-    request that fits nowhere and goes on with the next one, so that one huge request does not block the pool.
+    The list is the first `count` entries of `open`, `slots` and `kv`. Functions take `count`, and return the new one.
     """
 
     worker: Ints
@@ -29,7 +31,7 @@ class Open(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The answer (see `RoutingWork`), and the room of each worker, for rules that look at all workers for each request."""
+    """The answer (see `RoutingWork`), and the free slots and KV tokens of every worker, less what this decision has sent."""
 
     worker: Ints
     memory: Ints
@@ -40,7 +42,7 @@ class Room(NamedTuple):
 
 @part
 def set_room(view: RuleView, work: Room) -> int:
-    """Write `work.free_slots` and `work.kv_free` from the view; returns the sum of the free slots of all workers."""
+    """Copy `work.free_slots` and `work.kv_free` from the view; returns the sum of the free slots of all workers."""
     for g in range(view.free_slots.size):
         work.free_slots[g] = view.free_slots[g]
         work.kv_free[g] = view.kv_free[g]
@@ -49,16 +51,13 @@ def set_room(view: RuleView, work: Room) -> int:
 
 @part
 def has_room(g: int, size: float, work: Room) -> bool:
-    """Whether worker g has a free slot and at least `size` free KV tokens, after the requests sent so far."""
+    """True if worker g has a free slot and at least `size` free KV tokens, after the requests sent so far."""
     return work.free_slots[g] > 0 and work.kv_free[g] >= size
 
 
 @part
 def list_with_room(size: float, fitting: I8, work: Room) -> int:
-    """Write the indices of the workers with room for `size` tokens to `fitting`, int64[G], ascending; returns their number.
-
-    Entries beyond that number mean nothing.
-    """
+    """Write the workers with room for `size` tokens, ascending, to the front of `fitting`, int64[G]; returns how many."""
     count = 0
     for g in range(work.free_slots.size):
         fitting[count] = g
@@ -68,9 +67,9 @@ def list_with_room(size: float, fitting: I8, work: Room) -> int:
 
 @part
 def send_to(request: int, g: int, size: float, work: Room) -> None:
-    """Answer that a request of `size` tokens goes to worker g, and take its slot and tokens off the room.
+    """Answer that a request of `size` tokens goes to worker g, and subtract its slot and tokens from the worker's room.
 
-    It checks nothing: ask `has_room` first. `request` is the position in the pool, 0 = oldest.
+    It does not check the room: call `has_room` first. `request` is the position in the pool, 0 = oldest.
     """
     work.worker[request] = g
     work.free_slots[g] -= 1
@@ -81,7 +80,7 @@ def send_to(request: int, g: int, size: float, work: Room) -> None:
 def list_open(view: RuleView, work: Open) -> int:
     """List the open workers in `work` by index, with their slots and KV tokens from the view; returns their number."""
     count = 0
-    for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
+    for g in range(view.free_slots.size):  # without a branch, as a processor cannot predict which workers have a slot
         free, place = view.free_slots[g], np.uintp(count)  # see `take_out`
         work.open[place] = g
         work.slots[place] = free
@@ -92,10 +91,10 @@ def list_open(view: RuleView, work: Open) -> int:
 
 @part
 def send(request: int, place: int, size: float, count: int, work: Open) -> int:
-    """Send a request of `size` tokens to the worker at a place of the list of `count`; returns the list's new length.
+    """Send a request of `size` tokens to the worker at `place` in the list of open workers; returns the list's new length.
 
-    A worker whose last slot this takes is removed from the list; later places then move forward by one. Columns that a rule
-    keeps by itself need `take_out` first. It does not check whether the request fits.
+    A worker whose last slot this takes is removed from the list, and later entries move forward. A rule with columns of its
+    own calls `take_out` for each of them first if the worker has one slot left. Room for the request is not checked.
     """
     work.worker[request] = work.open[place]
     work.kv[place] -= size
@@ -111,14 +110,14 @@ def send(request: int, place: int, size: float, count: int, work: Open) -> int:
 
 @part
 def take_out(place: int, count: int, column: F8 | I8) -> None:
-    """Remove the entry at a place from one more column of the list of `count` entries; later entries move forward."""
+    """Remove the entry at `place` from a column, outside `Open`, with `count` entries; later entries move forward."""
     for j in range(place, count - 1):  # np.uintp: the compiler need not ask whether an index is negative
         column[np.uintp(j)] = column[np.uintp(j + 1)]
 
 
 @part
 def is_unlimited(view: RuleView) -> bool:
-    """Whether every worker's `kv_free` is inf, so that every request fits every open worker."""
+    """True if every worker's `kv_free` is inf, so that every request fits every open worker."""
     limited = 0
     for g in range(view.kv_free.size):
         limited += view.kv_free[g] < np.inf
@@ -127,13 +126,10 @@ def is_unlimited(view: RuleView) -> bool:
 
 @part
 def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open) -> int:
-    """Send requests i, i+1, ... one each to the workers in low..high-1 with at least `level` free slots, by ascending index.
+    """Send one request each to the workers in low..high-1 with at least `level` free slots in the view, by ascending index.
 
-    Free slots are those of the view. It stops when no request is left. Only the answer `work.worker` is written; the list of
-    open workers is not used, and KV memory is not looked at.
-
-    Returns:
-        The next request to send: i plus the number sent.
+    The requests are i, i+1, ... up to the last waiting one. KV memory is ignored. Only `work.worker` is written. Returns the
+    next request to send: i plus the number sent.
     """
     waiting = work.worker.size
     if waiting - i < high - low:
@@ -142,7 +138,7 @@ def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open
                 work.worker[np.uintp(i)] = g
                 i += 1
         return i
-    for g in range(low, high):  # without a branch: nothing predicts which workers have a slot
+    for g in range(low, high):  # without a branch, see `list_open`
         work.worker[np.uintp(i)] = g
         i += view.free_slots[g] >= level
     if i < waiting:
@@ -152,7 +148,7 @@ def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open
 
 @part
 def most_free(view: RuleView) -> int:
-    """The largest number of free slots of one worker in the view."""
+    """Free slots of the worker that has the most of them in the view."""
     most = view.free_slots[0]
     for g in range(view.free_slots.size):
         most = max(most, view.free_slots[g])
@@ -161,7 +157,7 @@ def most_free(view: RuleView) -> int:
 
 @part
 def total_free(view: RuleView) -> int:
-    """Free slots of all workers in the view, before this decision sends anything."""
+    """Sum of the free slots of all workers in the view, before this decision sends anything."""
     slots = 0
     for g in range(view.free_slots.size):
         slots += view.free_slots[g]
@@ -170,10 +166,10 @@ def total_free(view: RuleView) -> int:
 
 @part
 def list_where_slots_limit(view: RuleView, work: Open) -> int:
-    """As `list_open` for fleets where only slots limit, which is faster: returns the number of open workers.
+    """List the open workers by index in `work.open`; returns their number. Faster than `list_open`.
 
-    `work.open` lists them by ascending index. Unlike there, `work.slots` is indexed by worker, not by place, and `work.kv`
-    is not set.
+    It is for views in which KV memory does not limit. `work.slots` gets the free slots of every worker, by its index and not
+    by place in the list. `work.kv` is not set.
     """
     count = 0
     for g in range(view.free_slots.size):
@@ -186,7 +182,7 @@ def list_where_slots_limit(view: RuleView, work: Open) -> int:
 
 @part
 def count_requests(view: RuleView, requests: I8) -> int:
-    """Write the requests of each worker, running or sent and not yet decoding, to int64[G] `requests`; returns the total."""
+    """Write the number of requests of each worker, running or queued, to `requests`, int64[G]; returns the total."""
     total = 0
     for g in range(view.running.size):
         requests[g] = view.running[g] + view.queued[g]
@@ -196,7 +192,7 @@ def count_requests(view: RuleView, requests: I8) -> int:
 
 @part
 def count_serving(view: RuleView, requests: I8) -> int:
-    """The number of workers with a request or a free slot; others are lost, ejected or drained. `requests`: int64[G]."""
+    """Number of workers with a request (by `requests`, int64[G]) or a free slot; others are lost, ejected or drained."""
     count = 0
     for g in range(requests.size):
         count += 1 if requests[g] > 0 or view.free_slots[g] > 0 else 0
@@ -205,15 +201,11 @@ def count_serving(view: RuleView, requests: I8) -> int:
 
 @borrowing
 def first_with(keys: Ints, key: int) -> int:
-    """Position of the oldest request with this key; `keys.size` without one.
+    """Position of the oldest request with this key; `keys.size` if there is no such request.
 
-    Call it from rules only: compiled, it crashes if Python calls it.
-
-    Args:
-        keys: int64[W], keys of the waiting requests, oldest first.
-        key: the key to find.
+    `keys` is int64[W], oldest first. Call it from rules only: the compiled version crashes if Python calls it.
     """
-    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
+    last = 0  # counted from the newest request: the compiler vectorises this scan, but not one for the first position
     for i in range(keys.size):
         last = max(last, keys.size - i if keys[i] == key else 0)
     return keys.size - last
@@ -221,20 +213,17 @@ def first_with(keys: Ints, key: int) -> int:
 
 @part
 def set_load(view: RuleView, load: F8) -> None:
-    """Write each worker's KV tokens, of running requests and of those sent and not yet decoding, to float64[G] `load`."""
+    """Write the KV tokens of each worker, of running and queued requests, to `load`, float64[G]."""
     for g in range(view.load.size):
         load[g] = view.load[g] + view.queued_load[g]
 
 
 @part
 def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
-    """Write the `draw`-th random number in [0, 1) of each of the oldest `count` requests to `chance`, float64[>= count].
+    """Write a random number in [0, 1) for each of the oldest `count` requests to `chance`, float64[>= count].
 
-    A number depends on the dice, the request's id and `draw` alone, so it is the same in every call.
-
-    Args:
-        dice: state of the seed and the policy's stream, from `draws.head`.
-        draw: which number of a request, counted from 0.
+    It depends on `dice` (from `draws.head`), the request's id and `draw` alone. `draw` numbers the draws of a request from
+    0.
     """
     for i in range(count):
         chance[i] = uniform_from(dice, view.waiting_id[i], draw)
@@ -242,13 +231,10 @@ def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8)
 
 @part
 def count_overdue(view: RuleView, age_limit: float) -> int:
-    """How many of the oldest requests go first, having waited more than `age_limit` times the mean wait.
+    """Number of overdue requests to place first: the oldest ones, which waited more than `age_limit` times the mean wait.
 
-    They are at most a quarter of the fleet's free slots, rounded down, but at least one is allowed. Requests that a policy
-    passes over grow old together; admitted all at once they would undo the balance that passing them over gained.
-
-    Args:
-        age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission no request is overdue.
+    It is at most a quarter of the fleet's free slots, rounded down, or 1 if that is more. It is 0 if `age_limit` is 0, and
+    before the first admission.
     """
     if not (age_limit > 0.0 and view.mean_wait_s > 0.0):
         return 0
@@ -258,7 +244,7 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
 
 @part
 def count_late(most: int, limit_s: float, view: RuleView) -> int:
-    """How many requests, from the oldest on, have waited longer than `limit_s` seconds; at most `most`, itself <= W."""
+    """Number of requests, counted from the oldest, that have waited longer than `limit_s` seconds; at most `most` (<= W)."""
     late = 0
     while late < most and view.now_s - view.since_s[late] > limit_s:
         late += 1

@@ -1,7 +1,4 @@
-"""Sends each idle worker the oldest fitting request that the policy held; a host does so after each decision.
-
-Idle workers are equally loaded, so that is least load, the lowest index first.
-"""
+"""Sends each idle worker the oldest fitting request that the policy held. A host calls this after each decision."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WA
 
 @part
 def has_idle(workers_i: I8) -> bool:
-    """Whether a worker with a free slot has no request, running or sent. Loops ask this before the slower `send_to_idle`."""
+    """True if a worker has a free slot and no running or queued request; `workers_i` is int64[4, G] as in `routing.view`."""
     idle = 0
     for g in range(workers_i.shape[1]):  # without a branch: there is seldom one
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
@@ -26,15 +23,14 @@ def has_idle(workers_i: I8) -> bool:
 def send_to_idle(first: int, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, worker: I8) -> int:
     """Give each idle worker one held request: the oldest whose load fits its free KV tokens.
 
-    A worker is idle if it has a free slot, no running and no queued request, and the answer sends it nothing. Idle workers
-    are served by ascending index; a worker that no held request fits stays idle.
+    A worker is idle if it has a free slot and no running or queued request, and the answer sends it nothing. Idle workers
+    are served by ascending index. A worker that no held request fits stays idle. Returns the number of requests sent.
 
     Args:
-        first, waiting, workers_i, workers_f, waiting_f: as in `routing.view`; not changed.
+        first, waiting: column of the oldest waiting request in `waiting_f`, and the number of waiting requests.
+        workers_i, workers_f, waiting_f: int64[4, G], float64[4, G], float64[3, *] with the rows of `routing.view`; not
+            changed.
         worker: int64[>= waiting], the policy's answer; entries of requests sent here change from `HOLD` to the worker.
-
-    Returns:
-        How many requests were sent.
     """
     if not has_idle(workers_i):
         return 0

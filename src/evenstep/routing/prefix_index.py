@@ -1,4 +1,4 @@
-"""Tracks the prompt prefixes each worker holds, as a router knows them: bounded, least recently used evicted first."""
+"""Tracks which blocks of prompts each worker's prefix cache holds, by the prompts sent there, with LRU eviction."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from evenstep.request import I8
 
 
 class Run:
-    """The part of one prompt that a worker still holds under it: the blocks `start` to `end` - 1, counted from the front.
+    """The blocks of one prompt that a worker holds and no later prompt shares: `start` to `end` - 1, counted from the front.
 
-    Blocks before `start` passed to prompts that were added later; those from `end` on were evicted. A new run has all
-    blocks.
-
-    Args:
-        blocks: ids of the whole prompt, kept and not copied.
+    Blocks before `start` are shared with prompts added later, and counted there; those from `end` on were evicted. A new run
+    has all blocks. `blocks` are the ids of the recorded blocks of the prompt, not copied.
     """
 
     __slots__ = ("blocks", "end", "start")
@@ -28,19 +25,19 @@ class Run:
 
 
 class PrefixIndex:
-    """Block ids of the prompts sent to each worker; no clock, no I/O.
+    """The block ids that each worker holds, by the prompts sent to it; no clock, no I/O.
 
-    A prompt is a list of ids, one per block, in order. An id stands for all of the prompt up to the end of its block. A
-    worker holds the run of blocks at the front of a prompt, up to its room. The blocks of the prompt added longest ago are
-    evicted first, and of one prompt the last ones first, so that a prefix remains. If two prompts share their first blocks,
-    these count as used when the later one was added. Only `add` counts as a use; looking up does not.
+    A prompt is a list of ids, one a block, in order. An id stands for all of the prompt up to the end of its block. A worker
+    holds the front blocks of a prompt, up to its room. The blocks of the prompt added longest ago are evicted first, and of
+    one prompt the last blocks first, so that a prefix remains. If two prompts share their first blocks, these count as used
+    when the later one was added. Only `add` counts as a use; looking up does not.
 
     Args:
         workers: G.
-        room: blocks a worker holds, >= 1; `limit` changes it for one worker.
+        room: blocks each worker holds at most, >= 1; `limit` changes it for one worker.
 
     Raises:
-        InputError: no workers or no room.
+        InputError: `workers` or `room` is below 1.
     """
 
     def __init__(self, workers: int, room: int) -> None:
@@ -53,10 +50,10 @@ class PrefixIndex:
         self._size = [0] * workers
 
     def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """How many leading blocks of a prompt workers hold: pairs ``(blocks, workers)``, ascending by `blocks`.
+        """List how many leading blocks of a prompt workers hold: pairs ``(number, workers)``, by ascending number.
 
-        In `workers`, bit g is set if worker g holds exactly so many (see `bits`). Workers that hold no block are left out,
-        so the list is empty if no worker holds any. An empty prompt gives ``[(0, all workers)]``.
+        `workers` is a mask of the workers that hold exactly so many: bit g is set for worker g (see `bits`). Workers that
+        hold no block are left out. An empty prompt gives one pair: 0, and all workers.
         """
         found: list[tuple[int, int]] = []
         holders, holding = self._holders, self._all
@@ -72,7 +69,7 @@ class PrefixIndex:
         return found
 
     def match(self, blocks: Sequence[int]) -> I8:
-        """int64[G], number of leading blocks of a prompt that each worker holds; 0 if it lacks the first."""
+        """Number of leading blocks of a prompt that each worker holds, int64[G]; 0 if it lacks the first."""
         found = np.zeros(len(self._runs), np.int64)
         for depth, workers in self.depths(blocks):
             found[bits(workers)] = depth
@@ -84,11 +81,10 @@ class PrefixIndex:
         return next((depth for depth, block in enumerate(blocks) if not holders.get(block, 0) & bit), len(blocks))
 
     def add(self, worker: int, blocks: Sequence[int]) -> list[int]:
-        """Note a prompt sent to a worker: its blocks become the last used, as many from the front as the room allows.
+        """Record a prompt sent to a worker: its front blocks, as many as the worker has room for, are now the latest used.
 
-        Returns:
-            Ids of the blocks that were evicted to make room: those of the prompt added longest ago first, and of each prompt
-            the last block first; empty if all fit.
+        Returns the ids of the blocks evicted to make room, in order: the oldest prompt first, of each prompt the last block
+        first.
         """
         kept = blocks[: self.room[worker]]
         if not kept:
@@ -113,10 +109,9 @@ class PrefixIndex:
         return self._size[worker]
 
     def limit(self, worker: int, room: int) -> list[int]:
-        """Set the number of blocks that a worker has room for, 0 or more, and evict what exceeds it.
+        """Set the number of blocks that a worker has room for, >= 0, and evict what exceeds it.
 
-        Returns:
-            Ids of the evicted blocks, in the order of `add`.
+        Returns the ids of the evicted blocks, in the order of `add`.
         """
         self.room[worker] = room
         return self._make_fit(worker)
@@ -128,11 +123,7 @@ class PrefixIndex:
         self._runs[worker], self._used[worker], self._size[worker] = {}, deque(), 0
 
     def check(self) -> None:
-        """Check that the holders of each block and the prompts of each worker agree, and that no worker exceeds its room.
-
-        Raises:
-            RuntimeError: they disagree, or a worker exceeds its room.
-        """
+        """Raise a `RuntimeError` if the index is inconsistent, or a worker holds more blocks than it has room for."""
         runs = [[run.blocks[run.start : run.end] for run in of.values()] for of in self._runs]
         told = {(block, g) for g, mine in enumerate(runs) for blocks in mine for block in blocks}
         known = {(block, g) for block, holders in self._holders.items() for g in bits(holders)}
@@ -142,7 +133,10 @@ class PrefixIndex:
             raise RuntimeError("the prefix index is inconsistent")
 
     def _take_front(self, runs: dict[int, Run], blocks: Sequence[int]) -> int:
-        """Take the front of a prompt from the runs that have it, which keep the rest; how many blocks that were."""
+        """Take the front blocks of a prompt away from a worker's older runs that hold them; returns the number taken.
+
+        `runs` maps first blocks to the worker's runs, and is updated. A run keeps the blocks after those taken.
+        """
         at = 0
         while at < len(blocks) and (run := runs.get(blocks[at])) is not None and run.start == at:
             end = min(run.end, len(blocks))
@@ -156,7 +150,7 @@ class PrefixIndex:
         return at
 
     def _make_fit(self, worker: int) -> list[int]:
-        """Evict what is over the room: the last blocks of the runs used longest ago."""
+        """Evict a worker's blocks beyond its room, the last blocks of the oldest runs first; returns their ids in order."""
         over = self._size[worker] - self.room[worker]
         if over <= 0:
             return []
@@ -177,6 +171,7 @@ class PrefixIndex:
         return dropped
 
     def _drop(self, blocks: Iterable[int], bit: int) -> None:
+        """Remove one worker from the holders of blocks; `bit` is 1 << worker."""
         holders = self._holders
         for block in blocks:
             left = holders.pop(block, 0) & ~bit

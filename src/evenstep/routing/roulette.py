@@ -1,4 +1,4 @@
-"""Draws a place in proportion to its weight, for policies that choose by chance."""
+"""Draws an index with a probability in proportion to its weight."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from evenstep.request import F8
 
 @part
 def spin(weight: F8, count: int, chance: float) -> int:
-    """Draw a place in 0..count-1 in proportion to its weight, never one of weight 0.
+    """Draw an index in 0..count-1 with a probability in proportion to its weight, never one of weight 0.
 
     Args:
-        weight: float64[>= count], >= 0, at least one of the first `count` above 0; added up in order.
-        count: places on the wheel.
-        chance: the random number, in [0, 1): 0 gives the first place with weight.
+        weight: float64[>= count], >= 0; at least one of the first `count` is above 0.
+        count: number of indices to draw from.
+        chance: the random number, in [0, 1); 0 gives the first index with a weight above 0.
     """
     total = 0.0
     for k in range(count):

@@ -35,10 +35,10 @@ RequestFloats: TypeAlias = Annotated[Floats, "waiting"]
 
 
 class RuleView(NamedTuple):
-    """A rule's view: the fields of `RoutingView`, without `memory`, which is in the rule's `work`. All arrays are read-only.
+    """The view that a rule gets: the fields of `RoutingView`, all read-only, with two exceptions.
 
-    In place of `waited_s` it has `since_s`: float64[W], when each request became visible, in seconds on the clock of
-    `now_s`.
+    `memory` is in the rule's `work`. In place of `waited_s` there is `since_s`: float64[W], the time in seconds, on the
+    clock of `now_s`, at which each request became visible.
     """
 
     decision: int
@@ -65,7 +65,7 @@ class RuleView(NamedTuple):
 
 
 class RoutingWork(NamedTuple):
-    """The arrays that a rule writes when it needs no working space: the answer, and the policy's memory.
+    """The arrays that a rule writes if it needs no working space: its answer, and the policy's memory.
 
     Args:
         worker: int64[W], all `HOLD` on entry; write only what is admitted.
@@ -84,6 +84,7 @@ _WAITING_I, _WAITING_F = RuleView._fields[12:15], RuleView._fields[15:18]
 
 
 def _windows(array: str, names: tuple[str, ...], columns: str = "") -> str:
+    """Source text that cuts an array into one read-only row for each of `names`, with the index `columns` after the row."""
     return ", ".join(f"read_only({array}[{row}{columns}])" for row in range(len(names)))
 
 
@@ -118,34 +119,29 @@ def route_into(
 
 
 def rule(function: F) -> F:
-    """Decorate the rule of the policies in a file: the same text runs compiled and plain.
+    """Register a function as the rule of the policies in its file, and return it: the same text runs compiled and plain.
 
-    The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit from `Ruled` to run
-    it.
+    The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit `route` from
+    `Ruled`.
     """
     return rule_of_file(_DOOR, function)
 
 
 class Ruled:
-    """Base of policies whose decision is made by the rule in their file, or in that of the nearest base class with one."""
+    """Base of policies with a rule: `route` runs the rule in the policy's file, or in that of the nearest base with one."""
 
     __slots__ = ()
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Run the rule on a view, through the same text as the compiled loops.
-
-        All changes go to copies: the view's arrays stay as they are. The answer's memory is always given.
-        """
+        """Run the rule on copies of a view's arrays. The answer's `memory` is never None."""
         return call_of(compiled.door_of(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:
-    """Prepare the call of a policy's rule on a view; run it with the call's `decision`.
+    """Prepare a call of a policy's rule on a view; run its `decision` once to get the answer.
 
-    All arrays are copies, so that the view stays as it is. A call writes its own arrays: run it once.
-
-    Args:
-        door: of the policy, from `compiled.door_of` or `compiled.kernel_of`.
+    The call holds copies of the view's arrays and writes to them, so the view stays unchanged. `door` is the policy's, from
+    `compiled.door_of` or `compiled.kernel_of`.
     """
     workers, waiting, horizon = view.load.size, view.waiting_id.size, horizon_of(policy)
     parameters = compiled.parameters(policy)

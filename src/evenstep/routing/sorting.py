@@ -1,4 +1,4 @@
-"""A stable sort for rules, which may not allocate."""
+"""A stable sort for rules, which must not allocate memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from evenstep.compiled import Floats, Ints, borrowing, part
 
 @borrowing
 def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
-    """Sort keys ascending, with their values, in place; stable. The spare arrays have the same size and are overwritten.
+    """Sort keys ascending, in place and stable, and move `values` with them. The spare arrays are overwritten.
 
-    Insertion sort in runs of 8, then merges between the two pairs of arrays.
+    All four arrays have the same size. The method is insertion sort in runs of 8, then merges between the two pairs of
+    arrays.
     """
     count = keys.size
     for begin in range(0, count, 8):
@@ -34,7 +35,7 @@ def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> 
 
 @part
 def merge_runs(run: int, keys: Floats, values: Ints, into_keys: Floats, into_values: Ints) -> None:
-    """Merge each two neighbouring sorted runs of length `run`, with their values, into another pair of arrays."""
+    """Merge neighbouring sorted runs of length `run` in pairs, with their values; the result goes to the `into` arrays."""
     count = keys.size
     for begin in range(0, count, 2 * run):
         left, middle = begin, min(begin + run, count)

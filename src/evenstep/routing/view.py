@@ -8,30 +8,21 @@ The plain door is `RoutingPolicy.route`: a `RoutingView` in, a `RoutingDecision`
                projections, growth, cached, memory, parameters,
                scratch_i, scratch_f, worker) -> bound
 
-=============  ==============  ===========================================================================
-argument       type            meaning
-=============  ==============  ===========================================================================
-decision       int64           running number of this decision
-seed           int64           key of every random draw (`draws.uniform`)
-now_s          float64         the host's time
-mean_wait_s    float64         mean wait of the requests admitted so far, 0 before the first
-first          int64           column of the oldest waiting request in `waiting_i` and `waiting_f`
-waiting        int64           number of waiting requests W; they are columns first .. first + W - 1, oldest first
-workers_i      int64[4, G]     rows `GROUP`, `QUEUED`, `FREE_SLOTS`, `RUNNING`
-workers_f      float64[4, G]   rows `LOAD`, `QUEUED_LOAD`, `KV_FREE`, `SECONDS_PER_TOKEN`
-waiting_i      int64[3, *]     rows `ID`, `CLASS`, `KEY`; request i stands at column first + i
-waiting_f      float64[3, *]   rows `WAITING_LOAD`, `SINCE_S` (waited_s = now_s - since), `STEPS`; likewise
-projections    float64[G, H+1] projected load of each worker; shape [G, 0] for a policy without horizon
-growth         float64[H+1]    KV tokens a newcomer has gained after h steps
-cached         float64[W, G]   prompt tokens cached there; shape [0, 0] where unknown
-memory         int64[M]        what the policy keeps; changed in place
-parameters     float64[P]      the policy's fields (`compiled.parameters`)
-scratch_i      int64[*]        working space, as much as the rule's ``room`` asks for
-scratch_f      float64[*]      working space
-worker         int64[>= W]     the answer for column first + i at i; all `HOLD` on entry, write only what is admitted
-=============  ==============  ===========================================================================
+Arguments that are not listed here are as in `RoutingView`:
 
-All input arrays are the host's own: a rule writes `memory`, scratch and `worker`, nothing else.
+* `first`, `waiting`: column of the oldest waiting request in `waiting_i` and `waiting_f`, and the number W of requests.
+  Request i, oldest first, is in column first + i.
+* `workers_i`: int64[4, G], rows `GROUP`, `QUEUED`, `FREE_SLOTS`, `RUNNING`.
+* `workers_f`: float64[4, G], rows `LOAD`, `QUEUED_LOAD`, `KV_FREE`, `SECONDS_PER_TOKEN`.
+* `waiting_i`: int64[3, *], rows `ID`, `CLASS`, `KEY`.
+* `waiting_f`: float64[3, *], rows `WAITING_LOAD`, `SINCE_S` (``now_s - waited_s``), `STEPS`.
+* `cached`: `cached_tokens`.
+* `memory`: int64[M], the policy's memory, changed in place.
+* `parameters`: float64[P], the policy's fields (`compiled.parameters`).
+* `scratch_i`, `scratch_f`: int64[*] and float64[*], working space of the sizes that the rule's ``room`` returns.
+* `worker`: int64[>= W], the answer for request i at i; all `HOLD` on entry, write only what is admitted.
+
+A rule writes `memory`, scratch and `worker`, and changes no other array: these are the host's own.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ from evenstep.request import F8, I8
 
 #: Answer for a request that stays in the pool.
 HOLD = -1
-#: Steps ahead at which expected loads are added up; they are smooth, so lines between these do.
+#: Steps ahead at which expected loads are computed exactly. They are smooth, so the steps between are interpolated.
 EXPECTED_AT = (0, 1, 2, 4, 8, 14, 22, 34, 50, 72, 104, 148, 210)
 
 # Rows of workers_i, workers_f, waiting_i and waiting_f.
@@ -58,14 +49,14 @@ WAITING_LOAD, SINCE_S, STEPS = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingView:
-    """One moment of the cluster: G workers and W waiting requests, oldest first. Arrays are read-only.
+    """The state of the cluster at one decision: G workers and W waiting requests, oldest first. Arrays are read-only.
 
     A host may reuse the arrays at its next decision: copy what you keep.
 
     Args:
         decision: running number of this decision.
         seed: key of every random draw.
-        now_s: the host's time, seconds; an observation, not a clock.
+        now_s: the host's time, seconds.
         mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first.
         group: int64[G], barrier group of each worker; envelope, margin and imbalance are per group.
         queued: int64[G], requests sent to the worker, not yet decoding.
@@ -80,11 +71,11 @@ class RoutingView:
         waited_s: float64[W], seconds since the request became visible.
         waiting_class: int64[W], class or tenant.
         waiting_key: int64[W], session, else prompt key, else request id.
-        waiting_steps: float64[W], expected output tokens, as clients of a live dispatcher name them; nan where unknown,
-            which is the normal case, and always so in a simulation.
+        waiting_steps: float64[W], expected output tokens, where a client of a live dispatcher states them; nan where
+            unknown, which is the normal case, and always in a simulation.
         projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`. Expected loads are
-            exact at the steps `EXPECTED_AT` and at H; at the others they lie on the line between. May have shape [G, 0]
-            for a policy without horizon.
+            exact at the steps `EXPECTED_AT` and at H, and interpolated linearly between. May have shape [G, 0] for a policy
+            without horizon.
         growth: float64[H+1], KV tokens a newcomer has gained after h steps; nan when profiles differ by request.
         cached_tokens: float64[W, G], prompt tokens of a request cached on a worker; shape [0, 0] where unknown.
         memory: int64[M], what the policy answered as `memory` at its last decision; zeros at first.
@@ -116,11 +107,11 @@ class RoutingView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingDecision:
-    """The worker of each waiting request.
+    """The answer of a routing policy: the worker of each waiting request.
 
     Args:
         worker: int64[W], in the order of the view's requests: a worker's index, or `HOLD` (-1) to keep the request waiting.
-        memory: int64[M], shown as the next view's `memory`; None = the memory stays as it is.
+        memory: int64[M], the next view's `memory`; None = the memory stays unchanged.
         bound: a certified lower bound on the policy's objective, in its unit; nan = no bound.
     """
 
@@ -134,6 +125,7 @@ class RoutingPolicy(Protocol):
     """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
 
     The attributes `horizon`, `expects_loads`, `memory_size`, `reads_cached`, `needs_steps` and `plain_only` are optional.
+    The functions of the same or a similar name say what each means, and return its value.
     """
 
     def route(self, view: RoutingView) -> RoutingDecision:
@@ -145,47 +137,43 @@ class RoutingPolicy(Protocol):
 
 
 def horizon_of(policy: object) -> int:
-    """A policy's `horizon`: decode steps it looks ahead, for which the host needs a predictor; 0 if it looks at none."""
+    """Value of a policy's `horizon`: decode steps it looks ahead, for which the host needs a predictor; default 0."""
     return int(getattr(policy, "horizon", 0))
 
 
 def expects_loads(policy: object) -> bool:
-    """A policy's `expects_loads`, False if it has none: whether its projections are expected loads.
+    """Value of a policy's `expects_loads`, default False. If True, its projections are expected loads.
 
-    An expected load weights each request with its probability of still running. Otherwise, and with a predictor that has
-    no survival curve, a request counts in full until the step it is expected to leave at (BalanceRoute App. C).
+    An expected load weights each request with its probability of still running. If the value is False, or the predictor has
+    no survival curve, a request counts in full until the step at which it is expected to leave (BalanceRoute App. C).
     """
     return bool(getattr(policy, "expects_loads", False))
 
 
 def memory_size_of(policy: object) -> int:
-    """A policy's `memory_size`: M, the int64 words of `RoutingView.memory`; 0 if it keeps nothing."""
+    """Value of a policy's `memory_size`: the number M of int64 words in `RoutingView.memory`; default 0."""
     return int(getattr(policy, "memory_size", 0))
 
 
 def reads_cached(policy: object) -> bool:
-    """A policy's `reads_cached`, False if it has none: whether it looks at `cached_tokens`.
-
-    A host that tracks caches fills these only then; other policies may see shape [0, 0].
-    """
+    """Value of a policy's `reads_cached`, default False. If False, a host may leave `cached_tokens` at shape [0, 0]."""
     return bool(getattr(policy, "reads_cached", False))
 
 
 def needs_steps(policy: object) -> bool:
-    """A policy's `needs_steps`, False if it has none: whether it goes by `waiting_steps`, which no simulation shows."""
+    """Value of a policy's `needs_steps`, default False. If True, it uses `waiting_steps`, which no simulation provides."""
     return bool(getattr(policy, "needs_steps", False))
 
 
 def plain_only(policy: object) -> bool:
-    """A policy's `plain_only`, False if it has none: whether a simulation calls its `route`, not its compiled rule."""
+    """Value of a policy's `plain_only`, default False. If True, simulations call its `route`, not its compiled rule."""
     return bool(getattr(policy, "plain_only", False))
 
 
 def check_simulated(policy: object, where: str) -> None:
-    """Check that a simulation shows all that a policy goes by; `where` is what the error calls the policy.
+    """Check that a simulation can run a policy; `where` is the policy's name in errors.
 
-    Raises:
-        InputError: the policy needs the expected output tokens of waiting requests.
+    Raises an `InputError` if the policy needs the expected output tokens of waiting requests, which no simulation provides.
     """
     if needs_steps(policy):
         expected = "prompt, since no simulation shows the expected output tokens of waiting requests"
@@ -193,11 +181,11 @@ def check_simulated(policy: object, where: str) -> None:
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
-    """A sentence on the first rule of the contract that the decision breaks; empty if it breaks none.
+    """Describe the first rule of a policy's contract that a decision breaks; empty if it breaks no rule.
 
-    In this order: shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of `memory`. With no request
-    waiting only the first two are checked. A host calls it on answers through the plain door, unless its loop checks the
-    same rules itself.
+    Checked in this order: shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of `memory`. With no
+    request waiting only shape and dtype of `worker` are checked. Hosts call it on answers of `route`, unless their loop
+    checks the same rules.
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size

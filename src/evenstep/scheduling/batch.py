@@ -1,8 +1,8 @@
-"""Functions that fill one batch; the rules of engine policies are made of them.
+"""Functions that fill one batch, from which the rules of engine policies are made.
 
-A rule walks over requests in its own order and gives each its tokens. The functions here keep count of budget, seats,
-memory, places for requests that hold memory, and evictions, all in a `Batch`. A request is named twice: by its
-`row` in the view's arrays, and by its `position`, which the answer takes.
+A rule goes through requests in its own order and gives each its tokens. The functions keep count in a `Batch`: of tokens
+(`budget`), requests (`seats`), free KV memory, requests that may get memory (`places`), and evictions. A request has a `row`
+in the view's arrays and a `position` in the answer: running requests first, then the queue.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Batch(NamedTuple):
 
     Args:
         picked, tokens: int64[R+W], the batch so far: positions, and the tokens that each runs; `given` entries are valid.
-        evicted: int64[R], positions of running requests that give up their memory, in any order; `gone` entries are valid.
+        evicted: int64[R], positions of running requests that lose their memory, in any order; `gone` entries are valid.
         memory: int64[M], words that the policy keeps from one decision to the next, written in place.
         given, gone: int64[1], numbers of entries written in `picked` and in `evicted`.
         budget, seats: int64[1], tokens and requests that the batch may still run.
         free: int64[1], KV tokens of memory that are still free, after the batch so far.
         places: int64[1], requests without memory that may still get some (`resident_limit`).
-        wake_s: float64[1], the host's time to ask again at the latest if nothing runs, seconds; inf on entry.
+        wake_s: float64[1], the host's time, seconds, to ask again at the latest if no request runs; inf on entry.
     """
 
     picked: Ints
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 @part
 def kept(memory: Ints, word: int) -> float:
-    """Read the float64 that `keep` wrote to a word of the policy's memory; 0.0 before that."""
+    """Read the float64 that `keep` wrote to the int64 at index `word` of the policy's memory; 0.0 if none was written."""
     return np.int64(memory[word]).view(np.float64)
 
 
@@ -59,7 +59,7 @@ def keep(memory: Ints, word: int, value: float) -> None:
 
 @part
 def opened(view: RuleView, batch: Batch) -> None:
-    """Reset the batch to empty, with all limits of the view and `wake_s` inf; the policy's memory stays."""
+    """Make the batch empty, with all limits of the view and `wake_s` inf; the policy's memory stays as it is."""
     batch.given[0] = 0
     batch.gone[0] = 0
     batch.budget[0] = view.token_budget
@@ -71,9 +71,10 @@ def opened(view: RuleView, batch: Batch) -> None:
 
 @part
 def grows(view: RuleView, row: int, tokens: int) -> int:
-    """KV tokens of memory, in whole blocks, that running `tokens` more of a request takes beyond what it holds.
+    """KV tokens of memory, in whole blocks, that a request needs beyond what it holds to run `tokens` more.
 
-    0 if they fit into blocks that it holds. A token that it produces counts if `hold_produced` is 1.
+    0 if they fit into blocks that it holds. If they are all of its `left`, it produces a token, which counts if
+    `hold_produced` is 1.
     """
     held = view.prefilled[row] + tokens
     if tokens == view.left[row]:
@@ -88,20 +89,20 @@ def grows(view: RuleView, row: int, tokens: int) -> int:
 
 @part
 def share_of_memory(view: RuleView, share: float) -> int:
-    """KV tokens of a share, 0 to 1, of the whole memory, rounded down to whole blocks."""
+    """The given share, 0 to 1, of the whole memory in KV tokens, rounded down to whole blocks."""
     return int(share * (view.kv_capacity // view.block_tokens)) * view.block_tokens
 
 
 def check_watermark(policy: str, watermark: float) -> None:
-    """Refuse a watermark outside 0 <= watermark < 1, with an InputError that names `policy`."""
+    """Raise an InputError that names `policy` unless 0 <= watermark < 1."""
     check_range(policy, "a share of the memory, 0 <= share < 1", low=0, below=1, watermark=watermark)
 
 
 @part
 def most(view: RuleView, batch: Batch, row: int) -> int:
-    """The most tokens of a request that budget, seats and places let run now; 0 = it cannot run.
+    """The most tokens of a request that may run: its `left`, at most the batch's `budget`; 0 without a seat or a place.
 
-    Only a request without memory needs a place. Free memory is not checked.
+    A request that holds memory needs no place. Free memory is not checked.
     """
     if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):
         return 0
@@ -110,16 +111,16 @@ def most(view: RuleView, batch: Batch, row: int) -> int:
 
 @part
 def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
-    """Append `tokens` of a request to the batch, and lower all limits by what they take.
+    """Add `tokens` of a request to the batch, and lower its limits: `budget`, `seats`, `places` and `free` memory.
 
-    The caller has checked that they fit, and that the batch has none of the request's tokens yet.
+    The caller has checked that they fit, and that the batch has no tokens of the request yet.
     """
     give_grown(view, batch, row, position, tokens, grows(view, row, tokens))
 
 
 @part
 def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: int, taken: int) -> None:
-    """`give`, for a caller that knows `taken`, the KV tokens of memory that this takes (`grows`)."""
+    """Add `tokens` of a request as `give` does, and lower free memory by `taken`, which the caller got from `grows`."""
     given = batch.given[0]
     batch.picked[given], batch.tokens[given] = position, tokens
     batch.given[0] = given + 1
@@ -132,13 +133,13 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 
 @part
 def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
-    """Run a token of each running request that decodes, in order of admission, up to the first that cannot run.
+    """Run one token of each running request that decodes, in order of admission, up to the first that cannot run.
 
-    A request cannot run if budget, seats or free memory do not suffice, or if it holds no memory. If requests were evicted
-    in this batch, they must be those admitted last; they are left out. `passes_prefills` skips running prefills; otherwise
-    the first of them stops this function too.
+    A request cannot run if budget, seats or free memory do not suffice. With `passes_prefills` running prefills are skipped;
+    otherwise the first of them stops the function, too. Requests evicted in this batch must be those admitted last; they are
+    left out.
 
-    Returns the position of the request that stopped it; if none did, one after the last running request not evicted.
+    Returns the position at which the function stopped; if no request stopped it, the number of running requests not evicted.
     """
     given, free = batch.given[0], batch.free[0]
     end = given + min(batch.budget[0], batch.seats[0])
@@ -164,9 +165,9 @@ def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
 
 @part
 def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
+    """Run as many tokens of a request as `most` allows, if their memory fits and leaves `reserve` KV tokens free.
 
-    Memory is all or nothing: it does not lower the number of tokens. Returns whether the request runs; if not, the batch is
+    If memory is short it runs no token, rather than fewer. Returns true if the request runs; otherwise the batch is
     unchanged.
     """
     tokens: int = most(view, batch, row)
@@ -179,11 +180,10 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs now.
+    """Run as many tokens of a request as `most` allows, if its whole prefill fits and leaves `reserve` KV tokens free.
 
-    `position` is the one in the answer: for a waiting request, ``view.running.size`` plus its place in `view.waiting`.
-
-    Returns whether the request runs; if not, the batch is unchanged.
+    For a waiting request, `position` is ``view.running.size`` plus its index in `view.waiting`. Returns true if the request
+    runs; otherwise, also if `most` is 0, the batch is unchanged.
     """
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False
@@ -192,10 +192,7 @@ def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """Admit the first `waits` requests of the queue in order, up to the first that cannot run.
-
-    A request runs, as much as the budget allows, if its whole prefill fits and leaves `reserve` KV tokens free.
-    """
+    """Admit (`admit`, with this `reserve`) the first `waits` requests of the queue, up to the first that cannot run."""
     for i in range(waits):
         if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
             break
@@ -203,7 +200,7 @@ def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
 
 @part
 def vacate(view: RuleView, batch: Batch, position: int) -> None:
-    """Evict a running request to which the batch has given no tokens; its memory and its place are free at once."""
+    """Evict a running request, of which the batch must hold no tokens; its memory and its place are free at once."""
     batch.free[0] += view.resident[view.running[position]]
     batch.places[0] += 1
     batch.evicted[batch.gone[0]] = position
@@ -212,9 +209,9 @@ def vacate(view: RuleView, batch: Batch, position: int) -> None:
 
 @part
 def take_back(view: RuleView, batch: Batch, row: int, position: int) -> None:
-    """Take back the tokens that the batch has given to a request, with the budget, seat, place and memory they took.
+    """Take a request's tokens out of the batch, and give back to its limits the budget, seat, place and memory they took.
 
-    Its entry remains with 0 tokens (`drop_empty`). A request without tokens changes nothing.
+    The entry in `picked` stays with 0 tokens; the caller calls `drop_empty`. If the request has no tokens, nothing changes.
     """
     for p in range(batch.given[0]):
         if batch.picked[p] == position and batch.tokens[p] > 0:
@@ -229,14 +226,14 @@ def take_back(view: RuleView, batch: Batch, row: int, position: int) -> None:
 
 @part
 def evict(view: RuleView, batch: Batch, position: int) -> None:
-    """Evict a running request, and take back the tokens the batch has given it; its memory and place are free at once."""
+    """Evict a running request, and take its tokens out of the batch; its memory and place are free at once."""
     take_back(view, batch, view.running[position], position)
     vacate(view, batch, position)
 
 
 @part
 def is_evicted(batch: Batch, position: int) -> bool:
-    """Whether a running request is evicted in this batch."""
+    """True if the running request at this position is evicted in this batch."""
     found = False
     for e in range(batch.gone[0]):
         found = found or batch.evicted[e] == position
@@ -245,7 +242,7 @@ def is_evicted(batch: Batch, position: int) -> bool:
 
 @part
 def in_queue_order(batch: Batch, start: int) -> None:
-    """Sort the batch by position from entry `start` on, because hosts want waiting requests in ascending order."""
+    """Sort the entries of the batch from index `start` on by position: hosts require waiting requests in ascending order."""
     for p in range(start + 1, batch.given[0]):
         at, position, tokens = p, batch.picked[p], batch.tokens[p]
         while at > start and batch.picked[at - 1] > position:
@@ -269,7 +266,7 @@ def drop_empty(batch: Batch) -> None:
 def closed(batch: Batch) -> None:
     """If requests were evicted, remove entries without tokens and sort the evicted positions, as hosts require.
 
-    A rule need not call it, since it is called after every rule. Without evictions it does nothing: a rule that took tokens
+    The generated ``form_batch_into`` calls it after the rule. Without evictions it does nothing, so a rule that took tokens
     back calls `drop_empty` itself.
     """
     if batch.gone[0] == 0:

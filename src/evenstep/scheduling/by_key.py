@@ -1,10 +1,10 @@
 """Runs requests by priority: the smallest key goes first, running or waiting.
 
-A request that is not reached pauses with its KV. When memory is short the running request with the largest key gives it
-up, for running requests with smaller keys, and for waiting ones if they are to make room.
+Running requests that the batch's limits leave out pause and keep their KV. If memory is short, the running request with the
+largest key is evicted for running requests with smaller keys, and with `makes_room` also for waiting ones.
 
-A request whose key is the smallest runs in every iteration and keeps its memory. With keys that rise only by what a
-request is served, or that fall by it, every run comes to its end.
+The request with the smallest key runs in every iteration and keeps its memory. So every run ends if keys change by service
+alone, up or down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class KeyedWork(NamedTuple):
-    """The batch; the positions of running requests, smallest key first; and the key of each running position."""
+    """The batch, and working space: positions of running requests, smallest key first, and the key of each by position."""
 
     batch: Batch
     order: RunningInts
@@ -32,12 +32,12 @@ def run_by_key(
 ) -> None:
     """Form one batch by keys: the smallest key runs first. Among equal keys, running requests go first, by admission.
 
-    Admissions end with the first waiting request that does not fit.
+    The first waiting request that does not fit ends admissions.
 
     Args:
-        key_of: ``(view, options, row)``, the key that the policy's `order` keeps the queue sorted by.
-        makes_room: whether running requests with larger keys are evicted for one that waits and finds no memory or no place
-            otherwise.
+        key_of: ``(view, options, row)`` -> a request's key; the policy's `order` must sort the queue by the same key.
+        makes_room: whether running requests with larger keys are evicted for a waiting one that lacks memory or a place
+            (`Batch.places`).
         watermark: share of the memory that an admission leaves free while others run.
     """
     batch, runs, waits = work.batch, view.running.size, view.waiting.size
@@ -60,10 +60,7 @@ def run_by_key(
 
 @part
 def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float]) -> None:
-    """Write the keys of the running requests to `work.key`, and their positions to `work.order`.
-
-    The order is by key, equal ones by admission.
-    """
+    """Write the keys of running requests to `work.key`, and their positions, by key, ties by admission, to `work.order`."""
     for position in range(view.running.size):
         key = key_of(view, options, view.running[position])
         work.key[position] = key
@@ -76,16 +73,17 @@ def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable
 
 @part
 def evict_last(view: RuleView, work: KeyedWork) -> None:
-    """Evict the running request with the largest key of those not yet evicted."""
+    """Evict the last request of `work.order` not yet evicted, and free its memory; the batch must hold no tokens of it."""
     last: int = view.running.size - work.batch.gone[0] - 1
     vacate(view, work.batch, work.order[last])
 
 
 @part
 def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
-    """Run the request at place `at` of `work.order`, as many tokens as budget and seats allow.
+    """Run the request at index `at` of `work.order`, as many tokens as budget and seats allow.
 
-    While they do not fit the memory, the request with the largest key is evicted. If no larger key is left, it pauses.
+    While they do not fit the memory, the last running request of `work.order` is evicted. If none is left after index `at`,
+    the request at `at` pauses.
     """
     batch = work.batch
     position: int = work.order[at]
@@ -101,16 +99,11 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 
 @part
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
-    """Admit the waiting request at place i of the queue if its whole prefill fits and leaves `reserve` KV tokens free.
+    """Admit the waiting request at index `i` of the queue if its whole prefill fits and leaves `reserve` KV tokens free.
 
-    As much of the prefill as the budget allows runs in this batch. Without a budget, seat or place it is not admitted.
-
-    Args:
-        at: place in `work.order`, the running requests by key, from which on keys are larger than the waiting one's.
-        makes_room: whether running requests from there on may be evicted for it, the last first, as many as it takes.
-
-    Returns:
-        Whether it is admitted.
+    Its prefill then runs as far as the budget allows. It is not admitted without budget, seat or place. With `makes_room`,
+    `make_room` first evicts running requests from index `at` of `work.order` on, which the caller knows to have larger keys.
+    Returns true if it is admitted.
     """
     batch = work.batch
     row: int = view.waiting[i]
@@ -128,9 +121,9 @@ def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: b
 
 @part
 def make_room(view: RuleView, work: KeyedWork, needed: int, at: int) -> None:
-    """Evict requests from place `at` of the key order on, the last first, until `needed` KV tokens and a place are free.
+    """Evict running requests, the largest key first, until `needed` KV tokens and a place (`Batch.places`) are free.
 
-    If all of them together hold too little, no request is evicted.
+    Only those from index `at` of `work.order` on may be evicted. If all of them would not free `needed` KV tokens, none is.
     """
     batch, runs = work.batch, view.running.size
     if needed <= batch.free[0] and batch.places[0] > 0:

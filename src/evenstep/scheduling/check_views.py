@@ -1,4 +1,4 @@
-"""Random, consistent views for `checks`: the same ones every time, some tight in memory, some with KV swapped out."""
+"""Random, consistent views for `checks`: the same ones every time, some short of memory, some with KV swapped out."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from evenstep.scheduling.view import ROWS, UNLIMITED, EngineView
 
 
 def check_views(order: QueueOrder, memory: int, spare: int = 0) -> Iterator[EngineView]:
-    """60 views of 0 to 12 running and 0 to 12 waiting requests, the waiting ones in the policy's order.
+    """Yield 60 views of 0 to 12 running and 0 to 12 waiting requests, the waiting ones in the policy's order.
 
-    They are the same at each call, but for `spare`.
+    Every call yields the same views, except for `spare`.
 
     Args:
         order: the policy's order of the queue.
-        memory: words the policy keeps; all 0, as before its first decision.
-        spare: fills the memory around the arrays, which are windows. A policy may not read it: equal views with different
-            `spare` must get equal answers.
+        memory: number of words that the policy keeps; all are 0, as before its first decision.
+        spare: value in the larger arrays just outside each array of the view. A policy must not read there: equal views
+            with different `spare` must get equal answers.
     """
     for number in range(60):
         yield _view(np.random.default_rng(number), number, order, memory, spare)
 
 
 def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int, spare: int) -> EngineView:
+    """Make one random view; `number` selects its block size, limits, memory and other engine settings."""
     R, W = int(rng.integers(0, 13)), int(rng.integers(0, 13))
     N, block, later = R + W, (1, 4, 16)[number % 3], number % 2
     hold = 0 if later else int(rng.integers(0, 2))

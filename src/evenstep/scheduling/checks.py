@@ -1,4 +1,4 @@
-"""The promises of an engine scheduling policy, each a named check: `evenstep policy check --kind scheduling` runs them."""
+"""The promises of an engine scheduling policy as named checks, for `evenstep policy check --kind scheduling`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenstep.scheduling.order import QueueOrder, order_of
 from evenstep.scheduling.rules import call_of
 from evenstep.scheduling.view import BatchDecision, EngineView, SchedulingPolicy, broken_rule
 
-#: Check that owns a broken rule, by words in how `broken_rule` says it.
+#: Words in a sentence of `broken_rule` -> the check that it belongs to.
 _RULES = {
     "of a budget": "token budget",
     "the limit is": "batch limit",
@@ -31,12 +31,9 @@ _NAMES = ("token budget", "batch limit", "resident limit", "memory", "evictions"
 def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Finding]:
     """Run every check on a policy; returns a finding for each, passed or failed.
 
-    A policy that raises, or does not answer with a `BatchDecision`, fails ``answers``; the checks that need its answers are
-    then left out.
-
-    Args:
-        policy: the policy.
-        simulate: makes short runs through a named door and returns their digest; None leaves ``same digest`` out.
+    A policy that raises, or does not answer with a `BatchDecision`, fails ``answers``; checks that need its answers are then
+    left out. ``simulate(policy, "plain" or "compiled")`` makes a short run through that door and returns its digest; None
+    leaves out the check ``same digest``.
     """
     memory = int(getattr(policy, "memory_size", 0))
     judged = Judged(
@@ -57,13 +54,13 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
 
 
 def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None:
-    """The call that makes this decision through the compiled door, not yet made; None if the policy has no kernel."""
+    """Prepare the call that decides on this view through the policy's compiled function; None if its file has no rule."""
     door = compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
-    """The first difference between two decisions on one view, as a sentence; empty when they are equal in bits."""
+    """The first difference between two decisions on one view, as a sentence; empty if all bits are equal."""
     for name in ("tokens", "evict", "memory"):
         one, other = getattr(plain, name), getattr(kernel, name)
         if one.shape != other.shape:
@@ -77,11 +74,12 @@ def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
 
 
 def _owner(rule: str) -> str:
+    """The name of the check that a sentence of `broken_rule` belongs to."""
     return next((check for words, check in _RULES.items() if words in rule), "tokens left")
 
 
 def _order(policy: SchedulingPolicy) -> Finding:
-    """The order of its queue is a `QueueOrder`, or left out."""
+    """The finding of the check ``queue order``: passed if the policy's `order` is a `QueueOrder` or left out."""
     try:
         order: Any = order_of(policy)
     except InputError as error:

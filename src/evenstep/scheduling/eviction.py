@@ -1,6 +1,6 @@
-"""Running what runs, and evicting the one admitted last when memory is short: vLLM's rule, and most others'.
+"""Runs running requests, and evicts the one admitted last when memory is short, as vLLM and most other policies do.
 
-Those that are evicted are a tail of those that run.
+The requests evicted in a batch are therefore always those admitted last.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 
 @part
 def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMITED) -> None:
-    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself.
+    """Run up to `cap` tokens of a running request; while they do not fit the memory, evict the request admitted last.
 
-    Evicted requests must be a tail of the running ones; for one of them nothing happens. Nor does it without budget or
-    seats.
+    In the end that may be the request at `position` itself. Nothing happens if it is evicted already, or if budget or seats
+    are used up. Requests evicted before in this batch must be those admitted last, which is not checked.
     """
     if position >= view.running.size - batch.gone[0]:
         return
@@ -33,12 +33,12 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
 
 @part
 def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
-    """`run_or_evict` for the running requests of one phase, in order of admission: 1 = decodes, 0 = prefills.
+    """Call `run_or_evict` for the running requests that decode (`decoding` 1) or prefill (0), in order of admission.
 
-    Returns how many running requests are of the other phase.
+    Returns the number of running requests in the other phase, evicted ones included.
     """
     start, others = 0, 0
-    if decoding == 1:  # counters stay in registers until the first request that something keeps from running
+    if decoding == 1:  # faster, with counters in registers, up to the first request that cannot run
         given = batch.given[0]
         start = give_decodes(view, batch, True)
         others = start - (batch.given[0] - given)

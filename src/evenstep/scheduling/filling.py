@@ -1,7 +1,7 @@
-"""Filling one batch, for policies that are written as ``form_batch(view)`` in plain Python.
+"""Fills one batch in plain Python, for policies that are written as ``form_batch(view)``.
 
-A policy walks over requests in its own order and gives each its tokens. `Filling` runs the functions of `scheduling.batch`,
-of which rules are made, as plain Python: they count budget, seats, memory, places and evictions.
+A policy goes through requests in its own order and gives each its tokens. `Filling` runs the functions of
+`scheduling.batch`, of which rules are made, as plain Python: they count budget, seats, memory, places and evictions.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ _facts, _columns = attrgetter(*_known[:11]), attrgetter(*_known[11:])
 
 
 def rule_view(view: EngineView) -> RuleView:
-    """The view as a `RuleView` for rules: the row of a request is its position. Arrays are shared, not copied."""
+    """Convert a view to a `RuleView`, in which a request's row is its position. Arrays are shared, not copied."""
     rows, running = np.arange(view.left.size), int(np.count_nonzero(view.running))
     return RuleView._make([*_facts(view), rows[:running], rows[running:], *_columns(view)])
 
 
 def batch_of(view: RuleView) -> batch.Batch:
-    """Make an empty batch with the view's limits, and no words of policy memory.
-
-    Its counts are lists, which plain Python reads faster than arrays.
-    """
+    """Make an empty batch with the view's limits and no policy memory. Its counts are lists, faster in plain Python."""
     many, counts = view.left.size, cast("list[Any]", [[0] for _ in range(7)])
     zeros = np.zeros((3, many), np.int64)
     found = batch.Batch(zeros[0], zeros[1], zeros[2, : view.running.size], np.zeros(0, np.int64), *counts)
@@ -43,12 +40,12 @@ def batch_of(view: RuleView) -> batch.Batch:
 
 
 def _left(name: str) -> Any:
-    """What is left of a limit, as an attribute."""
+    """Make a read-only property of `Filling` that shows a limit left in its batch, by name, as an int."""
     return property(lambda filling: int(getattr(filling.batch, name)[0]))
 
 
 class Filling:
-    """One batch being filled, empty at first, for one view. A request is named by its position in the view.
+    """One batch to be filled for one view, empty at first. A request is named by its position in the view.
 
     Attributes:
         running: number of requests that hold memory; they have the positions 0 .. running - 1.
@@ -66,24 +63,24 @@ class Filling:
 
     @property
     def tokens(self) -> I8:
-        """int64[N], the tokens that each request has been given so far, 0 where none; a new array."""
+        """int64[N], the tokens that the batch runs of each request so far, mostly 0; a new array."""
         found, given = np.zeros(self.view.left.size, np.int64), int(self.batch.given[0])
         found[self.batch.picked[:given]] = self.batch.tokens[:given]
         return found
 
     @property
     def evicted(self) -> NDArray[np.bool_]:
-        """bool[N], whether each request has been evicted so far; a new array."""
+        """bool[N], true for requests evicted so far; a new array."""
         found = np.zeros(self.view.left.size, np.bool_)
         found[self.batch.evicted[: int(self.batch.gone[0])]] = True
         return found
 
     def grows(self, request: int, tokens: int) -> int:
-        """KV tokens of memory, in whole blocks, that running `tokens` more of a request takes beyond what it holds."""
+        """KV tokens of memory, in whole blocks, that a request needs beyond what it holds to run `tokens` more."""
         return int(_grows(self.rows, request, tokens))
 
     def most(self, request: int) -> int:
-        """The most tokens of a request that budget, seats and places let run now, 0 = none. Memory is not checked."""
+        """The most tokens of a request that may run: its `left`, at most `budget`; 0 without a seat or place."""
         return int(_most(self.rows, self.batch, request))
 
     def give(self, request: int, tokens: int) -> None:
@@ -91,20 +88,20 @@ class Filling:
         _give(self.rows, self.batch, request, request, tokens)
 
     def offer(self, request: int, reserve: int = 0) -> bool:
-        """Run what `most` allows of a request, if it fits and leaves `reserve` KV tokens free; returns whether it runs."""
+        """Run all that `most` allows if `reserve` KV tokens stay free, else nothing; returns whether the request runs."""
         return _offer(self.rows, self.batch, request, request, reserve)
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk of now."""
+        """Run all that `most` allows if the whole prefill fits and leaves `reserve` KV tokens; returns whether it runs."""
         return _admit(self.rows, self.batch, request, request, reserve)
 
     def take_back(self, request: int) -> None:
-        """Take back the tokens that the batch has given to a request, with the budget, seat, place and memory they took."""
+        """Take a request's tokens out of the batch, and raise the limits by what they took."""
         _take_back(self.rows, self.batch, request, request)
         _drop_empty(self.batch)
 
     def evict(self, request: int) -> None:
-        """Evict a running request, and take back its tokens; its memory and place are free at once."""
+        """Evict a running request, and take its tokens out of the batch; its memory and place are free at once."""
         _evict(self.rows, self.batch, request)
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
@@ -113,10 +110,10 @@ class Filling:
 
 
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
-    """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself.
+    """Run up to `most` tokens of a running request; while they do not fit the memory, evict the request admitted last.
 
-    For a request that is evicted already nothing happens. Unlike the function of `scheduling.eviction` it also works after
-    the policy itself has evicted other requests.
+    In the end that may be `request` itself. Nothing happens if it is evicted already. Unlike the function in
+    `scheduling.eviction`, this one also works after the policy has evicted other requests than the last ones.
     """
     while not filling.evicted[request]:
         tokens = min(filling.most(request), most)

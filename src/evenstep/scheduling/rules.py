@@ -1,4 +1,4 @@
-"""The rule of an engine policy: one text, compiled if numba is installed and plain Python otherwise.
+"""The rule of an engine policy: one function, compiled if numba is installed and plain Python otherwise.
 
 The file of a policy holds its frozen dataclass and one function marked with `rule`::
 
@@ -11,7 +11,7 @@ The file of a policy holds its frozen dataclass and one function marked with `ru
 
 `view` is a `RuleView`, `options` the policy's fields (`compiled.options_of`), `work` a `Work`, or a `Batch` without one.
 `policy_rules` says how an array of working space declares its length, in `running`, `waiting` and `options`.
-`scheduling.batch` has what most rules are made of: `offer`, `admit`, `evict`.
+`scheduling.batch` has the functions that most rules are made of: `offer`, `admit`, `evict`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Working space with a number for each running request.
 RunningInts: TypeAlias = Annotated[Ints, "running"]
 RunningFloats: TypeAlias = Annotated[Floats, "running"]
-#: Entries of the array of limits by which hosts hand a view over, by their names in `RuleView`.
+#: Names in `RuleView` of the entries of ``form_batch_into``'s argument `limits`.
 _LIMITS = RuleView._fields[3:11]
 
 _DOOR = Door(
@@ -71,34 +71,30 @@ def form_batch_into(
 
 
 def rule(function: F) -> F:
-    """Register a function as the rule of the policies in its file, one a file; returns the function, marked.
-
-    The same text runs compiled if numba is installed, and as plain Python.
-    """
+    """Register a function as the rule of all policies in its file, which has only one; returns it as a `compiled.part`."""
     return rule_of_file(_DOOR, function)
 
 
 class Ruled:
-    """Base of policies whose batch is formed by the function in their file that is marked with `rule`."""
+    """Base class of policies whose batch is formed by the function marked with `rule` in their file."""
 
     __slots__ = ()
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        """Run the rule of the policy's file on a view, through the function that compiled loops call (see `call_of`)."""
+        """Run the rule of the policy's file on a view, through the function that compiled loops call.
+
+        Raises: PolicyError if a position in its answer repeats, is outside the view, or is not in queue order.
+        """
         return call_of(compiled.door_of(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
-    """Prepare a call of the policy's compiled function for one view; `KernelCall.decision` makes the call.
+    """Prepare a call of the policy's compiled function for one view; `KernelCall.decision` makes it and returns the answer.
 
-    The call works on copies, so the view and its `memory` stay unchanged.
+    The call works on copies, so the view and its `memory` stay unchanged. `door` is `compiled.door_of` the policy.
 
-    Args:
-        door: of the policy's class (`compiled.door_of`).
-
-    Raises:
-        PolicyError: from `KernelCall.decision`, if the rule picks or evicts positions that the simulator's loop refuses, as
-            one twice or outside the view.
+    Raises: PolicyError, from `KernelCall.decision`, if a position in the answer repeats, is outside the view, or is not in
+        queue order.
     """
     count, running = view.left.size, int(view.running.sum())
     parameters, counts = compiled.parameters(policy), np.array([running, count - running, 0, 0])
@@ -107,7 +103,7 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
     scratch_i, scratch_f, memory, *_ = windows
     memory[:] = view.memory
     picked, evicted = arrays["picked"], arrays["evicted"]
-    rows = np.zeros((len(ROWS), max(count, 2)), np.int64, order="F")  # two columns at least tell the order
+    rows = np.zeros((len(ROWS), max(count, 2)), np.int64, order="F")  # with one column, numba could not tell Fortran order
     rows[:, :count] = [getattr(view, name) for name in ROWS]
     arguments = (
         *(view.iteration, view.seed, view.now_s, np.array([getattr(view, name) for name in _LIMITS])),
@@ -130,7 +126,7 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
 
 
 def _misplaced(picked: I8, evicted: I8, running: int, count: int) -> str:
-    """What is wrong with the positions of an answer, in words; empty if nothing is. The first `running` of `count` run."""
+    """The first fault in an answer's positions, in words, or an empty text. The first `running` of `count` requests run."""
     for position in picked[(picked < 0) | (picked >= count)]:
         return f"picks position {position}; expected 0 to {count - 1}"
     positions, times = np.unique(picked, return_counts=True)

@@ -1,4 +1,4 @@
-"""How compiled loops ask Python for the answer of a policy that has no kernel."""
+"""How compiled loops call Python for the answer of a policy that has no kernel."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from evenstep.compiled import callback
 
 
 def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
-    """Make a callback through which compiled loops ask Python, and a context manager that installs the answering function.
+    """Make a callback by which compiled loops call Python, and a context manager that sets the Python function to call.
 
-    The answering function holds for loops that the installing thread runs inside the block; the one before then returns.
-    It must not raise, and may start a run of its own. A call without one is an error.
-
-    Args:
-        symbol, signature: as in `compiled.callback`.
-
-    Returns:
-        The callback, which kernels call with the numbers of `signature`; and ``answering(function)``, which installs the
-        function for a ``with`` block. The function gets the same numbers, and its result is the callback's.
+    `symbol` is a name unique in the program, `signature` the types of result and arguments, ``float64(int64, ...)``. The
+    second result, ``answering(function)``, sets the function for loops that the same thread runs inside the ``with`` block,
+    and restores the previous one at its end. The function gets the callback's arguments, and its result is the callback's
+    result. It must not raise; it may start another run. The callback must not be called while no function is set.
     """
     of_this_thread = threading.local()
 

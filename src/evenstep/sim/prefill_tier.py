@@ -1,7 +1,7 @@
-"""A prefill tier in front of a decode fleet: when each prompt is ready, from P engines that only prefill.
+"""A prefill tier in front of a decode fleet: P engines that only prefill, and the time at which each prompt is ready.
 
-Nothing that the decode fleet does comes back to this tier, so its times can be worked out first and given to the cluster
-simulator as arrivals. KV that waits on a prefiller for a decode slot takes no room there.
+The decode fleet has no effect on this tier. The times are therefore worked out first and given to the cluster simulator as
+arrivals. KV that waits on a prefiller for a decode slot takes no memory there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 @dataclass(frozen=True, slots=True)
 class PrefillTier:
-    """P prefillers, each of which batches whole prompts, oldest first, up to a token budget.
+    """P prefillers, each with its own queue, which it batches oldest first, whole prompts up to a token budget.
 
     Args:
         prefillers: P.
@@ -27,7 +27,7 @@ class PrefillTier:
         token_budget: the most prompt tokens of a batch; a longer prompt runs in chunks.
 
     Raises:
-        InputError: fewer than one prefiller or token.
+        InputError: `prefillers` or `token_budget` is not an integer >= 1.
 
     Source: BalanceRoute sec. 5 (a dispatcher picks an unsaturated prefiller); the batch law is not given there.
     """
@@ -42,17 +42,14 @@ class PrefillTier:
 
     @property
     def tokens_per_s(self) -> float:
-        """Prompt tokens that the whole tier runs in a second, if all batches are full."""
+        """Prompt tokens that the whole tier runs in a second if all batches are full."""
         return self.prefillers * self.token_budget / self.batch_time.seconds(Batch(tokens=self.token_budget))
 
     def ready(self, trace: Trace) -> Trace:
-        """A copy of the trace whose arrival times are when its prompts are prefilled, in seconds on the trace's clock.
+        """Return a copy of the trace whose arrival times are the ends of its prompts' prefills, seconds on the same clock.
 
         Rows are sorted by these times, equal times by row, and renumbered. Each prompt goes at its arrival to the prefiller
-        with the fewest tokens left to run, the lowest number of several.
-
-        Raises:
-            InputError: a trace without times.
+        with the fewest tokens left to run; of equals, to the lowest number. An InputError without arrival times.
         """
         if trace.arrival_s is None:
             raise InputError("prefill tier", "arrival_s", "missing", "arrival times", "Give the trace a rate.")
@@ -70,7 +67,7 @@ class PrefillTier:
         return replace(trace.take(order), arrival_s=ready_s[order])
 
     def _chosen(self, prompt_tokens: I8, arrival_s: F8) -> I8:
-        """int64[N], the prefiller of each prompt: the one with the fewest tokens left, at the rate of full batches."""
+        """int64[N], each prompt's prefiller: at its arrival, the one with the fewest tokens left if all batches are full."""
         left, chosen = np.zeros(self.prefillers), np.empty(arrival_s.size, np.int64)
         rate, before = self.tokens_per_s / self.prefillers, 0.0
         for row in np.argsort(arrival_s, kind="stable"):

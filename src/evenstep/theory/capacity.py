@@ -4,7 +4,7 @@ Symbols: a request runs m_p prefill and m_d decode tokens on average. An iterati
 b. At most N requests are in hand. Every formula needs a batch time that depends on its tokens alone.
 
 Source: Throughput-optimal Theorem 1 and sec. 3. The paper gives no rate for the policies that do not mix phases, nor for a
-cap on requests: those formulas are ours, and their assumptions stand with them.
+    cap on requests. Those formulas are ours; each docstring gives their assumptions.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.scheduling.view import SchedulingPolicy
 
-#: Policies that fill the budget whenever there is as much to run, a seat and memory, but for caps of their own.
+#: Policies that fill the budget whenever enough requests, seats and memory allow, unless they have caps of their own.
 _CONSERVING = (Sarathi, Orca, Vllm, WorkConserving, ClassFirst, Sjf, Srpt)
-#: Prompts that may wait in the chain of `phases_apart`: at least, and at most, as its matrix has the square of them.
+#: States of the chain of `phases_apart`, at least and at most; its matrix has the square of them.
 _FEWEST_WAITING, _MOST_WAITING = 200, 1000
-#: What is said of a formula that takes memory as full at all times; runs at memory for 3 to 60 requests were as far from it.
+#: Error of formulas that assume memory is always full, as measured in runs with memory for 3 to 60 requests.
 _MEMORY_OFF = "; 10 % too low to 40 % too high, as admission leaves room"
-#: Requests that memory holds on average, from which on that is said: only whole ones fit, and runs at 1.4 to 2 of them were
-#: 30 to 110 % below the formula.
+#: Least mean number of requests in memory for these formulas. Only whole requests fit: at 1.4 to 2 of them, the
+#: formula was 30 to 110 % above the runs.
 FEWEST = 3
-#: The budget of an engine that has none.
+#: The token budget that stands for no limit.
 NO_BUDGET = 1 << 24
-#: Seats beyond which more change nothing: so many times the decodes of a full batch, and so many more.
+#: More seats change nothing beyond `_ENOUGH` times the decodes of a full batch plus `_SPARE`.
 _ENOUGH, _SPARE = 2, 10
-#: States of the chain of `seated`, about, and of a prompt in it, at most.
+#: States of the chain of `seated`, approximately, and the most states for one prompt.
 _STATES, _PARTS = 800, 32
 #: Rounding error of a number of prompts.
 _ROUNDING = 1e-9
-#: Tokens a second that differ by no more than this share are the same.
+#: Rates in tokens a second count as equal within this share.
 _SAME = 1e-9
 
 
@@ -55,9 +55,9 @@ class Served:
 
     Args:
         law: batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate.
-        prefill, decode: int64[N], tokens that each request of a sample runs in each phase; N >= 1.
+        prefill, decode: int64[*], tokens that each request of a sample runs in each phase; one request at least.
         token_budget: b, tokens of an iteration at most; 0 = no limit.
-        seats: requests in hand at most; 0 = no limit.
+        seats: requests in hand (admitted and not finished) at most; 0 = no limit.
         kv_tokens: M, KV tokens of memory; 0 = no limit.
         overhead_s: seconds of an iteration on top of its batch.
         ranks: data-parallel ranks, each with such a budget, seats and memory.
@@ -74,19 +74,22 @@ class Served:
 
     @property
     def budget(self) -> int:
+        """b; `NO_BUDGET` without a limit."""
         return self.token_budget or NO_BUDGET
 
     @property
     def m_p(self) -> float:
+        """Mean prefill tokens of a request."""
         return float(self.prefill.mean())
 
     @property
     def m_d(self) -> float:
+        """Mean decode tokens of a request."""
         return float(self.decode.mean())
 
     @property
     def in_hand(self) -> float:
-        """Requests that fit at a time, a mean: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer.
+        """Mean number of requests that fit at a time: the seats, or fewer if memory holds only M E[o] / E[sum_{k<=o} s + k].
 
         s and o are a request's `prefill` and `decode`. inf if neither limits.
         """
@@ -97,7 +100,7 @@ class Served:
         return min(seats, self.kv_tokens * self.m_d / float((o * s + o * (o + 1) / 2).mean()))
 
     def seconds(self, tokens: float) -> float:
-        """t(b'): seconds of an iteration of so many tokens, rounded to whole ones, with `overhead_s`."""
+        """t(b'): seconds of an iteration of `tokens` tokens, rounded to a whole number, with `overhead_s`."""
         return self.law.seconds(Batch(tokens=round(tokens))) + self.overhead_s
 
 
@@ -108,7 +111,7 @@ class Closed:
     Args:
         requests_per_s: the largest stable rate; None where there is no formula.
         says: the formula, or the reason.
-        at_most: a bound on the stable rate of every policy, requests a second; None without one.
+        at_most: an upper bound of the stable rate of every policy, requests a second; None if none is known.
     """
 
     requests_per_s: float | None
@@ -123,19 +126,19 @@ def by_tokens(law: BatchTime) -> bool:
 
 
 def conserves(policy: SchedulingPolicy) -> bool:
-    """Whether Theorem 1 is about a policy: it fills the budget whenever there is as much to run, a seat and memory.
+    """Whether Theorem 1 covers a policy: it fills the budget whenever there are enough requests to run, a seat and memory.
 
-    It knows the policies of evenstep only; a `WorkConserving` with a cap does not count.
+    False for policies from outside evenstep, which are not known, and for a `WorkConserving` with a cap.
     """
     is_capped = isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap)
     return isinstance(policy, _CONSERVING) and not is_capped
 
 
 def busiest(law: BatchTime, budget: int, overhead_s: float = 0.0) -> tuple[int, float]:
-    """The batch of at most `budget` tokens that runs the most tokens a second: x, and x / t(x). A full one, if others tie.
+    """Find the batch of at most `budget` tokens that runs the most tokens a second. Returns its tokens x, and x / t(x).
 
-    Between two knots of a law, x / t(x) only rises or only falls, so knots and ends are all that is looked at. The second
-    number is inf where a batch takes no time.
+    If others tie, it is the full batch. Between two knots of a law, x / t(x) only rises or only falls, so only knots and
+    ends are tried. The second number is inf where a batch takes no time.
 
     Args:
         law: batch time by tokens alone (`by_tokens`).
@@ -155,10 +158,10 @@ def busiest(law: BatchTime, budget: int, overhead_s: float = 0.0) -> tuple[int, 
 
 
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
-    """The largest stable rate of a policy, requests a second, or why there is no closed form of it.
+    """The largest stable rate of a policy, requests a second, or the reason why there is no closed form, as for ranks > 1.
 
-    `Closed.at_most` is what the `busiest` batches of all ranks serve: Theorem 1's rate, if these are the full ones. It is
-    None only if the batch time depends on more than tokens, or a batch takes no time.
+    `Closed.at_most` is the rate at which the `busiest` batches of all ranks serve requests: Theorem 1's rate, if these are
+    the full batches. It is None only if the batch time depends on more than tokens, or a batch takes no time.
     """
     if not by_tokens(served.law):
         return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
@@ -171,7 +174,7 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
 
 
 def _formula(policy: SchedulingPolicy, served: Served, best: int) -> tuple[float | None, str]:
-    """The closed form, requests a second, and its name; or None, and why there is none. `best` is the `busiest` batch."""
+    """The closed form, requests a second, and its name; or None, and the reason. `best` is `busiest`'s batch in tokens."""
     if served.ranks > 1:
         return None, "each iteration of ranks in lock-step lasts as long as its slowest batch"
     if not served.m_d and (served.seats or served.kv_tokens or not conserves(policy)):
@@ -203,8 +206,8 @@ def _formula(policy: SchedulingPolicy, served: Served, best: int) -> tuple[float
 def _mixed(policy: SchedulingPolicy, served: Served, cap: int, limit: str, full: str | None) -> tuple[float | None, str]:
     """`_formula` of the policies that mix phases and fill the budget, with at most `cap` decodes (0 = no cap).
 
-    `limit` says what limits the requests in hand, ``seats``, ``memory`` or nothing; `full` why full batches are not the
-    `busiest` ones, None if they are.
+    `limit` names the limit of the requests in hand: ``seats``, ``memory`` or empty. `full` is the reason why full batches
+    are not the `busiest` ones, None if they are.
     """
     filled = served.budget * served.m_d / (served.m_p + served.m_d)
     in_hand = served.in_hand * served.m_d / (served.m_d + 1) if limit == "seats" else served.in_hand
@@ -234,8 +237,8 @@ def conserving(served: Served) -> float:
 def capped(served: Served, cap: float) -> float:
     """Requests a second of one rank with at most `cap` decodes and a Poisson number of whole prompts an iteration.
 
-    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k prompts, of mean x / m_d. An iteration runs at
-    most b tokens; that prompts beyond them have to wait is neglected.
+    x / (m_d E[t(min(b, x + m_p k))]), with x = min(cap, b m_d / (m_p + m_d)) decodes an iteration, and k prompts, of mean
+    x / m_d. The formula neglects that prompt tokens beyond b have to wait. m_d > 0 is required, not checked.
     """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
     chance = _poisson(x / served.m_d)
@@ -244,11 +247,11 @@ def capped(served: Served, cap: float) -> float:
 
 
 def seated(served: Served) -> float:
-    """Requests a second of one rank with all seats taken: a request that ends makes way for a prompt, which takes its seat.
+    """Requests a second of one rank with all seats taken: each request that ends is replaced by a prompt at once.
 
-    The prompt tokens that are left are a Markov chain. Prompts are of mean length and run in turn, in the budget that
-    decodes leave. Of those that decode or end their prefill, each ends with chance 1 / (m_d + 1). With seats far beyond the
-    decodes of a full batch it is `conserving`.
+    The prompt tokens not yet run are a Markov chain. Prompts are of mean length and run in turn, in the budget that decodes
+    leave. Each request that decodes or ends its prefill ends with chance 1 / (m_d + 1). With seats far beyond the decodes of
+    a full batch the rate is `conserving`. `seats` > 0 and m_d > 0 are required, not checked.
     """
     filled = served.budget * served.m_d / (served.m_p + served.m_d)
     if served.seats > _ENOUGH * filled + _SPARE:
@@ -276,15 +279,15 @@ def seated(served: Served) -> float:
 
 
 def _whole(prompts: F8) -> F8:
-    """Prompts that have some of their tokens left, of so many prompts and parts of one."""
+    """How many prompts have tokens left, where `prompts` counts a part of a prompt as a fraction."""
     return np.ceil(prompts - _ROUNDING)
 
 
 def groups(served: Served, group: int) -> float:
-    """Requests a second of one rank in groups that prefill in whole budgets, then decode to the longest output.
+    """Requests a second of one rank that runs groups one after another: all prefills in whole budgets, then all decodes.
 
-    The first b of a group decode; each that ends makes way for the next one. The sample is cut into groups in its order, of
-    `group` requests (0 = as many as fit), or as many as there are or fit at a time; a rest too small is left out.
+    At most b requests of a group decode at a time; when one ends, the next takes its place. The sample is cut in order into
+    groups of `group` requests (0 = as many as fit), or fewer if fewer fit (`in_hand`); a rest is left out.
     """
     size = int(min(group or math.inf, served.in_hand, served.decode.size))
     count, width = served.decode.size // size * size, min(size, served.budget)
@@ -303,10 +306,10 @@ def groups(served: Served, group: int) -> float:
 def phases_apart(served: Served) -> float:
     """Requests a second of one rank of vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
-    With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
-    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run in
-    batches of those that came during the batch before, until none came. The prompts that wait are a Markov chain. Prompts
-    are of mean length.
+    With a limit N on requests in hand (`in_hand`), all N run at the largest rate. A Poisson number of requests, N / m_d on
+    average, ends in an iteration of decodes, and as many prompts run in a batch of their own. Without a limit, decodes fill
+    the budget. Prompts then run in batches of those that came during the batch before, until none came. The waiting prompts
+    are a Markov chain. Prompts are of mean length. m_d > 0 is required, not checked.
     """
     if not math.isinf(served.in_hand):
         seats = min(served.in_hand, served.budget)
@@ -321,7 +324,7 @@ def phases_apart(served: Served) -> float:
 
 
 def _prompts_s(served: Served, prompts: int) -> float:
-    """Seconds of a batch of so many prompts, in as many budgets as they fill."""
+    """Seconds to run `prompts` prompts of mean length, in batches of a whole budget and a rest."""
     whole, rest = divmod(prompts * served.m_p, served.budget)
     return whole * served.seconds(served.budget) + (served.seconds(rest) if rest else 0.0)
 
@@ -332,7 +335,7 @@ def _fits(served: Served) -> int:
 
 
 def _states(served: Served) -> int:
-    """Prompts that may wait in the chain of `_cycle_s`: fewer arrive in an iteration than fit one, but for chance."""
+    """Number of states of the chain in `_cycle_s`: more waiting prompts than that are too rare to matter."""
     return max(_FEWEST_WAITING, _terms(2 * _fits(served)))
 
 
@@ -351,19 +354,19 @@ def _cycle_s(served: Served, rate: float) -> float:
 
 
 def _terms(mean: float) -> int:
-    """Numbers from 0 on that a Poisson number of this mean does not exceed, but for a chance below 1e-15."""
+    """A number that a Poisson number of this mean reaches with a chance below 1e-15."""
     return math.ceil(mean + 10 * math.sqrt(mean) + 20)
 
 
 def _poisson(mean: float, terms: int | None = None) -> F8:
-    """float64[terms], chances of 0, 1, ...; as many as matter if `terms` is None."""
+    """float64[terms], chances that a Poisson number is 0, 1, ...; as many as matter if `terms` is None."""
     count = _terms(mean) if terms is None else terms
     logs = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(np.arange(1, count)))])
     return np.exp(logs - mean)
 
 
 def _binomial(count: int, share: float) -> F8:
-    """float64[*], chances of 0, 1, ... of `count` requests, each with chance `share`, 0 < share < 1; as many as matter."""
+    """float64[*], chances that 0, 1, ... of `count` requests end, each with chance `share` (0 to 1); as many as matter."""
     k = np.arange(1, min(count, _terms(count * share)) + 1)
     logs = np.cumsum(np.log((count - k + 1) / k * share / (1 - share)))
     return np.exp(count * math.log1p(-share) + np.concatenate([[0.0], logs]))

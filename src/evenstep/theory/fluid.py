@@ -28,7 +28,7 @@ class Types:
         d0_s, d1_s: seconds of an empty iteration, > 0, and seconds more for each KV token of its batch.
 
     Raises:
-        InputError: lists of unequal length, or a number out of range.
+        InputError: no type, lists of unequal length, or a number that is out of range or not finite.
     """
 
     arrivals_per_s: Sequence[float]
@@ -91,7 +91,7 @@ class Equilibrium:
 def equilibrium(types: Types) -> Equilibrium:
     """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*, with rho the `Types.load`.
 
-    Without an equilibrium, for rho >= 1, it raises an InputError. Source: WAIT eqs. 2-8, corrected.
+    An InputError for rho >= 1, where there is no equilibrium. Source: WAIT eqs. 2-8, corrected.
     """
     rho = types.load
     if not rho < 1:

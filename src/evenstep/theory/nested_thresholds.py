@@ -20,17 +20,17 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
-#: Steps of the fixed point, and seconds of an iteration, after which the search is given up.
+#: The search gives up after so many steps, or if an iteration lasts longer than so many seconds.
 _MOST, _LONGEST_S = 1_000_000, 1e6
-#: Slacks that are tried.
+#: Slacks that `solve` tries, standard deviations.
 _KAPPAS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
-#: Beyond it 1 - p is lost against p e^theta.
+#: For a larger theta, 1 - p is negligible against p e^theta.
 _FAR = 100.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NestedThresholds:
-    """Thresholds and what they need.
+    """Thresholds and the memory and time they need.
 
     Args:
         thresholds: int64[m], n_i of segments 1 .. m: requests that have to stand at a segment's head before it runs.
@@ -74,11 +74,13 @@ def segment_work(types: Types) -> F8:
 
 
 def theta(above: int, own: int, share: float) -> float:
-    """The root theta > 0 of exp(-theta n_i) (1 - p + p e^theta)^{n_{i-1}} = 1; inf if a segment cannot queue.
+    """The root theta > 0 of exp(-theta n_i) (1 - p + p e^theta)^{n_{i-1}} = 1: the decay rate of segment i's queue tail.
+
+    inf if the queue cannot exceed the threshold: n_i >= n_{i-1}, or p = 0.
 
     Args:
         above, own: n_{i-1} and n_i.
-        share: p, the share of requests above that continue.
+        share: p = p_{i-1}, the share of segment i - 1's requests that continue to segment i.
 
     Raises:
         InputError: n_i <= p n_{i-1}, so there is no root.
@@ -98,7 +100,7 @@ def theta(above: int, own: int, share: float) -> float:
     root = 1.0
     while exponent(root) < 0:
         root *= 2
-    while True:  # it is convex: Newton's steps from above the root only descend
+    while True:  # the exponent is convex: Newton's steps from above the root only descend
         slope = above * share / (share + (1 - share) * math.exp(-root)) - own
         lower = root - exponent(root) / slope
         if not 0 < lower < root:
@@ -109,12 +111,8 @@ def theta(above: int, own: int, share: float) -> float:
 def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float) -> float:
     """KV tokens that suffice over S = `iterations` iterations with probability 1 - delta.
 
-    M^pi + sum_{i >= 2} (l + l'_{i-1}) (n_i + ln((m - 1) S / delta) / theta_i).
-
-    Raises:
-        InputError: from `theta`, if a threshold n_i is at most p n_{i-1}.
-
-    Source: WAIT eq. 12; of its three forms of the logarithm the one its proof gives.
+    M^pi + sum_{i >= 2} (l + l'_{i-1}) (n_i + ln((m - 1) S / delta) / theta_i). An InputError if n_i <= p_{i-1} n_{i-1} for
+    a segment that can queue (`theta`). Source: WAIT eq. 12; of its three forms of the logarithm the one its proof gives.
     """
     n = np.asarray(thresholds).tolist()
     shares = go_on(types.arrivals_per_s)
@@ -128,11 +126,8 @@ def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float)
 def queue_at_most(above: int, own: int, share: float) -> float:
     """A bound of the mean number of requests at a segment's head: n_i + n_{i-1} p (1-p) / (2 (n_i - n_{i-1} p)).
 
-    It holds for n_i > p n_{i-1} only, which is not checked.
-
-    Arguments are those of `theta`.
-
-    Source: WAIT, Kingman's bound in its appendix.
+    `above` is n_{i-1}, `own` is n_i and `share` is p = p_{i-1}. n_i > p n_{i-1} is required, not checked. Source: WAIT,
+    Kingman's bound in its appendix.
     """
     return own + above * share * (1 - share) / (2 * (own - above * share))
 
@@ -140,15 +135,15 @@ def queue_at_most(above: int, own: int, share: float) -> float:
 def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -> NestedThresholds:
     """The least thresholds with n_1 > Lambda T and n_{i+1} = floor(p_i n_i + kappa sqrt(n_i p_i (1 - p_i))) + 1.
 
-    Lambda is the sum of all arrivals a second, T the seconds of a full batch.
+    Lambda is the sum of all arrivals a second, T the seconds of an iteration of a full batch. Each type is a segment.
 
     Args:
         types: in order of their outputs, all of one prompt.
-        kappa: slack, standard deviations of what reaches a segment.
+        kappa: slack, standard deviations of the number of requests that reach a segment.
         iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
 
     Raises:
-        InputError: types that `check_types` refuses, or an engine that cannot keep up with such thresholds.
+        InputError: `types` that `check_types` refuses, or an engine that cannot keep up with such thresholds.
     """
     check_types(types)
     shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))
@@ -175,12 +170,8 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
 def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> NestedThresholds:
     """The thresholds with the fewest `enough_kv_tokens` among those of several slacks, 0 to 3 standard deviations.
 
-    Args:
-        types: in order of their outputs, all of one prompt.
-        iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
-
-    Raises:
-        InputError: there are no such thresholds even without slack; with the numbers.
+    `iterations` and `delta` are those over which the memory suffices, and the probability that it does not. An InputError
+    for `types` that `check_types` refuses, or if the engine cannot keep up even without slack.
     """
     found: list[NestedThresholds] = []
     for kappa in _KAPPAS:
@@ -193,17 +184,15 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
 
 
 def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True) -> list[str]:
-    """Sentences on conditions of eq. 10 and of the memory that these thresholds break, with numbers; empty if all hold.
+    """Sentences, with numbers, on the conditions of eq. 10 and of memory that thresholds break; empty if all hold.
 
     Args:
-        types: in order of their outputs, all of one prompt.
+        types: in order of their outputs, all of one prompt; an InputError if `check_types` refuses them.
         thresholds: int64[m].
-        kv_tokens: memory of the engine.
-        beside: KV tokens that full batches of other groups hold at the same time.
-        is_timed: whether arrivals, d0 and d1 are known; otherwise the time of an iteration is not checked.
-
-    Raises:
-        InputError: as `check_types`.
+        kv_tokens: KV tokens of the engine's memory; inf = no limit.
+        beside: KV tokens that full batches of other prompt lengths hold at the same time.
+        is_timed: False if arrivals are only in proportion, or d0 and d1 unknown. The time of an iteration is then not
+            checked.
     """
     check_types(types)
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
@@ -219,14 +208,14 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
 
 
 def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
-    """A list with one sentence if full batches hold more KV tokens than the memory; empty otherwise."""
+    """A list with one sentence if full batches hold (`held`) more KV tokens than the memory (`kv_tokens`); else empty."""
     if held <= kv_tokens:
         return []
     return [f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"]
 
 
 def check_types(types: Types) -> None:
-    """Refuse types with different prompt lengths, whose output lengths do not ascend strictly, or without any arrivals."""
+    """Raise an InputError for different prompt lengths, output lengths that do not strictly ascend, or no arrivals."""
     if len(set(types.prompt_tokens)) > 1:
         raise InputError("types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself")
     if any(b <= a for a, b in zip(types.output_tokens, types.output_tokens[1:], strict=False)):

@@ -12,14 +12,9 @@ from evenstep.request import I8
 
 
 def occupied(starts: I8, prompt_tokens: I8, output_tokens: I8) -> I8:
-    """KV tokens held in each iteration 0 .. T - 1, int64[T]; T is the first at which all have ended.
+    """KV tokens held in each iteration 0 .. T - 1, int64[T]; T is the first iteration at which all requests have ended.
 
-    Args:
-        starts: int64[N], iteration in which each request starts.
-        prompt_tokens, output_tokens: int64[N].
-
-    Raises:
-        InputError: a start before 0.
+    `starts`, int64[N], are the iterations in which the requests start; an InputError if one is below 0.
     """
     if starts.size and int(starts.min()) < 0:
         raise InputError("schedule", "starts", int(starts.min()), "iterations >= 0")
@@ -37,32 +32,30 @@ def total_latency(starts: I8, output_tokens: I8) -> int:
 def same_order(first: I8, second: I8) -> bool:
     """Whether no two requests start in opposite orders in two schedules; equal starts agree with any order.
 
-    Start iterations of the same requests, int64[N]. Source: Interval scheduling, Definition 8.1.
+    `first` and `second` are start iterations of the same requests, int64[N]. Source: Interval scheduling, Definition 8.1.
     """
     apart = np.subtract.outer(first, first) * np.subtract.outer(second, second)
     return bool((apart >= 0).all())
 
 
 def is_delayed(second: I8, first: I8) -> bool:
-    """Whether no request starts earlier in `second` than in `first`; start iterations of the same requests, int64[N].
-
-    Source: Interval scheduling, Definition 8.1.
-    """
+    """Whether no request starts earlier in `second` than in `first`, int64[N] each (Interval scheduling, Definition 8.1)."""
     return bool((first <= second).all())
 
 
 def optimally_packed(starts: I8, prompt_tokens: I8, output_tokens: I8, kv_tokens: int) -> bool:
-    """Whether no request could start earlier, back to the latest start before its own, without exceeding the memory.
+    """Whether no request could start earlier without exceeding the memory, as Interval scheduling's Definition 8.3 has it.
+
+    Each request is moved alone, to every iteration from its own start back to the latest start before it, inclusive. A
+    request without a start before its own is not moved.
 
     Args:
         starts: int64[N], iteration in which each request starts.
         prompt_tokens, output_tokens: int64[N].
-        kv_tokens: M.
+        kv_tokens: M, KV tokens of memory.
 
     Raises:
-        InputError: the given schedule already exceeds the memory.
-
-    Source: Interval scheduling, Definition 8.3: one request is moved at a time, all others staying where they are.
+        InputError: the given schedule already exceeds the memory, or a start is below 0.
     """
     held = occupied(starts, prompt_tokens, output_tokens)
     if int(held.max(initial=0)) > kv_tokens:

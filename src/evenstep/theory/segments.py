@@ -1,10 +1,11 @@
 """Number of segments for Nested WAIT: few waste memory on requests that end early, many on queues at their heads.
 
-Types are in order of their outputs, all of one prompt length. L segments each own equally many consecutive types, up to
-one more or less. A segment ends with the longest of its types, and every request in it counts as if it stayed to that end.
+Types are in order of their outputs, all of one prompt length. Each of L segments owns consecutive types; numbers of types
+differ by at most one. A segment ends with the longest of its types, and every request in it counts as if it stayed to that
+end.
 
 Source: WAIT sec. 7.2, eqs. 14-16 and Figs. 16-18, with the slips of `nested_thresholds` corrected; L that does not divide
-the number of types, and the expected latency, are ours.
+    the number of types, and the expected latency, are ours.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from evenstep.theory.nested_thresholds import NestedThresholds, check_types, que
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """A design of Nested WAIT with a given number of segments, and what it needs.
+    """A design of Nested WAIT with a given number of segments.
 
     Args:
         segments: L, the number of segments.
-        solved: its thresholds and what they need.
-        latency_s: about how long a request takes, seconds, as the mean over the mix (`expected_latency_s`).
+        solved: its thresholds, and the memory and time they need.
+        latency_s: approximate latency of a request, seconds, as the mean over all types (`expected_latency_s`).
     """
 
     segments: int
@@ -36,18 +37,15 @@ class Design:
 
     @property
     def queue_kv_tokens(self) -> float:
-        """KV tokens for the queues at the heads of segments 2 to L, in addition to a full batch.
-
-        They suffice with the probability, and over the iterations, that the thresholds were solved for.
-        """
+        """KV tokens for the queues at the heads of segments 2 to L: `enough_kv_tokens` less those of a full batch."""
         return self.solved.enough_kv_tokens - self.solved.kv_tokens
 
 
 def merged(types: Types, segments: int) -> Types:
-    """Merge m types into L = `segments` types of consecutive ones, as many in each up to one more or less.
+    """Merge m types into L = `segments` types, each of consecutive ones; their numbers differ by at most one.
 
-    Rates are summed, and the longest output stands for all. An InputError refuses what `check_types` does, and more
-    segments than types.
+    Rates are summed, and the longest output stands for all. An InputError for types that `check_types` refuses, or for L
+    below 1 or above m.
     """
     check_types(types)
     many = len(types.output_tokens)
@@ -61,15 +59,16 @@ def merged(types: Types, segments: int) -> Types:
 def designs(
     types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01
 ) -> list[Design]:
-    """The design that needs the least memory for each number of segments, in their order; unstable numbers are omitted.
+    """The design with the least memory for each number of segments, in the order of `counts`; unstable numbers are left out.
 
     Args:
         types: in order of their outputs, all of one prompt.
         counts: numbers of segments to try; None = 1 to the number of types.
-        iterations, delta: as in `nested_thresholds.solve`.
+        iterations, delta: iterations over which the memory suffices, and the probability that it does not.
 
     Raises:
-        InputError: every number is unstable; with the error of the last one. Also as `merged`.
+        InputError: every number is unstable (the error of the last one), `counts` is empty or has a number below 1 or above
+            the number of types, or `check_types` refuses the types.
     """
     check_types(types)
     found: list[Design] = []
@@ -97,11 +96,8 @@ def best(
 ) -> Design:
     """The design whose number of segments needs the least memory; among equals the first in `counts`.
 
-    Args:
-        kv_tokens: memory that the design has to fit; None = no limit. The others are as in `designs`.
-
-    Raises:
-        InputError: every number is unstable, or memory is less than the best needs; with the numbers.
+    `kv_tokens` is memory that it has to fit, None = no limit; the other arguments are as in `designs`. An InputError if
+    `designs` raises one, or if memory is less than the best needs.
     """
     tried = designs(types, counts, iterations=iterations, delta=delta)
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
@@ -113,15 +109,12 @@ def best(
 
 
 def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
-    """Approximate latency of a request in seconds, as the mean over the mix.
+    """Approximate latency of a request in seconds, as the mean over `types`, weighted by arrivals.
 
-    A stage lasts as long as a full batch, or as long as n_1 arrivals take. A request waits before the first stage for half
-    the time in which n_1 - 1 more arrive. At each head it waits for that queue: Kingman's bound over the head's rate.
-
-    Args:
-        types: the requests.
-        parts: the types as `merged` for the thresholds.
-        solved: the thresholds of `parts`.
+    `parts` are the types as `merged`, and `solved` their thresholds. Each of a request's l' + 1 stages lasts an iteration of
+    a full batch, or as long as n_1 arrivals take if that is longer. Before the first stage it waits for half the time in
+    which n_1 - 1 more arrive. At the head of each segment, the first too, it waits for the queue: Kingman's bound of the
+    queue beyond the threshold, over the rate of requests that reach the head.
     """
     n = solved.thresholds.tolist()
     rates, outputs = np.asarray(types.arrivals_per_s, float), np.asarray(types.output_tokens, float)
@@ -138,9 +131,10 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
 
 
 def least_kv_tokens(types: Types) -> float:
-    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below.
+    """KV tokens in the fluid equilibrium of the unmerged types. No number of segments needs fewer.
 
-    The engine has to keep up with them, or the result means nothing: there is no check.
+    The result means nothing if the engine cannot keep up with the types, which is not checked. Nor are prompts: all count
+    as long as the first type's.
     """
     rates = np.asarray(types.arrivals_per_s, float)
     work = float(np.dot(np.cumsum(rates[::-1])[::-1], segment_work(types)))

@@ -1,8 +1,8 @@
 """Loads of a network of engines: of each engine, and of the virtual stations that priorities make.
 
-Two calls at different engines form a virtual station where each has priority over calls that have to come before the
-other. While one runs, the other gets no work: the two never run at the same time and share the time of one engine. Their
-summed load has to stay below 1 as if they shared an engine.
+Two calls at different engines form a virtual station if each has priority over a call that has to come before the other.
+While one runs, the other gets no work. So the two never run at the same time, and their summed load has to stay below 1 as
+if they shared an engine.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ class Flow:
     Args:
         name: TASK.CALL.
         engine: name of the engine or group that runs it.
-        load: share of the engine's capacity that all these calls take; above 1 if it is too small for them, nan if not
-            known.
+        load: share of the engine's or group's capacity that all runs of this call take; above 1 if that is too small for
+            them, nan if not known.
         rank: its priority there, 0 first.
-        before: names of the calls of the same task that have to be done before it, each time that it runs.
+        before: names of the calls of the same task that must run before each run of this call, direct and indirect. In a
+            loop they run again before its next run.
     """
 
     name: str
@@ -38,12 +39,13 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """Calls that share the time of an engine, and their summed load.
+    """Calls that share the time of one engine, or of a virtual station over several engines, and their summed load.
 
     Args:
         calls: names of the calls.
         engines: names of the engines or groups that run them, each once.
-        load: the summed load; above 1, work of these calls grows by ``load - 1`` seconds a second.
+        load: the summed load, nan if one is unknown. Above 1, unfinished work of these calls grows by ``load - 1`` seconds a
+            second.
     """
 
     calls: tuple[str, ...]
@@ -75,8 +77,9 @@ class Checked:
     Args:
         judged: the verdict by loads.
         run: a simulated run of the network.
-        growth: for each overloaded virtual station, by the names of its calls, seconds of its work added per second: as its
-            load predicts, and as seen in the second half of the run.
+        growth: for each virtual station with a load above 1, seconds of its work added per second: as its load predicts, and
+            as seen in the second half of the run. Keys are the names of its calls, joined by `` and ``. Empty if the run
+            counts no time.
     """
 
     judged: Judged
@@ -93,11 +96,10 @@ def engine_loads(flows: Sequence[Flow]) -> list[Station]:
 def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
     """The virtual stations over two or more engines, heaviest first, unknown loads last; none is contained in another.
 
-    Of every two of its calls at different engines, each has priority over a call that comes before the other.
+    Of every two calls of a station at different engines, each has priority over a call that comes before the other.
 
-    Source: Throughput-optimal sec. 4.3; Rybko and Stolyar (1992); Dai and Vande Vate (2000) for the name. Where all calls
-        are in pairs that exclude each other the load condition is necessary; with more than two engines it is not
-        sufficient.
+    Source: Throughput-optimal sec. 4.3; Rybko and Stolyar (1992); Dai and Vande Vate (2000) for the name. The load condition
+        is necessary where all calls are in pairs that exclude each other. With more than two engines it is not sufficient.
     """
     by_name = {flow.name: flow for flow in flows}
     exclusive = {
@@ -116,18 +118,19 @@ def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
 
 
 def _starves(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:
-    """Whether a call has priority over something that comes before another."""
+    """Whether call `one` has priority over a call that has to run before `two`."""
     earlier = (by_name[name] for name in two.before if name in by_name)
     return any(call.engine == one.engine and one.rank < call.rank for call in earlier)
 
 
 def _station(flows: Sequence[Flow]) -> Station:
+    """These calls as one station."""
     names = tuple(flow.name for flow in flows)
     return Station(names, tuple(dict.fromkeys(flow.engine for flow in flows)), sum(flow.load for flow in flows))
 
 
 def _cliques(flows: Sequence[Flow], together: Callable[[Flow, Flow], bool]) -> list[list[Flow]]:
-    """The largest sets of which every two belong together (Bron and Kerbosch)."""
+    """All maximal sets of calls in which every two are `together` (Bron and Kerbosch)."""
     found: list[list[Flow]] = []
 
     def grow(clique: list[Flow], may: list[Flow], tried: list[Flow]) -> None:

@@ -1,4 +1,4 @@
-"""Thresholds of WAIT: the least whole numbers that the engine keeps up with."""
+"""Thresholds of WAIT: the least whole numbers that the engine keeps up with. Symbols are those of `fluid`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types, equilibrium
 
-#: Iterations of the fixed point before it is given up; each adds at least one request, so far fewer are usual.
+#: Most iterations of the fixed point; each adds at least one request, so most runs need far fewer.
 _MOST = 1_000_000
 
 
@@ -20,7 +20,7 @@ class WaitThresholds:
     """Thresholds and what they cost.
 
     Args:
-        thresholds: int64[m], n_j.
+        thresholds: int64[m], n_j: requests of type j that have to wait before they run, and the most at each stage.
         iteration_s: seconds of an iteration of a full batch, d0 + d1 M.
         kv_tokens: M, KV tokens of a full batch, n_j requests at each stage of type j.
         stage_s: float64[m], seconds of a stage: as long as n_j arrivals take, or an iteration if that is longer; inf
@@ -42,7 +42,7 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
         kv_tokens: memory that a full batch has to fit; None = no limit.
 
     Raises:
-        InputError: rho >= 1, or more memory than there is; with the numbers.
+        InputError: rho >= 1 or so near to 1 that no thresholds were found, or a full batch exceeds `kv_tokens`.
 
     Source: WAIT eq. 9, made strict, as its Theorem 1 needs for bounded latency; the solver is ours.
     """
@@ -66,7 +66,7 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
 
 
 def solved(types: Types, thresholds: I8) -> WaitThresholds:
-    """The costs of given thresholds, int64[m]; whether the engine keeps up with them is not checked (`doubts`)."""
+    """The seconds and KV tokens that thresholds, int64[m], lead to, unchecked: the engine may not keep up (`doubts`)."""
     seconds = types.iteration_s(thresholds.astype(float))
     rates = np.asarray(types.arrivals_per_s, float)
     with np.errstate(divide="ignore"):
@@ -75,13 +75,11 @@ def solved(types: Types, thresholds: I8) -> WaitThresholds:
 
 
 def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
-    """Approximate latency of a request of each type, float64[m], seconds.
+    """Approximate latency of a request of each type, float64[m], seconds (WAIT, proof of Theorem 1).
 
-    (l'_j + 1) stages at the type's pace; before the first there is half the time in which n_j - 1 more arrive, and the
-    queue by Kingman's bound, lambda_j T / (2 (n_j - lambda_j T)), over the rate. It is inf for a type without arrivals, and
-    means nothing where n_j <= lambda_j T, T the iteration.
-
-    Source: WAIT, proof of Theorem 1.
+    It is the sum of l'_j + 1 stages of `stage_s`, half the time in which n_j - 1 more requests arrive, and the wait in the
+    queue. The wait is Kingman's bound of the queue, lambda_j T / (2 (n_j - lambda_j T)), over the rate; T is the iteration.
+    It is inf for a type without arrivals, and means nothing where n_j <= lambda_j T.
     """
     n, rates = solved.thresholds, np.asarray(types.arrivals_per_s, float)
     stages = np.asarray(types.output_tokens, float) + 1
@@ -92,7 +90,11 @@ def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
 
 
 def doubts(types: Types, thresholds: I8) -> list[str]:
-    """Sentences on conditions of eq. 9 that thresholds, int64[m], break, each with its numbers; empty if all hold."""
+    """A sentence, with numbers, for each type whose n_j requests arrive faster than an iteration of a full batch runs.
+
+    `thresholds` are int64[m]. The list is empty if eq. 9 holds for all types. Equal times and types without arrivals count
+    as held. Memory is not checked.
+    """
     seconds = types.iteration_s(np.asarray(thresholds, float))
     return [
         f"type {j}: an iteration takes {seconds:.4g} s, longer than the {n / rate:.4g} s in which {n} requests arrive"

@@ -1,4 +1,4 @@
-"""The promises that every trace, and every reader of traces, has to keep; readers of other packages too."""
+"""Checks the promises that every trace keeps, whichever reader made it, in this package or another."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ LOWEST = {
 def check_trace(trace: Trace, where: str) -> Trace:
     """Check that a trace keeps every promise of `Trace`, and return the same trace.
 
-    Args:
-        where: what errors call the trace.
+    `where` names the trace in errors, which count rows from 0.
 
     Raises:
         InputError: no rows; a column of the wrong type or length, a value out of range, or times that go back; a row that
-            waits for itself, a later row or another session; blocks whose offsets, size or scope are wrong. Rows count
-            from 0.
+            waits for itself, a later row or another session; blocks whose offsets, size or scope are wrong.
     """
     rows = len(trace)
     if rows == 0:
@@ -57,6 +55,7 @@ def check_trace(trace: Trace, where: str) -> Trace:
 
 
 def _check_column(column: Any, name: str, where: str) -> None:
+    """Raise an `InputError` unless a column has its dtype, finite values, and no value below `LOWEST`."""
     kind = np.float64 if name.endswith("_s") else np.int64
     if not isinstance(column, np.ndarray) or column.dtype != kind:
         shown = f"{getattr(column, 'dtype', type(column).__name__)}{list(getattr(column, 'shape', []))}"
@@ -81,6 +80,7 @@ def _check_blocks(trace: Trace, where: str) -> None:
 
 
 def _reject(where: str, field: str, wrong: Any, values: Any, expected: str) -> None:
+    """Raise an `InputError` for the first row where `wrong`, bool[N], is True; `values` are those of the column `field`."""
     if bool(wrong.any()):
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(f"{where}, row {row}", field, values[row].item(), expected)

@@ -1,4 +1,4 @@
-"""Bytes of a trace file, plain or gzip; any failure to read it is an `InputError` that names the file."""
+"""Reads the bytes of trace files, plain or gzip; a file that cannot be read is an `InputError` that names it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from evenstep.errors import InputError
 from evenstep.in_use import reads
 
-#: How much of a file a format sees when it is asked whether it recognises it, in bytes after decompression.
+#: Bytes of a file, after decompression, that a format's `recognises` gets.
 HEAD_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
@@ -41,10 +41,9 @@ def content(path: Path, size: int = -1) -> bytes:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file one by one, so that a long file is never whole in memory.
+    """Yield the lines of a file one by one, so that a long file is never whole in memory.
 
-    The lines of a file of `HEAD_BYTES` or more keep their newlines, those of a shorter one do not. Raises as `head` when
-    the first line is asked for.
+    Lines keep their newlines only if the file has `HEAD_BYTES` bytes or more. Raises as `head`, at the first line.
     """
     first = head(path)
     if len(first) < HEAD_BYTES:
@@ -56,7 +55,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def decoded(path: Path, data: bytes) -> str:
-    """Bytes of this file as text, without a byte order mark; InputError names the line of binary or non-UTF-8 bytes."""
+    """Decode bytes of a file, without a byte order mark; `InputError` names the line of binary or non-UTF-8 bytes."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")
@@ -69,7 +68,7 @@ def decoded(path: Path, data: bytes) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Generator[BufferedIOBase]:
-    """A file to be read, unpacked if it is gzip. An error of the operating system or of gzip becomes an `InputError`."""
+    """Open a file for reading, decompressed if it is gzip; an operating system or gzip error becomes an `InputError`."""
     try:
         if "\0" in str(path):  # the system calls would raise a ValueError
             raise FileNotFoundError

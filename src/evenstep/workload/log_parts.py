@@ -1,7 +1,7 @@
-"""The files of a decision log: their names, and which file begins a log.
+"""The files of a decision log, called parts: their names, and which file is the first part of a log.
 
 Part 0 has the given name; part n has ``.n`` before the last suffix. Another log may have such a name too, so the header in
-the file decides. In msgpack each record comes in a frame: its length in four bytes, lowest first, then the record.
+the file decides. A msgpack log has four bytes before each record: its length, little-endian.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FRAME = 4
 
 
 def part_of(path: Path, part: int) -> Path:
-    """The path of part `part` of a log whose part 0 is `path`."""
+    """The path of part number `part` of a log; `path` is that of its part 0."""
     return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
 def place_in_log(path: Path) -> tuple[Path, int]:
-    """The path of part 0 of the log that a file belongs to, and the part that the file is."""
+    """The path of part 0 of the log that a file belongs to, and the number of the part that this file is."""
     stem, _, number = path.stem.rpartition(".")
     if stem and number.isdecimal() and not begins_log(path):
         return path.with_name(stem + path.suffix), int(number)
@@ -32,13 +32,13 @@ def place_in_log(path: Path) -> tuple[Path, int]:
 
 
 def has_part(path: Path, part: int) -> bool:
-    """Whether a log whose part 0 is `path` has this later part: a file of its name that does not begin another log."""
+    """True if a log has part number `part`, 1 or more; `path` is part 0. A file that begins another log does not count."""
     place = part_of(path, part)
     return place.exists() and not begins_log(place)
 
 
 def begins_log(path: Path) -> bool:
-    """Whether a file is part 0 of a log, by its header."""
+    """True if a file is part 0 of a decision log, by its header; False if it is another file or cannot be read."""
     import msgspec
 
     try:
@@ -53,5 +53,5 @@ def begins_log(path: Path) -> bool:
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a log is JSON lines, by its first bytes: in msgpack the length of the first record has a byte that is 0."""
+    """True if a log is JSON lines, False if it is msgpack, where one of the first four bytes (a length) is 0."""
     return 0 not in head[:FRAME]

@@ -1,4 +1,4 @@
-"""Reading any trace: the format is asked of the file, or given by name."""
+"""Reads any trace file; its format is given by name, or recognised from the file."""
 
 from __future__ import annotations
 
@@ -31,13 +31,10 @@ def source_of(
     limit: int | None = None,
     seed: int = 0,
 ) -> Any:
-    """The origin of a file's replicates: a recorded trace, or the generator a format describes (ServeGen).
+    """The source of a file's replicates: a recorded `Trace`, or a generator (`replicate.Drawn`), as for ServeGen.
 
-    Arguments and errors are those of `read_trace`, but ``sample:`` is not resolved (`file_of` does that), and
-    `skip_bad_rows` and `seed` do nothing for a generator.
-
-    Returns:
-        A `Trace`, or the generator (`replicate.Drawn`) that the format's function ``source`` returns.
+    Arguments and errors are those of `read_trace`, but ``sample:`` is not resolved (`file_of` does that). `skip_bad_rows`
+    and `seed` do nothing for a generator.
     """
     module, known = _chosen(path, format, options or {})
     if hasattr(module, "source"):
@@ -59,20 +56,18 @@ def read_trace(
 
     Args:
         path: the file, or ``sample:azure-conv`` for a bundled sample.
-        format: name of the format (``azure``, ``mooncake``, ..., ``mine.py``), maybe with options
-            (``mooncake:ticks=keep``); None asks every format.
+        format: a name (``azure``, ``mine.py``), maybe with options (``mooncake:ticks=keep``); None asks every format.
         skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
         limit: keep at most this many rows, from the start.
         seed: key of all draws of a reader (Mooncake's ticks, ServeGen's requests).
-        options: options of the format by name, for instance ``ticks="keep"`` for Mooncake. ``prefix_blocks=False``
-            leaves block ids out of any format.
+        options: of the format, by name, such as ``ticks="keep"``; any format takes ``prefix_blocks=False``: no block ids.
 
     Returns:
         The trace; its `notes` say what was dropped, sorted, spread or assumed.
 
     Raises:
-        InputError: the file cannot be read, no format or several recognise it, an unknown option, or a bad row (which
-            names file, line, field and value).
+        InputError: the file cannot be read, no format or several recognise it, an unknown option, or a bad row (which names
+            file, line, field and value).
     """
     place = file_of(path)
     module, known = _chosen(place, format, options)
@@ -80,7 +75,7 @@ def read_trace(
 
 
 def _read(path: Path, module: ModuleType, options: dict[str, Any], *, limit: int | None, **common: Any) -> Trace:
-    """The trace that a format reads; of the `common` arguments it gets those that it takes."""
+    """The checked trace that `module.read` returns, at most `limit` rows; it gets those `common` arguments that it takes."""
     check_range_if_given("read_trace", "a whole number >= 1", low=1, limit=limit)
     common |= {"limit": limit, "prefix_blocks": options.pop("prefix_blocks", True)}
     taken = {key: common[key] for key in common.keys() & inspect.signature(module.read).parameters}
@@ -115,7 +110,7 @@ def detect(path: Path) -> str:
 
 
 def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple[ModuleType, dict[str, Any]]:
-    """The module of a file's format, as asked for or recognised, and all its options converted to their types.
+    """The module of a file's format, as named or recognised, and the options for its `read`, converted to their types.
 
     Args:
         path: the file; it is read only if `format` is None.
@@ -147,7 +142,7 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
 
 
 def file_of(path: str | Path) -> Path:
-    """The path, with ``sample:NAME`` resolved to the bundled sample; another file need not exist.
+    """The path of a trace file, with ``sample:NAME`` resolved to the bundled sample; another file need not exist.
 
     Raises:
         InputError: no such sample, or an object that is not a path.
@@ -170,4 +165,5 @@ def samples() -> tuple[str, ...]:
 
 
 def _bundled() -> dict[str, Path]:
+    """Path of each bundled sample, by name."""
     return {file.name.split(".")[0].replace("_", "-"): file for file in sorted(_SAMPLES.glob("*.gz"))}

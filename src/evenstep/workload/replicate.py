@@ -1,4 +1,4 @@
-"""Replicates of a workload, and the same workload at another rate."""
+"""Makes replicates of a workload, and scales a workload to another rate or load."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evenstep import streams
 from evenstep.errors import InputError, check_range
 from evenstep.request import I8, Trace
 
-#: Rates that times can be scaled to, in requests a second: beyond, seconds have too few digits for the steps of a run.
+#: Rates to which times can be scaled, requests a second. Beyond them seconds have too few digits for the steps of a run.
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e9
 
 
 @runtime_checkable
 class Drawn(Protocol):
-    """A workload that draws a trace for a key (synthetic, or ServeGen's clients); `name` is what reports call it.
+    """A workload whose traces are drawn at random (synthetic, or ServeGen's clients); reports call it `name`.
 
     `draw(seed, replicate)` returns the same trace for the same pair, and an independent one for another replicate.
     """
@@ -33,16 +33,16 @@ Source: TypeAlias = "Trace | Drawn"
 
 
 def replicate(source: Source, number: int, seed: int) -> Trace:
-    """Replicate `number` of a workload.
+    """Replicate `number` of a workload: a recorded trace is rotated, a synthetic workload is drawn under (seed, number).
 
-    A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
-    around. Their order, the gaps between them, their content and the set of requests stay. The gap at the wrap is the mean
-    gap. The times of a trace with sessions are then scaled to its rate, since sessions moved behind the end prolong it. No
-    offset repeats before all have been used. A synthetic workload is drawn again under the key (seed, number).
+    Rotation starts the trace at another session (a request without one counts as its own), chosen by key, and wraps around.
+    The sessions' order, the gaps between them and their content stay. The gap at the wrap is the mean gap. In a trace with
+    sessions, times are then scaled to the recorded span, which sessions moved to the end prolong. Starts do not repeat until
+    all were used.
 
     Args:
         number: 0, 1, ...; 0 of a recorded trace is the trace itself.
-        seed: the comparison's seed: key of the offset, or of the draw.
+        seed: the comparison's seed: key of the start, or of the draw.
 
     Returns:
         The trace, its rows renumbered from 0 and its first arrival at 0 s.
@@ -62,6 +62,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
 
 def _rotated(trace: Trace, number: int, seed: int) -> Trace:
+    """Replicate `number`, 1 or more, of a recorded trace, by the rules of `replicate`."""
     unit, units = units_of(trace)
     if units < 2:
         return trace
@@ -82,7 +83,7 @@ def _rotated(trace: Trace, number: int, seed: int) -> Trace:
 
 
 def _offset(units: int, number: int, seed: int) -> int:
-    """Where replicate `number` begins: drawn from 1 to units - 1, or the next offset that no earlier replicate has."""
+    """The unit at which replicate `number` begins: drawn from 1 to units - 1, or the next that no earlier replicate has."""
     taken = {0}
     offset = 0
     for earlier in range(1, number + 1):
@@ -94,10 +95,7 @@ def _offset(units: int, number: int, seed: int) -> int:
 
 
 def units_of(trace: Trace) -> tuple[I8, int]:
-    """int64[N], the unit (session, or single request) of each row, and the number of units.
-
-    Units are numbered from 0 in order of their first rows.
-    """
+    """int64[N], the unit of each row (its session, or itself alone), from 0 by first row; and the number of units."""
     session = trace.column("session")
     label = np.where(session < 0, -1 - np.arange(len(trace)), session)
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
@@ -129,12 +127,9 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
 
 
 def scaled_to_load(source: Trace, load: float, *, seed: int = 0, replicate: int = 0, **cluster: Any) -> Trace:
-    """The trace with its times scaled to a share of the cluster's capacity.
+    """The trace with its times scaled so that arrivals a second are `load` times the cluster's `capacity`, for instance 0.9.
 
-    Args:
-        load: arrivals a second over `capacity`, for instance 0.9.
-        seed, replicate: as in `scaled_to_rate`.
-        cluster: the keyword arguments of `capacity`.
+    `cluster` are the keyword arguments of `capacity`; `seed` and `replicate` are as in `scaled_to_rate`.
 
     Raises:
         InputError: as `capacity`, `check_rate` and `scaled_to_rate`.
@@ -145,11 +140,10 @@ def scaled_to_load(source: Trace, load: float, *, seed: int = 0, replicate: int 
 
 
 def check_rate(flag: str, value: float, requests_per_s: float) -> None:
-    """Check a rate to which times are to be scaled, which follows from the value of this flag.
+    """Check the value of a flag, and the rate to which it scales times.
 
     Raises:
-        InputError: `value` is no finite number above 0; or the rate is outside 1e-6 to 1e9 requests a second, for which
-            seconds have too few digits.
+        InputError: `value` is no finite number above 0, or the rate is outside 1e-6 to 1e9 requests a second.
     """
     if not (np.isfinite(value) and value > 0):
         raise InputError(flag, flag.removeprefix("--"), value, "a finite number > 0")
@@ -159,10 +153,10 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
 
 
 def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_token_s: float) -> float:
-    """Requests a second of a perfectly balanced, always full cluster under +1 drift.
+    """Requests a second that a perfectly balanced, always full cluster completes under a drift of +1.
 
-    ``G B / (C + t Lbar) / mean(o)`` with ``Lbar = B sum(o s + o (o - 1) / 2) / sum(o)``: G workers, B slots a worker,
-    C seconds of fixed time a step, t seconds a KV token of the heaviest worker, s prompt and o output tokens.
+    ``G B / (C + t Lbar) / mean(o)`` with ``Lbar = B sum(o s + o (o - 1) / 2) / sum(o)``: G workers, B slots a worker, C
+    seconds of fixed time a step, t seconds a KV token of the heaviest worker, s prompt and o output tokens.
 
     Raises:
         InputError: a cluster without workers or slots, a negative time, or a step that takes 0 s.
@@ -179,10 +173,9 @@ def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """A drawn workload whose traces are brought to a rate, or to a load on a cluster, after each draw.
+    """A drawn workload whose traces are scaled to a rate, or to a load on a cluster, after each draw.
 
     Args:
-        drawn: the workload.
         requests_per_s, load: rate, or share of `capacity`, to scale to; the other one is None.
         cluster: for `load`, the keyword arguments of `capacity`.
     """
@@ -227,6 +220,7 @@ def rescaled(
 def _scaled(
     trace: Trace, requests_per_s: float | None, load: float | None, cluster: Mapping[str, Any], seed: int, number: int
 ) -> Trace:
+    """A trace scaled to the load if there is one, else to the rate; `number` is the replicate."""
     if load is not None:
         return scaled_to_load(trace, load, seed=seed, replicate=number, **cluster)
     assert requests_per_s is not None

@@ -1,4 +1,4 @@
-"""Resolves a workload named by the user: a trace file, a sample, or a WORKLOAD.yaml."""
+"""Opens the workload that a user names: a trace file, a sample, or a WORKLOAD.yaml."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ def open_source(
     seed: int = 0,
     **options: Any,
 ) -> Workload:
-    """The source that replicates are taken of: a recorded trace, or a generator (YAML synthetic, ServeGen).
+    """Open the source of replicates that `path` names: a recorded trace, or a generator (YAML synthetic, ServeGen).
 
     Args:
-        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`. A path ending in ``.yaml`` or
-            ``.yml`` without a format is a workload file: `limit` cuts its requests, ``prefix_blocks=False`` applies, and
-            the rest is ignored.
+        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`. A path ending in ``.yaml`` or ``.yml``
+            without a format is a workload file, for which only `limit` and the option `prefix_blocks` count.
 
     Returns:
-        The source as the field `source`, not yet scaled to a rate. `requests_per_s` and `load` are what a workload file
-        asks for; None for any other file.
+        The workload, its `source` not yet scaled; `requests_per_s` and `load` are those of a workload file, else None.
 
     Raises:
         InputError: as `read_trace` and `yaml_file.load`.
@@ -60,7 +58,7 @@ def _cut(workload: Workload, limit: int | None) -> Workload:
 
 
 def first_trace(workload: Workload, seed: int) -> Trace:
-    """Replicate 0 of a workload, at the rate that its file asks for; a note says that its load was not applied."""
+    """Replicate 0 of a workload, at the rate that its file asks for; a load is not applied, which a note says."""
     trace = replicate(rescaled(workload.source, requests_per_s=workload.requests_per_s, seed=seed), 0, seed)
     if workload.load is None:
         return trace

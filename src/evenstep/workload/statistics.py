@@ -21,13 +21,12 @@ _FEWEST = 20  # arrivals in a window that counts
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """All statistics that `evenstep trace inspect` shows of a request trace; None for those that do not apply.
+    """All statistics of a request trace that `evenstep trace inspect` shows; None for those that do not apply.
 
     ``span_s`` is the seconds from the first arrival to the last. ``cv_gaps`` is the standard deviation of the gaps between
-    arrivals over their mean; ``cv_gaps_5min`` the median of that inside 5-minute windows, which leaves slow drift out. The
-    two token entries are those of `lengths`. ``share_at_largest`` is the share of outputs equal to the largest.
-    ``sessions`` has their count, requests a session and think times. ``classes`` is their count. ``prefix_share`` is the
-    share of prompt blocks in a leading run of blocks already seen (`seen_share`).
+    arrivals over their mean; ``cv_gaps_5min`` is its median over 5-minute windows, which leaves slow drift out. The two
+    token entries are those of `lengths`. ``share_at_largest`` is the share of outputs equal to the largest. ``sessions`` has
+    their count, requests a session and think times. ``classes`` is their count. ``prefix_share`` is `seen_share`.
     """
     blocks = trace.prefix_blocks
     return {
@@ -95,7 +94,7 @@ def digest(trace: Trace) -> str:
 
 
 def is_generator(path: Path) -> bool:
-    """Whether a file is a ServeGen tar: clients to draw requests from, not requests. Raises as `files.head`."""
+    """True if a file is a ServeGen tar: it holds clients to draw requests from, not requests. Raises as `files.head`."""
     from evenstep.workload import files
     from evenstep.workload.readers import servegen
 
@@ -133,7 +132,7 @@ def describe_clients(path: Path) -> dict[str, Any]:
 
 
 def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
-    """Each field's quantiles over all clients, weighted by the rate of the windows each law is drawn in (`laws_at`)."""
+    """`lengths` of each field over all clients; a law's weight is the rate of the windows where it applies (`laws_at`)."""
     values: dict[str, list[I8]] = {}
     weights: dict[str, list[F8]] = {}
     for client in clients:
@@ -154,6 +153,7 @@ def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
 
 
 def _weighted(values: I8, weights: F8) -> dict[str, float]:
+    """The entries of `lengths`, for values with weights."""
     order = np.argsort(values, kind="stable")
     shares = np.cumsum(weights[order])
     places = np.searchsorted(shares, np.array([0.5, 0.95, 0.99]) * shares[-1])
@@ -163,6 +163,7 @@ def _weighted(values: I8, weights: F8) -> dict[str, float]:
 
 
 def _sessions(trace: Trace) -> dict[str, Any] | None:
+    """Count of sessions, requests a session (median, most) and think times in seconds; None without sessions."""
     if trace.session is None or not bool((trace.session >= 0).any()):
         return None
     counts = np.unique(trace.session[trace.session >= 0], return_counts=True)[1]
@@ -180,5 +181,5 @@ def _sessions(trace: Trace) -> dict[str, Any] | None:
 
 
 def _plain(value: float) -> float | None:
-    """A float, or None where it is not a number."""
+    """The value itself, or None if it is nan."""
     return None if math.isnan(value) else float(value)

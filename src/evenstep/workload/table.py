@@ -35,16 +35,14 @@ class Doubt(Exception):  # noqa: N818  not an error: the signal to read again sl
 
 
 class Table:
-    """Rows of one file as columns, with the rows found bad so far in `bad`, bool[rows].
+    """The rows of one file as columns; `bad`, bool[rows], is True for the rows found bad so far.
 
     `whole`, `number`, `ascending` and `reject` set `bad`. A bad row keeps its position in every column.
 
     Args:
         where: the file's name, for messages.
         columns: values by field, one a row, as text or JSON left them (a list) or already converted (an array).
-        lines: int64[rows], line of each row in the file; None in a fast table, which raises `Doubt` where it would
-            have to name a row.
-        rows: number of rows.
+        lines: int64[rows], line of each row in the file; None in a fast table, which raises `Doubt` for a bad row.
         skip: count bad rows instead of stopping at the first.
     """
 
@@ -60,14 +58,14 @@ class Table:
         return np.flatnonzero(~self.bad).astype(np.int64)
 
     def has(self, field: str) -> bool:
-        """Whether the table has a column for this field; single rows may still lack a value."""
+        """True if the table has a column for this field; single rows may still lack a value."""
         return field in self.columns
 
     def whole(self, field: str, low: int = 1, absent: int | None = None) -> I8:
         """The field as int64[rows], whole numbers of at least `low`; text such as ``"12"`` and 12.0 count as 12.
 
-        A missing or null value is bad, or becomes `absent` if that is given. A bad row's number has no meaning. Raises as
-        `column` and `reject`.
+        Any other value makes its row bad, and a bad row's number has no meaning. A missing or null value is bad too, or
+        becomes `absent` if that is given. Raises as `column` and `reject`.
         """
         values, wrong = self._converted(field, _as_whole, np.int64, absent)
         wrong |= values < low
@@ -76,18 +74,16 @@ class Table:
         return values
 
     def _too_large(self, field: str, wrong: Bool) -> str:
-        """A sentence if the first wrong value of a column is above the largest that is read; else empty."""
+        """The hint "It is too large." if the first wrong value of a column is 2^53 or more, else ""."""
         rows = np.flatnonzero(wrong & ~self.bad)
         value = self.column(field)[rows[0]] if rows.size else None
         number = as_number(value.item() if isinstance(value, np.generic) else value)
         return "It is too large." if number is not None and number >= _LARGEST_FLOAT else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
-        """The field as float64[rows], finite numbers of at least `low`; else as `whole`, with text that holds any number.
+        """The field as float64[rows], finite numbers of at least `low`, from numbers or text; else as `whole`.
 
-        Args:
-            field, low, absent: as in `whole`.
-            expected: what the error of a bad value says; a number of at least `low` where it is empty.
+        `expected` is what the error of a bad value asks for; empty = a finite number of at least `low`.
         """
         values, wrong = self._converted(field, as_number, np.float64, absent)
         wrong |= ~np.isfinite(values) | (values < low)
@@ -110,11 +106,11 @@ class Table:
         return self.columns[field]
 
     def reject(self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None) -> None:
-        """Set rows in `bad` and count them under this field for `notes`; without `skip` raise for the first of them.
+        """Mark rows as bad and count them under this field for `notes`; without `skip`, raise for the first of them.
 
         Args:
             field: name in the error and in the notes; a column of the table unless `shown` is given.
-            wrong: bool[rows]; rows that are bad already do not count again.
+            wrong: bool[rows], the rows to mark; rows that are bad already do not count again.
             expected, hint: for the error; the hint is a sentence on how to mend it, or empty.
             shown: values that the error shows, one a row; None = those of the field.
 
@@ -153,20 +149,21 @@ class Table:
         return (f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",)
 
     def require_rows(self) -> None:
-        """Raises InputError when the table has no rows, or none that is good."""
+        """Raise an `InputError` if the table has no rows, or no good row."""
         if self.rows == 0:
             raise InputError(self.where, "rows", 0, "at least one row below the header", "The file holds no request.")
         if bool(self.bad.all()):
             raise InputError(self.where, "rows", 0, "at least one good row", "Every row was skipped.")
 
     def _is_absent(self, field: str, absent: object) -> Bool:
+        """bool[rows], True where the value is missing or null and `absent` takes its place."""
         column = self.column(field)
         if absent is None or isinstance(column, np.ndarray):
             return np.zeros(self.rows, np.bool_)
         return np.fromiter((v is MISSING or v is None for v in column), np.bool_, self.rows)
 
     def _converted(self, field: str, one: Callable[[Any], Any], kind: type, absent: Any) -> tuple[NDArray[Any], Bool]:
-        """The column as an array, and which values could not be converted (they hold 0)."""
+        """The column as an array of `kind`; and bool[rows], True where `one` could not convert the value (it becomes 0)."""
         column = self.column(field)
         if isinstance(column, np.ndarray):
             if kind is np.int64 and column.dtype.kind == "f":
@@ -194,7 +191,7 @@ class Table:
 
 
 def _as_whole(value: Any) -> int | None:
-    """A whole number from text or JSON (``"12"``, 12 and 12.0, never 12.5, True or nan), or None."""
+    """A whole number from text or JSON (``"12"``, 12 and 12.0), else None (12.5, True, nan)."""
     digits = value.strip().lstrip("+-") if isinstance(value, str) else ""
     if digits.isascii() and digits.isdigit():
         with suppress(ValueError):  # two signs, a control character next to them, thousands of digits
@@ -208,7 +205,7 @@ def _as_whole(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> float | None:
-    """A finite number from text or JSON, or None."""
+    """A finite number from text or JSON, else None; True is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and "_" in value:
@@ -221,14 +218,14 @@ def as_number(value: Any) -> float | None:
 
 
 def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
-    """int64[N], the position of each value among the sorted distinct ones; and these."""
+    """int64[N], the position of each value among the sorted distinct values; and these."""
     names = tuple(sorted(set(values)))
     place = {name: number for number, name in enumerate(names)}
     return np.fromiter((place[v] for v in values), np.int64, len(values)), names
 
 
 def session_numbers(table: Table, field: str) -> I8:
-    """int64[N], a number from 0 for each session named in this field, in sorted order of the names as text.
+    """int64[N], the session of each row: a number from 0 for each name in this field, in sorted order of the names as text.
 
     A row gets -1 where the name is empty, missing or null; all rows do if the table has no such column.
     """

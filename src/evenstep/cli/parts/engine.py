@@ -1,4 +1,4 @@
-"""``evenstep compare --engine``: scheduling policies inside one engine."""
+"""``evenstep compare --engine`` compares scheduling policies inside one engine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _BESIDE = {"columns", "format", "report", "records", "config", "debug", "command
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the group of flags that apply to one engine only; a flag that is not given leaves no attribute behind.
+    """Add ``--engine`` (without a value = all defaults), ``--batch-time``, ``--bounds`` and ``--until-s`` as one group.
 
-    They are ``--engine`` (alone = defaults), ``--batch-time``, ``--bounds`` and ``--until-s``.
+    A flag that is not given sets no attribute.
     """
     from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
@@ -43,15 +43,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Compare scheduling policies inside one engine; `args` as `evenstep compare` parses them.
+    """Compare scheduling policies inside one engine; returns the exit code, 0. `args` are those of ``evenstep compare``.
 
-    It prints the table or JSON, and writes report and records where asked for; records are of each policy's first replicate.
-
-    Returns:
-        The exit code, 0.
+    It prints a table or JSON, and writes the report and records asked for. Records are of each policy's first replicate.
 
     Raises:
-        InputError: a flag that only routing has, or see `run_engine_comparison`.
+        InputError: a flag that only routing has; or as `run_engine_comparison`.
     """
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check
@@ -84,7 +81,7 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def _foot(comparison: EngineComparison) -> list[str]:
-    """Explains the figures."""
+    """Lines below the table: requests and replicates, how the runs ended, verdicts, notes, counted events, and digests."""
     from evenstep.report.engine_table import count_lines, verdict_lines
     from evenstep.report.numbers import short
 
@@ -106,7 +103,7 @@ def _foot(comparison: EngineComparison) -> list[str]:
 
 
 def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: EngineOutcome) -> list[str]:
-    """The report and the record tables, where asked for; what to tell the user."""
+    """Write the report and the record tables that `args` asks for; returns lines for the user that say where they are."""
     told: list[str] = []
     first: dict[str, Any] = {r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)}
     if args.records is not None:

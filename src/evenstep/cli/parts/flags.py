@@ -1,4 +1,4 @@
-"""Flags from the fields of a settings dataclass, and back."""
+"""Turns the fields of a settings dataclass into flags, and the parsed flags into settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORIGIN = "command line"
 
 
 class _Once(argparse.Action):
-    """A flag that may be given once."""
+    """A flag that may be given once and defaults to argparse.SUPPRESS; the second time is an `InputError` with this hint."""
 
     def __init__(self, *, hint: str, **options: Any) -> None:
         super().__init__(**options)
@@ -32,11 +32,11 @@ class _Once(argparse.Action):
 def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
     """Add a kebab-case flag for each field of a dataclass, with help from its docstring, and ``--config`` for a file.
 
-    A list of texts is a flag without the plural's s that may be given many times; the ``shape`` in a field's metadata
-    is what help shows for its value. A flag whose metadata have ``once`` is refused the second time, with that hint.
+    A flag that is not given sets no attribute. A field of type list[str] becomes a flag without the plural's s, which may be
+    given many times. In a field's metadata, ``shape`` is what help shows for the value. A field with ``once`` may be given
+    once, and the text of ``once`` is the hint of the error.
 
     Args:
-        parser: takes the flags; a setting's flag that is not given leaves no attribute behind.
         kind: the settings dataclass.
         leave_out: fields that the command adds in its own way.
     """
@@ -63,12 +63,9 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
 
 
 def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
-    """Add flags that take one value.
+    """Add flags that take one value, None if the flag is not given and has no default.
 
-    Args:
-        parser: takes the flags.
-        flags: ``--out FILE`` -> help, or a tuple of help, type and an optional default. Without a default the attribute is
-            None if the flag is not given.
+    `flags` maps a flag with its placeholder, such as ``--out FILE``, to help, or to a tuple: help, type, maybe a default.
     """
     for flag, said in flags.items():
         name, metavar = flag.split(" ")
@@ -78,34 +75,34 @@ def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[
 
 
 def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:
-    """Add a flag that may be given many times, with this help; its attribute is the list of values.
+    """Add a flag that may be given many times, with the help `text`; its attribute is the list of values.
 
-    `more` are options of ``add_argument``. Without a `default`, no attribute is set if the flag is not given.
+    `more` are options of ``add_argument``. Without a `default`, a flag that is not given sets no attribute.
     """
     options: dict[str, Any] = {"default": argparse.SUPPRESS, **more}
     parser.add_argument(flag, action="append", metavar=metavar, help=text, **options)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the trace as an optional argument `source`; if it is omitted no attribute is set, and ``--config`` may name it."""
+    """Add the trace as an optional positional argument, `source`; if it is left out, no attribute is set."""
     text = "trace file, workload YAML or sample:azure-conv"
     parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
 
 
 def need_source(where: str, source: str) -> None:
-    """Raise an `InputError` of the command `where` if no trace is given, on the command line or in a file of settings."""
+    """Raise an `InputError` if `source`, the trace, is empty; `where` is the command, for the message."""
     if not source:
         raise InputError(where, "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv.")
 
 
 def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """Add ``--format`` with the choices `kinds`, by default table and json; ``table`` is its default in any case."""
+    """Add ``--format`` with the choices `kinds` (when left out: table and json); its default is table in any case."""
     choices = [*(kinds or ("table", "json"))]
     parser.add_argument("--format", choices=choices, default="table", help="what stdout gets (default table)")
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
-    """Add ``--processes`` to a command that runs many simulations; None when omitted."""
+    """Add ``--processes`` to a command that runs many simulations; its attribute is None if it is not given."""
     text = "processes to run in; left out = all cores for a long run"
     parser.add_argument("--processes", type=int, metavar="N", help=text)
 
@@ -122,12 +119,12 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
-    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`; None = to be recognised.
+    """The name of a trace's format: ``columns:...`` if ``--columns`` is given, else `named`, the value of ``--format-name``.
 
-    `named` is what ``--format-name`` says.
+    None means that the format has to be detected.
 
     Raises:
-        InputError: both are given, or no column is named.
+        InputError: both flags are given, or ``--columns`` names no column.
     """
     columns = getattr(args, "columns", None)
     if columns is None:
@@ -140,14 +137,14 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
 
 
 def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None) -> Settled[T]:
-    """The settings of a command line with the origin of each: defaults, then ``--config``, then flags, the last one wins.
+    """Merge the settings of a command: defaults, `below`, the ``--config`` file, then flags; the last one wins.
 
-    Ranges are not checked here.
+    The result also has the origin of each setting. Ranges are not checked.
 
     Args:
-        args: the command line, of a parser that `add_flags` filled.
+        args: parsed by a parser with the flags of `add_flags`.
         kind: the settings dataclass.
-        below: a layer between defaults and ``--config``, such as a decision log's.
+        below: a further layer, such as a decision log's, or None.
 
     Raises:
         InputError: an unknown key in the file, or a value that does not fit.
@@ -171,6 +168,7 @@ def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None)
 
 
 def _metavar(hint: Any) -> str:
+    """The placeholder in help for a value of this type: choices as ``a|b``, else ``N``, ``X``, ``NAME`` or ``N,N,...``."""
     choices = [str(choice) for choice in get_args(hint) if isinstance(choice, str)]
     if choices:
         return "|".join(choices)

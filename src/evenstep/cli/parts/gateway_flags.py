@@ -1,4 +1,4 @@
-"""The flags of a gateway: what `serve` is given and `config print` explains."""
+"""The flags of a gateway, for ``serve`` and ``config print``."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ _WORKERS = {
 
 
 def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a gateway.
-
-    A flag that may be given many times is an empty list when omitted, ``--config`` is empty; others leave no attribute.
-    """
+    """Add a gateway's flags. If left out, a repeatable one is [], ``--config`` is empty, and any other sets no attribute."""
     for flag, (_, metavar, text) in _FLAGS.items():
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():
@@ -55,9 +52,10 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def sources_of(args: argparse.Namespace) -> Sources:
-    """File, environment and flags of a command line, to be read now and at every reload; the file is not read here.
+    """The sources of a gateway's settings: the file's path, a copy of the environment, and the parsed flags.
 
-    The environment is copied. A flag of its own wins over ``--set`` of the same setting.
+    The gateway reads the file at its start and at every reload; this function does not. A flag of its own wins over
+    ``--set`` of the same setting.
 
     Raises:
         InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.
@@ -84,7 +82,7 @@ def sources_of(args: argparse.Namespace) -> Sources:
         for text in getattr(args, role):
             workers.append(dataclasses.replace(worker_of(text, f"command line --{role}"), role=role))
     if args.prefill and not args.decode:
-        raise InputError("command line", "--decode", "missing", "an engine that decodes", "Beside --prefill.")
+        raise InputError("command line", "--decode", "missing", "an engine that decodes", "--prefill needs it.")
     if workers:
         given = [f"--{flag}" for flag in ("worker", "group", "prefill", "decode") if getattr(args, flag)]
         flags["workers"] = Given(f"command line {' '.join(given)}", workers)

@@ -1,4 +1,4 @@
-"""The bar that `load` and `demo` show while requests are under way."""
+"""The progress bar of ``load`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class LoadBar:
-    """A progress bar on stderr, from the first `show` to `end`; if stderr is no terminal, nothing is shown."""
+    """A progress bar on stderr, from the first `show` to `end`; if stderr is not a terminal, nothing is shown."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
     def show(self, at: Progress, name: str = "") -> None:
-        """Show the progress of a run, with `name` before it; the first call after `end` sets the number of requests."""
+        """Draw the progress of a run, with `name` before it. The first call, and the first after `end`, starts a new bar."""
         if not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -32,7 +32,7 @@ class LoadBar:
         self._bar.update(self._task, completed=at.done, description=said, refresh=True)
 
     def say(self, line: str) -> None:
-        """Print a line on stderr, if that is a terminal. To be called before the first `show`."""
+        """Print a line on stderr if that is a terminal; call it only before the first `show`."""
         if sys.stderr.isatty():
             print(line, file=sys.stderr, flush=True)
 

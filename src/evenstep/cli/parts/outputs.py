@@ -1,4 +1,4 @@
-"""What commands print and write: rows as they finish, differences, JSON, records, the report."""
+"""Prints and writes the results of commands: tables row by row, JSON, record tables and reports."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ C = TypeVar("C", bound="Compared[Any]")
 
 
 class Rows:
-    """The table on stdout, row by row: `add` each policy in order once it has run all its replicates, then `end`.
+    """The comparison table on stdout, row by row: call `add` for each policy in order as its runs end, then `end`.
 
     Args:
         asked: the policies, in order.
         columns: as in `ComparisonTable`.
-        observed: the run that a decision log recorded, for a first row of its own; None without one.
+        observed: the run that a decision log recorded, shown as the first row; None = no such row.
     """
 
     def __init__(
@@ -51,10 +51,7 @@ class Rows:
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
-        """Print the row of the next policy, and before the first row the headings.
-
-        Its `runs`, by replicate, are kept, because later rows are compared with the first.
-        """
+        """Print the next policy's row, with headings above the first. `runs`, one a replicate, are kept for later rows."""
         from evenstep.measure.comparison import compare_runs
 
         if not self._runs:
@@ -66,18 +63,18 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print the foot of the table, a sentence on overload, a line for each policy that held requests, and `told`."""
+        """Print the foot of the table, the sentence of `overload`, the lines of `held`, and then `told`."""
         self._table.foot(comparison)
         tell([overload(comparison), *held(comparison), *told])
 
 
 def terminal_width() -> int | None:
-    """Letters of a line on stdout; None if it is no terminal, so that nothing is cut or wrapped."""
+    """Characters in a line of the terminal on stdout; None if stdout is no terminal, so that nothing is cut or wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def tell(lines: Iterable[str], indent: int = 0) -> None:
-    """Print lines; a terminal gets them wrapped between words, what follows the first one indented."""
+    """Print lines on stdout; a terminal gets them wrapped between words, continuation lines indented by `indent` spaces."""
     width = terminal_width()
     whole_words = partial(textwrap.wrap, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
     for line in lines:
@@ -85,9 +82,9 @@ def tell(lines: Iterable[str], indent: int = 0) -> None:
 
 
 def overload(comparison: Comparison) -> str:
-    """A sentence on whether BF-IO's Definition 1 (overload) held, which the papers' bounds assume.
+    """A sentence that says whether overload (BF-IO Definition 1), which the papers' bounds assume, held at every step.
 
-    It held at every step of all policies, or the sentence counts the steps of the first policy's first replicate.
+    If not, it counts the steps at which overload held in the first policy's first replicate.
     """
     said = (
         "Overload (BF-IO Definition 1: even without the requests of its most frequent prompt length, "
@@ -101,10 +98,7 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """A line (`held_line`) for each policy that held a request which fit an idle worker, counted over all replicates.
-
-    Empty if no policy did.
-    """
+    """One `held_line` for each policy that held a request which fit an idle worker, counted over its replicates; else []."""
     totals = [
         (p.policy, sum(s["held_decisions"] for s in p.summaries), sum(s["decisions"] for s in p.summaries))
         for p in comparison.policies
@@ -113,7 +107,7 @@ def held(comparison: Comparison) -> list[str]:
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:
-    """A line on how often least load decided in place of a policy that held a request: `count` of `decisions`."""
+    """A line for the user: `policy` held requests that fit an idle worker, so least load made `count` of its `decisions`."""
     return (
         f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
         "sent the oldest there (--may-hold lets them wait)."
@@ -121,21 +115,21 @@ def held_line(policy: str, count: int, decisions: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of evenstep, Python and NumPy, and how kernels run (`compared.versions`)."""
+    """Versions of evenstep, Python and NumPy, and how kernels run, by name (`compared.versions`)."""
     from evenstep.experiments.compare.compared import versions
 
     return versions()
 
 
 def described(comparison: C, command: str) -> C:
-    """A copy of the comparison with its origin: the command line, and this process's versions."""
+    """A copy of the comparison that also states the command line and this process's versions."""
     return replace(comparison, command=command, versions=versions())
 
 
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
-    """Every setting by name, as ``{"value": ..., "origin": ...}``; the origin is ``implied`` where another one decided it.
+    """Every setting by name, as ``{"value": ..., "origin": ...}``, for JSON.
 
-    `value` are the settled settings after all checks.
+    `value` holds the settings after all checks. A setting that the checks changed has the origin ``implied``.
     """
     before = settled.value
     return {
@@ -145,7 +139,7 @@ def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
 
 
 def bar(form: str) -> Bar:
-    """The progress bar on stderr. If that is no terminal, its lines go to stdout for the format ``table``, else nowhere."""
+    """A progress bar on stderr. If stderr is not a terminal, lines go to stdout for the format ``table``, else nowhere."""
     return Bar(lines=sys.stdout if form == "table" else None)
 
 
@@ -155,9 +149,9 @@ def print_json(found: Mapping[str, Any]) -> None:
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """Write the record tables of every run as Parquet, in ``folder/POLICY/replicate-R``. Returns lines for the user.
+    """Write the record tables of every run as Parquet, in ``folder/INDEX-POLICY/replicate-R``; returns `records_lines`.
 
-    `names` are the policies, in the order of the outcome.
+    `names` are the policies, in the order of the outcome; INDEX counts them from 0.
     """
     from evenstep.measure.parquet import write_run
 
@@ -170,7 +164,7 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
 
 
 def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
-    """Lines for the user: where record tables are, and which folders next to those `written` are of an earlier command."""
+    """Lines for the user: where the record tables are, and which folders next to those `written` an earlier command left."""
     ours = {place for run in written for place in (run, *run.parents)}
     there = [*folder.glob("[0-9]*-*/"), *folder.glob("[0-9]*-*/replicate-*/")]
     older = sorted(str(place.relative_to(folder)) for place in there if place not in ours and place.parent in ours)
@@ -179,7 +173,7 @@ def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
 
 
 def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str]) -> int:
-    """Print `value` where ``--format json`` is asked for, else the lines; returns 0, the exit code for a fine end."""
+    """Print `value` as JSON if ``--format json`` is set, else print the lines; returns the exit code, 0."""
     if args.format == "json":
         print_json(value)
     else:
@@ -189,22 +183,23 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
 
 
 def write_report(path: str, page: str) -> str:
-    """Write a page to a file, which is replaced; returns a line that says where it is. Raises as `write_text`."""
+    """Write a page to a file, replacing an old one; returns a line that says where it is. Raises as `write_text`."""
     write_text(Path(path), page)
     return f"report: {Path(path).resolve()}"
 
 
 def file_name(name: str) -> str:
-    """A policy's name as a file name: without folders, and with "-" for all but letters, digits and ``-_.=``."""
+    """A policy's name as a file name: of a path only the last part, and "-" for all but letters, digits and ``-_.=``."""
     return "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in Path(name).name)
 
 
 def check_writable(flag: str, file: str | None) -> None:
-    """Check before a long run that the file a flag names can be written; None needs no check.
+    """Check before a long run that the output file of a flag can be written; None passes.
+
+    From then on the command cannot read this file (`in_use`). A device needs no writable folder.
 
     Raises:
-        InputError: it is a folder or a file that the command has read, or its folder is missing or may not be written to. A
-            device needs no folder. The command cannot read the file from then on (`in_use`).
+        InputError: a folder, a file that the command has read, or a file whose folder is missing or not writable.
     """
     if file is None:
         return
@@ -218,13 +213,13 @@ def check_writable(flag: str, file: str | None) -> None:
 
 
 def check_report(file: str | None, flag: str = "--report", *suffixes: str) -> None:
-    """Check before a long run that a file is writable and has a suffix of its formats; None needs no check.
+    """Check before a long run that an output file is writable and has one of the suffixes; None passes.
 
-    A device such as ``/dev/stdout`` may have any name where there is one format.
+    A device such as ``/dev/stdout`` may have any name if there is only one suffix.
 
     Args:
-        flag: the flag that names the file, for errors.
-        suffixes: with their dots, ``.html`` alone when left out; case does not count.
+        flag: names the file in errors.
+        suffixes: with their dots, in lower case; ``.html`` if left out. Case of the file's suffix does not count.
 
     Raises:
         InputError: another suffix, or as `check_writable`.
@@ -238,11 +233,7 @@ def check_report(file: str | None, flag: str = "--report", *suffixes: str) -> No
 
 
 def check_folder(folder: str | None) -> None:
-    """Check before a long run that a folder can be made and written to; None needs no check.
-
-    Raises:
-        InputError: it is a file, or its nearest existing parent may not be written to.
-    """
+    """Check before a long run that a folder exists or can be made, and is writable, else raise `InputError`; None passes."""
     if folder is None:
         return
     if not folder:

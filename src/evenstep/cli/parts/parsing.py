@@ -1,4 +1,4 @@
-"""argparse that speaks our errors: one line, and the nearest flag."""
+"""An argparse parser with evenstep's errors: one line, and the nearest flag as a hint."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """All long flags, ``--help`` included, of a parser and of its subcommands; a flag of several of these repeats."""
+    """All long flags of a parser and its subcommands, ``--help`` included; a flag that several of these have is repeated."""
     found: list[str] = []
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         found += [flag for flag in action.option_strings if flag.startswith("--")]
@@ -61,7 +61,7 @@ def flags_of(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _reworded(prog: str, message: str) -> InputError:
-    """argparse's words in our form; anything it says in a new way is passed on whole."""
+    """An argparse error message as an `InputError` in our words; a message of unknown form is quoted whole."""
     bad = re.match(r"argument (?P<flag>[^:]+): invalid (?P<kind>\w+) value: (?P<value>.*)$", message)
     if bad:
         value = bad["value"].strip("'\"")
@@ -90,4 +90,5 @@ def _reworded(prog: str, message: str) -> InputError:
 
 
 def _long(flag: str) -> str:
+    """The long flag in argparse's name of a flag, such as ``-x/--xyz``; the text itself if it has no long flag."""
     return next((part for part in flag.split("/") if part.startswith("--")), flag)

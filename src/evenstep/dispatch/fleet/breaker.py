@@ -29,7 +29,7 @@ class Circuit:
 
 
 class Breaker:
-    """Circuit breakers of all engines, by the engine's name. It only says when to eject and probe; the fleet acts.
+    """Circuit breakers of all engines, by the engine's name. It only says when to eject and probe; `Fleet` acts.
 
     Args:
         failures: failures in a row after which an engine is ejected.
@@ -71,7 +71,7 @@ class Breaker:
     def answered(self, name: str, request: int) -> list[str]:
         """Note that a request got a token from the engine `name`: its failures in doubt now count against other engines.
 
-        The engine's own failures in a row become 0. Returns the engines to eject because of it, usually none.
+        The engine's own failures in a row become 0. Returns the engines to eject because of it, usually an empty list.
         """
         if name in self.failing:
             self.failing.discard(name)
@@ -96,8 +96,7 @@ class Breaker:
         self.circuits[name].state = "probing"
 
     def probed(self, name: str, ok: bool) -> float:
-        """Handle a probe's result: `ok` closes the circuit and clears its failures, else its cooldown is doubled, to `cap_s`
-        at most.
+        """Handle a probe's result: `ok` closes the circuit with no failures, else its cooldown doubles, up to `cap_s`.
 
         Returns the seconds until the next probe; 0 if the engine is back.
         """
@@ -114,6 +113,7 @@ class Breaker:
         return self.circuits[name].state != "closed"
 
     def _count(self, name: str) -> bool:
+        """Count one failure against the engine; returns whether it should be ejected now."""
         circuit = self.circuits[name]
         circuit.failures += 1
         self.failing.add(name)

@@ -17,12 +17,7 @@ _PROBE_AGAIN_S = 5.0
 
 
 class Fleet:
-    """Decode workers, prefillers, and the circuit of each.
-
-    Attributes:
-        mirror, prefill: the decode workers and the prefillers.
-        breaker: the circuits of both.
-    """
+    """Decode workers (`mirror`), prefillers (`prefill`), and the circuit breakers of both (`breaker`)."""
 
     def __init__(self, turn: Turn, timers: Timers) -> None:
         settings, self._turn, self.timers = turn.settings, turn, timers
@@ -38,15 +33,14 @@ class Fleet:
         return bool(found) and any(not one.leaves for one in found.values())
 
     def lost_with(self, name: str) -> list[str]:
-        """Names of the engines that fail with this one: its barrier group, itself included; of a prefiller only its own."""
+        """Names of the engines that fail with this one: its barrier group, itself included; for a prefiller only itself."""
         place = self.mirror.place.get(name)
         return [name] if place is None else self.mirror.peers(place)
 
     def has_left(self, out: set[str], with_prefill: bool, is_up: bool = False) -> bool:
-        """Whether the fleet can serve a request without the engines `out`; engines that leave never count.
+        """Whether the fleet can serve a request without the engines named in `out`; engines that are leaving never count.
 
         Args:
-            out: names of engines.
             with_prefill: the request needs a prefiller too, if the fleet has one that stays.
             is_up: count only engines that are not ejected; False counts all.
         """
@@ -61,13 +55,10 @@ class Fleet:
         return self.prefill.prefillers.get(name) if place is None else self.mirror.workers[place]
 
     def add(self, spec: WorkerSpec, now_s: float) -> bool:
-        """Add a worker, or change the description of a known one, which then no longer leaves.
+        """Add a worker, or change the description of a known one; if that was leaving, it stays now.
 
-        Returns:
-            Whether places or groups in the mirror changed; the caller then begins rounds and steps anew.
-
-        Raises:
-            InputError: the worker is there with another role.
+        Returns whether places or groups in the mirror changed; the caller then begins rounds and steps anew. Raises
+        InputError if the worker is there with another role.
         """
         known = self.find(spec.name)
         if known is None:
@@ -105,7 +96,7 @@ class Fleet:
             self.mirror.remove(self.mirror.place[name])
 
     def leave(self, name: str) -> bool:
-        """Mark a worker or prefiller as leaving: it gets no new requests, those it has stay. False if it is unknown."""
+        """Mark a worker or prefiller as leaving: it gets no new requests, and keeps those it has. False if it is unknown."""
         found = self.find(name)
         if found is None:
             return False
@@ -114,7 +105,7 @@ class Fleet:
         return True
 
     def sampled(self, event: Sampled, now_s: float) -> None:
-        """Take a worker's or prefiller's metrics; an unknown name is ignored.
+        """Take the metrics of a worker or prefiller; an unknown name is ignored.
 
         The operator is notified of foreign requests that appear, of requests that the engine lacks, and of slots or KV
         tokens configured above what the engine states.
@@ -141,8 +132,7 @@ class Fleet:
     def eject(self, name: str, now_s: float) -> bool:
         """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first is due after its cooldown.
 
-        Returns:
-            Whether it was ejected now. False if it is unknown, ejected already, or the last of its role that is healthy.
+        Returns whether it was ejected now: False if it is unknown, ejected already, or the last of its role that is healthy.
         """
         found = self.find(name)
         if found is None or self.breaker.is_ejected(name):
@@ -158,14 +148,14 @@ class Fleet:
         return True
 
     def probe(self, number: int, now_s: float) -> None:
-        """Append the command `Probe` for an ejected worker whose timer, ``("probe", number)``, is due; again after 5 s."""
+        """Append the command `Probe` for the ejected worker whose timer ``("probe", number)`` is due; again after 5 s."""
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> None:
-        """Handle the result of a probe: eject the worker, or take it back. An unknown name is ignored.
+        """Handle the result of a health check: eject the worker, or take it back. An unknown name is ignored.
 
         An ejected worker that is not `ok` is probed again after its doubled cooldown.
         """
@@ -192,5 +182,6 @@ class Fleet:
             self._turn.out.append(Notice(kind, about, text))
 
     def _changed(self, name: str) -> None:
+        """Recompute the worker's columns in the mirror; a prefiller has no columns."""
         if name in self.mirror.place:
             self.mirror.changed(self.mirror.place[name])

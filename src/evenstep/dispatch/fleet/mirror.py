@@ -1,12 +1,12 @@
-"""The dispatcher's picture of the cluster: what each worker runs, its KV, and its own reports.
+"""The dispatcher's picture of the cluster: what each worker runs, its KV, and its own reports (samples of its metrics).
 
-It counts slots and tokens of the dispatcher's own requests, with every chunk. Load that a worker's metrics show beyond
-them is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker counts as full,
-not empty, until its metrics have been read.
+It counts slots and tokens of the dispatcher's own requests, with every chunk. Load that a worker's metrics show beyond them
+is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker counts as full, not
+empty, until its metrics have been read.
 
-A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two readings. Of
-the slots that a reading shows to be free, each of the gateways takes its part until the next one, so they do not fill the
-same slots twice. Foreign KV memory is taken to grow until the next reading as it grew until this one.
+A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two samples. Of the
+slots that a sample shows to be free, each of the gateways takes its part until the next one, so they do not fill the same
+slots twice. Foreign KV memory is taken to grow until the next sample as it grew until this one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,12 @@ from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.settings import WorkerSpec
 
 _CLOSED = -(1 << 40)
-_DOOR = 16  # at a sample that shows no free slot, one of so many slots is given up
-_SHARED_S = 60.0  # so long after the last foreign request a worker counts as shared
+_DOOR = 16  # if a sample shows no free slot, one of this many slots is given up
+_SHARED_S = 60.0  # seconds after its last foreign request in which a worker counts as shared
 
 
 class Worker:
-    """Facts known of one worker that have no column.
-
-    Args:
-        spec: the worker, as its operator describes it.
-        now_s: time at which it was added, in seconds.
-    """
+    """Facts known of one worker that have no column in the mirror; `now_s`: when it was added, in seconds."""
 
     def __init__(self, spec: WorkerSpec, now_s: float) -> None:
         self.spec = spec
@@ -41,7 +36,7 @@ class Worker:
         self.most_slots = spec.slots  # the most it ever had: if they are lowered, it keeps what it runs
         self.is_up = True
         self.leaves = False
-        self.heard_s = now_s  # of its last sample
+        self.heard_s = now_s  # time of its last sample
         self.is_known = not spec.scraped
         self.foreign, self.foreign_load = 0, 0.0
         self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
@@ -56,11 +51,11 @@ class Worker:
 
     @staticmethod
     def stated(spec: WorkerSpec) -> float:
-        """The KV capacity in tokens that a description states; inf if it states none."""
+        """The KV capacity in tokens that a worker's description states; inf without one."""
         return float(spec.kv_tokens or math.inf)
 
     def go_unread(self) -> None:
-        """Count only our own requests from now on: the worker's metrics are not read any more."""
+        """From now on count only our own requests, and no foreign ones: the worker's metrics are not read any more."""
         self.is_known, self.foreign, self.foreign_load, self.foreign_s = True, 0, 0.0, -math.inf
 
     @property
@@ -76,13 +71,11 @@ class Worker:
     def slots_of_ours(self, gateways: int) -> int:
         """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
-        On a worker that is not shared these are all slots but the foreign ones. Of the free slots of a shared worker this
-        gateway takes its part. It takes the last one only while it has less than an even share of all slots. If no slot
-        is free, every gateway gives some up, and one that has more than its share gives up more. So a gateway that came
+        `gateways` includes this one; 0 = unknown. The slots are divided if the worker is shared, or if it has metrics and
+        there are several gateways; else these are all slots but the foreign ones. When they are divided, a gateway may add
+        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. If none is
+        free, it gives up at least one, and more if it holds above its share, but keeps its last one. So a gateway that came
         late gets slots too.
-
-        Args:
-            gateways: number that send to it, this one included; 0 = not known. A shared worker has at least 2.
         """
         if not self.is_open:
             return _CLOSED
@@ -125,9 +118,7 @@ _WORKERS = compiled.struct(WorkerColumns)
 def open_groups(workers: WorkerColumns, found: Any) -> int:
     """List the barrier groups with a free slot, in the order of their first worker with a free slot; returns their number.
 
-    Args:
-        workers: the mirror's columns.
-        found: int64[2, G]; the group numbers are written at the front of row 0, row 1 is working space.
+    The group numbers are written at the front of row 0 of int64[2, G] `found`; row 1 is working space.
     """
     G, count = len(workers.group), 0
     for group in range(G):
@@ -146,15 +137,15 @@ _open_groups = compiled.entry(open_groups)
 
 
 class Mirror:
-    """The decode workers, in order of joining. A worker's place in this order is its number, from 0.
+    """The decode workers, in order of joining. A worker's place is its index, from 0; `remove` moves later workers up.
 
     Args:
-        gateways: number of gateways that send to them, this one included; 0 = 2 for a worker whose samples show foreign
-            requests, else 1.
+        gateways: number of gateways that send to these workers, this one included; they share the free slots of each worker
+            whose metrics are read. 0 = 2 for a worker that ran foreign requests in the last minute, else 1.
 
     Attributes:
-        at: the workers' columns (`WorkerColumns`), for single numbers.
-        place: name -> place.
+        at: the workers' columns (`WorkerColumns`) by place, to read and write single numbers; `add` and `remove` replace it.
+        place: worker name -> place.
         group: number of each worker's barrier group, by place.
     """
 
@@ -192,6 +183,7 @@ class Mirror:
         self._replaced()
 
     def _replaced(self) -> None:
+        """Refer to the present columns, after they were replaced, and number workers and groups anew."""
         self.at: Any = self.columns.at
         self._oldest_s = math.inf  # of the workers' last samples, where those matter
         self.regroup()
@@ -226,7 +218,7 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Use another number of gateways from now on, and another margin: requests a worker may be sent beyond its slots."""
+        """Use another number of gateways, and another margin: requests that a worker may be sent beyond its slots."""
         self.gateways, self.margin = gateways, margin
         for place in range(len(self.workers)):
             self.changed(place)
@@ -253,7 +245,7 @@ class Mirror:
         return at.running[place] + at.sent[place] + at.reserved[place]
 
     def free(self, place: int) -> int:
-        """Slots of a worker that may still be given to requests; 0 if it is full or closed. Bypass margins do not count."""
+        """Slots of a worker that may still be given to requests; 0 if it is full or not open. The margin does not count."""
         return max(0, self.at.free_at_most[place] - self.held(place))
 
     def open_groups(self) -> list[int]:
@@ -277,10 +269,7 @@ class Mirror:
         self._open = None
 
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
-        """Free `requests` slots of the worker in this place. `ran`: they were running slots, else sent ones.
-
-        Loads and the number of running requests (`leaves`) are changed elsewhere.
-        """
+        """Free `requests` slots of the worker in this place: running ones if `ran`, else sent ones. Loads do not change."""
         self._open = None
         (self.at.running if ran else self.at.sent)[place] -= requests
         self.at.went[place] += requests
@@ -291,14 +280,13 @@ class Mirror:
         self.workers[place].asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
 
     def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
-        """Take a worker's own report of its requests and KV memory.
+        """Take a worker's own report of its requests and KV memory (a sample), and recompute its foreign load.
 
-        A sample shows the worker at some time between the question and now. So only load that cannot be ours counts as
-        foreign. A request of ours is lacking if two samples in a row do not show it, though it was sent before them and
-        still runs. One sample is not enough: an end may be on its way here, or a request on its way there. Engines also
-        report a little late, so foreign requests count once two samples in a row show them; the first sample ever counts
-        alone. On a shared worker, a request that may be foreign counts as foreign, and the larger of two samples counts.
-        Until its next reading another gateway may take back the slots that it gave up since its last one.
+        A sample shows the worker at some time between `sampling` and now, and engines report a little late. So only load
+        that cannot be ours counts as foreign, and only if two samples in a row show it; the first sample ever counts alone.
+        On a shared worker, a request that may be foreign counts as foreign, and the larger of two samples counts. A request
+        of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs. Until the
+        next sample another gateway may take back the slots that it gave up since its last one.
 
         Args:
             place: of the worker; call `sampling` before its metrics are read.
@@ -306,9 +294,8 @@ class Mirror:
             kv_used: share of its KV memory in use, 0..1.
             kv_tokens: capacity it states, 0 = not stated; ignored if the operator stated one.
 
-        Returns:
-            Whether foreign requests appeared where there were no foreign ones before, and whether it lacks requests that
-            the mirror counts there.
+        Returns whether foreign requests appeared where there were no foreign ones before, and whether requests of ours are
+        lacking.
         """
         worker, at = self.workers[place], self.at
         if kv_tokens and not worker.spec.kv_tokens:
@@ -348,7 +335,7 @@ class Mirror:
         return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
 
     def oldest(self, now_s: float) -> str:
-        """A clause for messages: which worker has the oldest sample, and its age. Call it if `state_age_s` is above 0."""
+        """A clause for messages: which shared worker has the oldest sample, and its age. Call it if `state_age_s` > 0."""
         place = min(range(len(self.workers)), key=self.at.heard_s.__getitem__)
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 

@@ -17,13 +17,13 @@ class Prefiller:
 
     Args:
         spec: the worker, as its operator describes it.
-        used: share of its KV memory in use by its last report, 0..1. Without one it is 1, so that it takes no work; 0 if it
-            is never asked.
+        used: share of its KV memory in use by its last report, 0..1. Before the first it is 1, so that it takes no work; 0
+            if its metrics are not read.
         charged: tokens of prompts sent there since that report.
         capacity: its KV memory in tokens.
         sample: running number of that report, 0 before the first.
         is_up: it is not ejected.
-        leaves: it gets no new prompts, and is removed when it keeps none.
+        leaves: it gets no new prompts, and is removed when it has no requests left.
         requests: rows whose prompt it computes or keeps.
     """
 
@@ -38,11 +38,11 @@ class Prefiller:
 
     @staticmethod
     def stated(spec: WorkerSpec) -> float:
-        """The KV capacity in tokens that a description states; 100,000 if it states none."""
+        """The KV capacity in tokens that a prefiller's description states; 100,000 without one."""
         return float(spec.kv_tokens or _ASSUMED_TOKENS)
 
     def go_unread(self) -> None:
-        """Count only prompts that are sent there, from now on: its metrics are not read any more."""
+        """From now on count only prompts that are sent there: its metrics are not read any more."""
         self.used = 0.0
 
     @property
@@ -58,6 +58,7 @@ class PrefillBudget:
         self.prefillers: dict[str, Prefiller] = {}
 
     def add(self, spec: WorkerSpec) -> None:
+        """Add a prefiller. It counts as full until its first report, unless its metrics are not read."""
         used = 1.0 if spec.scraped else 0.0
         self.prefillers[spec.name] = Prefiller(spec, used=used, capacity=Prefiller.stated(spec))
 
@@ -65,9 +66,7 @@ class PrefillBudget:
         """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room.
 
         It has room if it is up and stays, has a free slot, and at most 90 % of its KV memory is filled. Nothing is charged.
-
-        Args:
-            without: names of prefillers that must not be chosen.
+        `without` are names of prefillers that must not be chosen.
         """
         best = None
         for found in self.prefillers.values():
@@ -77,10 +76,7 @@ class PrefillBudget:
         return best
 
     def charge(self, name: str, row: int, tokens: int) -> int:
-        """Charge a prompt to a prefiller, and list its row there; returns the number of the prefiller's last sample.
-
-        Pass that number to `release`.
-        """
+        """Charge a prompt of `tokens` to a prefiller, and list its row there; returns the `sample` to pass to `release`."""
         found = self.prefillers[name]
         found.charged += tokens
         found.requests.add(row)
@@ -89,7 +85,7 @@ class PrefillBudget:
     def release(self, name: str, row: int, tokens: int, sample: int) -> None:
         """Take off a prompt whose KV is gone; an unknown prefiller is ignored.
 
-        `tokens` and `sample` are as charged. A later sample contains the prompt: then nothing is subtracted.
+        `tokens` and `sample` are as charged. A later report contains the prompt: then nothing is subtracted.
         """
         found = self.prefillers.get(name)
         if found is None:
@@ -113,5 +109,5 @@ class PrefillBudget:
         self.prefillers[name].used = 1.0
 
     def free(self, name: str) -> float:
-        """Share of a prefiller's KV memory that prompts may still fill, up to 90 % in all; 0 if it is beyond."""
+        """Share of a prefiller's KV memory that prompts may still fill until 90 % is in use; 0 if it is beyond that."""
         return max(0.0, PREFILL_THRESHOLD - self.prefillers[name].filled)

@@ -1,17 +1,17 @@
 """Estimates how many prompt blocks a worker holds, corrected by the engine's own prefix-cache counters.
 
-An engine whose cache is smaller than believed has forgotten its oldest prefixes. So a belief that is too high is mended by
-room for fewer blocks, not by a scale on all of them: prefixes used lately are really there.
+An engine whose cache is smaller than believed has dropped its oldest prefixes, and holds the latest. So a belief that is too
+high is corrected by a smaller cache size, not by a scale on all prefixes.
 """
 
 from __future__ import annotations
 
 import math
 
-_FEWEST, _MOST = 32, 256  # requests of a window, if the engine looked up what was sent; otherwise
+_FEWEST, _MOST = 32, 256  # requests of a window; the second if the engine looked up less than half of their tokens
 _CLOSE = 0.005  # differences of shares up to this count as equal
 _OURS = 1.1  # tokens looked up over tokens sent: above this, other senders' requests are included
-_FIRST = 16  # blocks, if there was room for fewer and the engine still has hits
+_FIRST = 16  # least growth of the room, in blocks
 
 
 class Belief:
@@ -46,8 +46,8 @@ class Belief:
         """Compare the expected hits of the requests sent since the last comparison with the engine's counters.
 
         Nothing is compared before 32 requests (256 if the engine looked up less than half of their tokens). If it found
-        fewer tokens than expected, `room` falls, at most to half of `held`. If it found more and `held` fills `room`, this
-        grows. Counters that fall mean a restart: a new window begins.
+        fewer tokens than expected, `room` becomes a part of `held`, at least half. If it found more and `held` fills `room`,
+        `room` grows. Counters that fall mean a restart: a new window begins.
 
         Args:
             queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = not reported.
@@ -80,9 +80,9 @@ class Belief:
 
 
 def _true_shares(sent: int, asked: int, found: int) -> tuple[float, float]:
-    """Least and largest share of the sent prompts that the engine can have had cached.
+    """Least and largest share of the `sent` prompt tokens that the engine can have had cached.
 
-    If it looked up clearly more than was sent, the hits may belong to other senders' requests.
+    It looked up `asked` tokens and found `found`. If `asked` is clearly above `sent`, the hits may belong to other senders.
     """
     if asked <= _OURS * sent:
         share = min(1.0, found / asked) if asked else 0.0

@@ -1,8 +1,8 @@
 """Tracks prompt prefixes the dispatcher sent: the blocks each worker can have cached, for policies that use them.
 
-A round must not walk through the prompts of the whole pool. So the number of blocks of a waiting prompt on each worker is
-looked up once, and updated when blocks are sent or evicted. That needs ids that cover everything up to the end of their
-block: two prompts with a common id share all text before it.
+The number of blocks of a waiting prompt on each worker is looked up once, and updated when blocks are sent or evicted. So a
+round need not walk through the prompts of the pool. A block's id covers all text up to its end: two prompts with a common id
+share all text before it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ _NOTHING: F8 = np.zeros((0, 0))
 
 @declared(None if INT is None else INT(I2, I1, I1, I1, F2))
 def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int:
-    """Write how many prompt tokens of each request each worker is believed to have cached.
+    """Write how many prompt tokens of each request each worker is believed to have cached; returns 0 if no blocks are known.
 
     Args:
         depth: int64[R, G], leading blocks of each row's prompt that each worker holds.
         count: int64[R], blocks of each row's prompt, 0 = not known.
         rows: int64[W], rows of the requests.
         prompts: int64[R], tokens of each row's prompt.
-        found: float64[W, G], written; 0 for a request whose blocks are not known.
-
-    Returns:
-        1 if the blocks of any of them are known, else 0.
+        found: float64[W, G], written; 0 for a request whose blocks are not known. If any are known, 1 is returned.
     """
     is_known = 0
     for i in range(rows.size):
@@ -57,13 +54,9 @@ _cached_tokens, _span = compiled.entry(cached_tokens), compiled.as_plain(span)
 
 
 class Prefixes:
-    """Prompt blocks of waiting requests, by row, and a bounded index of the blocks sent to each worker.
+    """Prompt blocks of waiting requests, by row, and an index of the blocks sent to each worker, at most `room` for each.
 
-    Args:
-        room: most blocks a worker is assumed to hold.
-
-    Attributes:
-        sent_tokens, hit_tokens: prompt tokens of all requests sent so far, and of these the tokens believed cached.
+    `sent_tokens` and `hit_tokens` are prompt tokens of all requests sent so far, and of these the tokens believed cached.
     """
 
     def __init__(self, room: int) -> None:
@@ -89,7 +82,7 @@ class Prefixes:
         self._have(self._depth, self._count)
 
     def _have(self, depth: I8, count: I8) -> None:
-        """Keep int64[row, worker], blocks held, and int64[row], blocks of the prompt; of rows looked up."""
+        """Replace the counts of held blocks: int64[R, G] `depth` and int64[R] `count`, as in `cached_tokens`."""
         self._depth, self._count = depth, count
         self._depth_at, self._count_at = numbers(depth.reshape(-1)), numbers(count)
 
@@ -99,7 +92,7 @@ class Prefixes:
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
-        """Forget what workers hold, because they have other places now: `names` by place. Beliefs are kept by name."""
+        """Forget which blocks workers hold, because places changed; `names`: workers by place. Beliefs stay, by name."""
         self.workers = len(names)
         self._index = index = PrefixIndex(self.workers, self._room) if names else None
         self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
@@ -111,13 +104,13 @@ class Prefixes:
                 index.limit(worker, belief.room)
 
     def limit(self, room: int) -> None:
-        """Assume at most `room` blocks on each worker; another number than before begins the whole picture anew."""
+        """Assume at most `room` blocks on each worker. Another number than before drops all held blocks and beliefs."""
         if room != self._room:
             names, self._room, self._beliefs = list(self._beliefs), room, {}
             self.resize(names)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
-        """Keep the prompt blocks of an arriving request, as in `Arrived`; empty ones are not kept."""
+        """Keep the prompt blocks of an arriving request, as in `Arrived`, and follow what workers hold of them."""
         if blocks:
             self._blocks[row] = blocks
             if row >= len(self._count_at):
@@ -149,10 +142,9 @@ class Prefixes:
             self._places[worker].begin()
 
     def sampled(self, worker: int, queried: int, hit: int) -> None:
-        """Correct a worker's assumed cache size by its own counters (`Belief.told`); the oldest blocks beyond it go.
+        """Correct a worker's assumed cache size by its own counters (`Belief.told`); blocks beyond it go, oldest first.
 
-        Args:
-            queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
+        `queried`, `hit`: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
         """
         if self._index is None:
             return
@@ -165,7 +157,10 @@ class Prefixes:
         return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
-        """Note that a request of `prompt` tokens goes to the worker in this place, believed to have them cached then."""
+        """Count a request of `prompt` tokens sent to the worker in this place, which then counts as holding its blocks.
+
+        Its row is not followed any more; other waiting requests with the same leading blocks are updated.
+        """
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
         if self._index is None:
@@ -212,8 +207,7 @@ class Prefixes:
     def check(self, alive: set[int], waiting: set[int]) -> None:
         """Raise a RuntimeError if an ended request is kept, or a cached count differs from a fresh look-up.
 
-        Args:
-            alive, waiting: rows in use, and rows of requests without a worker.
+        `alive` are the rows in use, `waiting` those of requests without a worker.
         """
         left = (self._blocks.keys() | self._new) - alive
         if left:
@@ -231,7 +225,7 @@ class Prefixes:
                     raise RuntimeError(f"what workers hold of row {row} is out of date")
 
     def _went(self, worker: int, dropped: list[int]) -> None:
-        """Requests that wait see that a worker no longer holds these blocks: of each prompt the last one that it held."""
+        """Lower the held counts of waiting prompts whose last held block the worker in this place has dropped."""
         if self._ends.keys().isdisjoint(dropped):
             return
         for block in dropped:
@@ -241,7 +235,7 @@ class Prefixes:
                     self._reaches(other, worker, depth - 1)
 
     def _look_up(self, row: int) -> None:
-        """From now on it is known how much of a request's prompt each worker holds."""
+        """Find how many leading blocks of the request's prompt each worker holds, and follow that from now on."""
         blocks = self._blocks[row]
         self._count_at[row], self._ends_of[row], self._depth[row] = len(blocks), {blocks[0]}, 0
         self._ends.setdefault(blocks[0], set()).add(row)
@@ -251,12 +245,12 @@ class Prefixes:
                 self._end(row, depth)
 
     def _reaches(self, row: int, worker: int, depth: int) -> None:
-        """A worker holds so many blocks of a request's prompt now."""
+        """Set how many leading blocks of the request's prompt the worker in this place holds."""
         self._depth_at[row * self.workers + worker] = depth
         self._end(row, depth)
 
     def _end(self, row: int, depth: int) -> None:
-        """Some worker holds so many blocks of a prompt: what happens to the last of them and the next one concerns it."""
+        """Register a prompt under its block number `depth`, the last that some worker holds, and under the next one."""
         ends = self._ends_of[row]
         for block in self._blocks[row][max(0, depth - 1) : depth + 1]:
             if block not in ends:
@@ -264,7 +258,7 @@ class Prefixes:
                 self._ends.setdefault(block, set()).add(row)
 
     def _let_go(self, row: int) -> None:
-        """Forget a request that is no longer needed."""
+        """Stop following how many blocks of the request's prompt workers hold."""
         self._new.discard(row)
         self._count_at[row] = 0
         for block in self._ends_of.pop(row, ()):
@@ -275,5 +269,5 @@ class Prefixes:
 
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many blocks at their fronts are the same; after the first that differs, all do."""
+    """How many leading blocks two prompts share. Block ids cover all text before them, so after a difference all differ."""
     return bisect_left(range(min(len(one), len(other))), True, key=lambda place: one[place] != other[place])

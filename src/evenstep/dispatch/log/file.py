@@ -32,20 +32,17 @@ _BUFFER = 8192
 class LogFile:
     """A decision log that writes records to a file; pass it to a dispatcher as `log`.
 
-    The first record creates the file. All methods but `give_up` raise an `OSError` if the file cannot be written. Then call
-    `give_up`; the log goes on with `begin_part`.
+    The first record creates the file. If the file cannot be written, any method but `give_up` raises an `OSError`. Then call
+    `give_up`, and later `begin_part` to continue in a new part. A negative number raises InputError.
 
     Args:
         path: of part 0; an existing file is replaced, and later parts of an older log are deleted. ``.jsonl`` = JSON lines,
             any other suffix = msgpack.
-        part_bytes: bytes of records after which the next part begins; 0 = one part.
+        part_bytes: bytes of records after which `is_full` tells the dispatcher to call `begin_part`; 0 = one part.
         keep: number of latest parts that are kept, older ones are deleted; 0 = all.
 
     Attributes:
-        replaced: parts of an older log, other than part 0, that were deleted when this one began.
-
-    Raises:
-        InputError: a negative number.
+        replaced: number of parts of an older log, other than part 0, that were deleted when this one began.
     """
 
     def __init__(self, path: Path, part_bytes: int = 0, keep: int = 0) -> None:
@@ -63,7 +60,7 @@ class LogFile:
         self._whole = 0  # bytes of the part that are in the file, whole records all of them
 
     def __call__(self, record: Record) -> None:
-        """Write a record; it is buffered, and reaches the file with 8 KiB or at `flush`. A header of part 0 begins a log."""
+        """Buffer a record; the file gets it when 8 KiB are buffered, or at `flush`. A header of part 0 begins a new log."""
         if type(record) is Header and not record.part:
             self._header, self._has_begun = record, False
             self._open(0)
@@ -80,7 +77,7 @@ class LogFile:
     def flush(self) -> None:
         """Write all buffered records to the file, so that other processes can read them; without a file nothing happens.
 
-        A file that is no longer at its path cannot be written.
+        It raises an `OSError` if another file is at the path by now.
         """
         if self._file is None:
             return
@@ -120,14 +117,14 @@ class LogFile:
             file.close()
 
     def _is_at_path(self, file: FileIO) -> bool:
-        """Whether others find the open file at its path: what is written to a deleted one is lost without any error."""
+        """Whether the open file is still the one at its path. If not, records written to it are lost without an error."""
         found, ours = self._open_at.stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
-        """Open the file of a part. First an older log is deleted, so that its parts are not read as those of this one.
+        """Open the file of a part, empty. The first call for a log deletes the files of an older log at its path.
 
-        A file that is named as a later part and says in its header that it is another one, or is no decision log, is left.
+        A file that is only named like a later part stays: its header has another part number, or it is no decision log.
         """
         if not self._has_begun:
             older = [other for other in _later_parts(self.path) if _is_part(part_of(self.path, other), other)]
@@ -169,10 +166,8 @@ class LogFile:
 def parts_of(path: Path) -> tuple[Path, int]:
     """The path of part 0 of a log, and the number of the first part to read.
 
-    That is the part whose file `path` is. If there is no such file, it is the earliest later part in the folder, or 0.
-
-    Args:
-        path: of part 0, deleted or not, or of a later part. The name of part 0 may have a number too; its header tells.
+    `path` is that of part 0, deleted or not, or of a later part, which is then the first to read. If there is no such file,
+    the first is the earliest later part in the folder, or 0. A number in the name may be that of part 0; the header tells.
     """
     if not path.exists():
         return path, min((part for part in _later_parts(path) if has_part(path, part)), default=0)
@@ -180,14 +175,14 @@ def parts_of(path: Path) -> tuple[Path, int]:
 
 
 def _later_parts(path: Path) -> list[int]:
-    """Numbers of the files that are named as later parts of a log."""
+    """Numbers of the later parts of the log `path`, from the names of the files in its folder."""
     names = path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
     found = [other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)] for other in names]
     return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
 
 
 def _is_part(path: Path, part: int) -> bool:
-    """Whether a file is this part of a log, or too short to be anything."""
+    """Whether a file is this part of a log, or has no whole record."""
     try:
         header = next(_records(path, True), None)
     except InputError:
@@ -198,11 +193,9 @@ def _is_part(path: Path, part: int) -> bool:
 def read_log(path: Path) -> Iterator[Record]:
     """Read all whole records of a log lazily, part by part: first a `Header`, then the others in the order written.
 
-    If the first part read is not part 0, its `Checkpoint` follows the header. Later headers are skipped. So are later
-    checkpoints, except that of a part before which records are lost.
-
-    Args:
-        path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
+    `path` is the log or one of its parts: the parts before it, and any that are deleted, are not read. If the first part
+    read is not part 0, its `Checkpoint` follows the header. Later headers are skipped. So are later checkpoints, except that
+    of a part before which records are lost.
 
     Raises:
         InputError: no such file, not a decision log, another version, a part without the state it began with, or damage.
@@ -245,11 +238,7 @@ def read_log(path: Path) -> Iterator[Record]:
 def cut_off(path: Path) -> int:
     """Bytes at the end of a log's last part that are not a whole record, because the writer was killed; 0 = all is whole.
 
-    Args:
-        path: as for `read_log`.
-
-    Raises:
-        InputError: no such file.
+    `path` is as for `read_log`. Raises InputError if there is no such file.
     """
     path, part = parts_of(path)
     while has_part(path, part + 1):
@@ -264,6 +253,10 @@ def cut_off(path: Path) -> int:
 
 
 def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:
+    """The records of one file, decoded lazily. An incomplete last one is dropped if `may_be_cut`.
+
+    Raises InputError if the file cannot be read or a record is damaged.
+    """
     with _open(path) as file:
         pieces = (_lines if path.suffix == ".jsonl" else _frames)(file, may_be_cut)
         decode = (msgspec.json.Decoder if path.suffix == ".jsonl" else msgspec.msgpack.Decoder)(Record).decode
@@ -279,6 +272,7 @@ def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:
 
 
 def _open(path: Path) -> IO[bytes]:
+    """The file, opened to read bytes. Raises InputError if that fails."""
     try:
         return path.open("rb")
     except OSError as error:
@@ -286,6 +280,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _lines(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
+    """The whole lines of a file. At an incomplete last one it ends if `may_be_cut`, else raises EOFError."""
     for line in file:
         if not line.endswith(b"\n"):
             if may_be_cut:
@@ -295,6 +290,7 @@ def _lines(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
 
 
 def _frames(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
+    """The content of the whole frames of a file. At an incomplete last one it ends if `may_be_cut`, else raises EOFError."""
     while head := file.read(FRAME):
         size = int.from_bytes(head, "little")
         piece = file.read(size)

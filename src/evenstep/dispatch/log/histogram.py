@@ -39,8 +39,7 @@ def add_wait(wait_s: float, sums: F8) -> None:
 class Waits:
     """Mean wait of the requests admitted so far. At 65536 waits all earlier ones begin to weigh half; `add_wait` adds one.
 
-    Attributes:
-        sums: seconds of all waits together, and their number, both halved now and then.
+    `sums` has the seconds of all waits together, and their number, both halved now and then.
     """
 
     def __init__(self) -> None:
@@ -75,7 +74,7 @@ class Histogram:
         sums[1] += 1.0
 
     def arrays(self) -> tuple[I8, F8, F8]:
-        """Its counts, bounds and sums, as arrays for `count`; counts and sums are windows on the histogram, not copies."""
+        """Counts, bounds and sums as arrays, for `count`; counts and sums are windows on the histogram, not copies."""
         return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
 
     def cumulative(self) -> dict[str, int]:
@@ -87,11 +86,12 @@ class Histogram:
         return found
 
     def values(self) -> dict[str, object]:
+        """The histogram as plain values: ``buckets`` (`cumulative`), ``sum`` and ``count``."""
         return {"buckets": self.cumulative(), "sum": self.sums[0], "count": int(self.sums[1])}
 
 
 class Seconds(Histogram):
-    """A histogram of short times in seconds that counts 256 observations together; only `values` is always up to date."""
+    """A histogram of short times in seconds. It counts 256 observations at a time; only `values` is always up to date."""
 
     def __init__(self) -> None:
         super().__init__(SHORT_SECONDS)
@@ -107,6 +107,7 @@ class Seconds(Histogram):
         return super().values()
 
     def _count(self) -> None:
+        """Count the observations kept so far, and empty their list."""
         new, self._new = self._new, []
         counts, bounds, sums = self.arrays()
         counts += np.bincount(np.searchsorted(bounds, new), minlength=counts.size)

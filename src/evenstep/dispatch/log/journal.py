@@ -19,8 +19,7 @@ _HISTORY = 64  # as many as stay in a processor's cache
 class Journal:
     """Records events, chunks and ended requests, in order.
 
-    Args:
-        log: takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
+    `log` takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
 
     Attributes:
         history: the last 64 events, oldest first, each with all commands that were returned together with its own.
@@ -35,7 +34,7 @@ class Journal:
         self._logged_s = -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where the log goes is the host's."""
+        """Only the time of the last record; log and history belong to the host."""
         return {"_logged_s": self._logged_s}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

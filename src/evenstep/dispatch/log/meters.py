@@ -21,18 +21,18 @@ def tpot_s(streamed_s: float, tokens: int, sequences: int) -> float:
 
 
 class Meters:
-    """Counters and histograms of a dispatcher since its start. Other parts write the attributes, `values` reads most.
+    """Counters and histograms of a dispatcher since its start; other parts write the attributes.
 
     Attributes:
         requests: ended requests by status code, or ``error`` after the first token, or ``cancelled``.
         decisions: decisions by (policy text, outcome); an outcome is ``admitted``, ``held`` or ``fallback``.
-        waits: mean seconds of requests in the pool until they were sent to a worker, where older ones fade, for policies and
-            Retry-After. `pool_wait_s` is the histogram of the same waits.
+        waits: mean seconds in the pool until a request was sent to a worker, for policies and Retry-After; old waits fade.
+            `pool_wait_s` is the histogram of the same waits.
         stages: a histogram of seconds for each stage of a decision, by name; filled only if a stopwatch times them.
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()  # by status code, or "error" after the first token, or "cancelled"
+        self.requests: Counter[str] = Counter()
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.output_tokens = self.recomputes = self.retries = self.cancelled = self.late = 0
         self.pool_wait_s, self.ttft_s, self.tpot_s = Histogram(SECONDS), Histogram(SECONDS), Histogram(SECONDS)
@@ -41,7 +41,7 @@ class Meters:
         self.stages = {name: Seconds() for name in ("predict", "prepare", "route", "apply")}
 
     def values(self) -> dict[str, object]:
-        """All of them as plain numbers, lists and dictionaries, by metric name without the prefix ``evenstep_``."""
+        """The meters as plain numbers, lists and dictionaries, by metric name without the prefix ``evenstep_``."""
         return {
             "requests_total": dict(self.requests),
             "decisions_total": [

@@ -1,8 +1,8 @@
 """The decision log's records: all input of a dispatcher, in order, and its decisions.
 
-A log begins with a `Header`. Then come the host's events, the chunks between them, and one `Round` for each decision,
-after the event that caused it. A later part begins with a `Checkpoint` after its header. A log holds numbers, names of
-workers and tenants, and salted hashes; no text of users.
+A log begins with a `Header`. Then come the host's events, the chunks between them, and one `Round` for each decision, after
+the event that caused it. A later part begins with a `Checkpoint` after its header. A log holds numbers, names of workers and
+tenants, and salted hashes; no text of users.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint"):
     """The state of a dispatcher at the start of a later part of its log, so that the part replays alone.
 
-    Args:
-        state: bytes of `checkpoint.dump`, for `Dispatcher.resume`; empty = the state could not be saved.
+    `state`: bytes of `checkpoint.dump`, for `Dispatcher.resume`; empty = the state could not be saved.
     """
 
     state: bytes
@@ -56,8 +55,8 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
     Args:
         rows: the row of each call's request.
         tokens: the tokens of each call; empty = 1 each.
-        times: (index in `rows`, seconds on the host's clock) of each call whose time differs from that of the call or
-            record before.
+        times: (index in `rows`, seconds on the host's clock) of each call whose time differs from that of the call or record
+            before.
     """
 
     rows: list[int]
@@ -77,7 +76,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="round", omit_defaults=True):
-    """One decision, with what was sent.
+    """One decision, and the requests it sent.
 
     Args:
         decision: running number, from 0.

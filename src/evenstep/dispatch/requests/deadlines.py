@@ -1,7 +1,7 @@
 """Deadlines of waiting requests, and of all requests together.
 
-Most requests are sent by the next tick. So the deadline of a newcomer is only noted, and is set when a tick has left the
-request waiting, or when a host asks for the next deadline.
+Most requests are sent by the next tick. So the deadline of a newcomer is not set at once, but when a tick has left it
+waiting, or when the host is told the next deadline.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Deadlines:
         self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
 
     def arrives(self, row: int, waits: bool) -> None:
-        """Note a request that has just arrived; sets `overdue_s` if inf.
+        """Note a request that has just arrived: it becomes a newcomer if it `waits` for a worker. Sets `overdue_s` if inf.
 
-        One that waits for a worker becomes a newcomer; the deadline of one that waits for a prefiller is set already.
+        For one that waits for a prefiller the caller sets a deadline by `set`.
         """
         now_s = self._turn.now_s
         if self.overdue_s == math.inf:
@@ -49,7 +49,7 @@ class Deadlines:
     def set(self, row: int) -> None:
         """Set the deadline of a waiting request: `ttl_s` after it entered its queue.
 
-        If it has failed before and all engines left for it are ejected, that is two times `cooldown_s` at most.
+        If it has failed before and all engines left for it are ejected, that is at most twice `cooldown_s` after.
         """
         settings, at, exclusions = self._turn.settings, self._rows.at, self._exclusions
         ttl_s = settings.ttl_s
@@ -70,7 +70,7 @@ class Deadlines:
         return bool(self.newcomers) and self.newcomers_s + self._turn.settings.ttl_s <= self._turn.now_s
 
     def set_newcomers(self) -> None:
-        """Set the deadlines, arrival in the queue plus `ttl_s`, of newcomers that still wait; then there are no newcomers.
+        """Set the deadline of each newcomer that still waits, `ttl_s` after it was queued; then there are no newcomers.
 
         One that failed meanwhile keeps the deadline that it got then.
         """
@@ -82,7 +82,7 @@ class Deadlines:
         self.newcomers.clear()
 
     def overdue(self) -> int:
-        """The row of the oldest request if it has lasted `total_s`, else -1. Sets `overdue_s` to the time when it will have.
+        """The row of the oldest request if it has lasted `total_s` by now, else -1; `overdue_s` is set anew.
 
         The caller ends that request, and calls again until the result is -1.
         """
@@ -94,7 +94,7 @@ class Deadlines:
     def look_when_overdue(self) -> None:
         """Set `overdue_s` to the arrival of the oldest request plus `total_s`; inf without a request or a limit."""
         self.overdue_s = math.inf
-        for row in self._rows.by_request.values():  # they are in order of arrival
+        for row in self._rows.by_request.values():  # in order of arrival
             self.overdue_s = self._rows.at.since_s[row] + (self._turn.settings.total_s or math.inf)
             break
 

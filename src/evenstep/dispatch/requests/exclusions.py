@@ -10,7 +10,7 @@ from evenstep.dispatch.requests.rows import Rows
 
 
 class Exclusions:
-    """The engines that may not get a request again, by row.
+    """The engines that may not get a request again, by the request's row.
 
     Attributes:
         excluded: row -> names of engines that the request failed on, and of those in the same barrier group.
@@ -23,7 +23,7 @@ class Exclusions:
         self.avoided: dict[int, str] = {}
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
-        """Never send the request to the engine `name` again, and count a failed try, except for kind ``unable``.
+        """Exclude the engine `name` for the request in this row. Except for kind ``unable`` this counts as a failed try.
 
         Unless `kind` is ``status`` or ``unable`` the engine may be lost: then its whole barrier group is excluded.
         """
@@ -51,5 +51,5 @@ class Exclusions:
         return any(not found.keys().isdisjoint(rows) for found in (self.excluded, self.avoided) if found)
 
     def forget(self, row: int) -> bool:
-        """Drop the exclusions of a request that is over; returns whether it had any."""
+        """Forget the excluded and avoided engines of a request that is over; returns whether it had any of either."""
         return (self.excluded.pop(row, None), self.avoided.pop(row, None)) != (None, None)

@@ -1,4 +1,4 @@
-"""The waiting pool, ordered by (priority, task, waiting since, request), and its admission limits."""
+"""The waiting pool, ordered by (priority, task, arrival, request number), and the limits of admission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLASSES = 32  # classes that have a share of the window of their own
 
 
 class Pool:
-    """Rows of waiting requests, in order. A request that comes back takes the place its arrival gives it.
+    """Rows of waiting requests, in order. A request that comes back is placed by its arrival, not last.
 
     Attributes:
         here: int64, the rows, in order; read it, change it only by `add` and `remove`.
@@ -29,7 +29,7 @@ class Pool:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.shares = np.zeros(_CLASSES, np.int64)
-        self.here = array("q")  # the row of each, in the same order
+        self.here = array("q")
         self.tasks = Tasks()
 
     def __len__(self) -> int:
@@ -47,6 +47,7 @@ class Pool:
             here.insert(bisect_left(here, self._entry(row), key=self._entry), row)
 
     def remove(self, row: int) -> None:
+        """Remove a row. Raises RuntimeError if it is not in the pool."""
         here = self.here
         if here and here[0] == row:  # most leave in their order
             del here[0]
@@ -65,6 +66,7 @@ class Pool:
         return min(self.here, key=self._rows.at.since_s.__getitem__) if self.tasks.keys else self.here[0]
 
     def _entry(self, row: int) -> tuple[float, float, float, int]:
+        """The sort key of a row: priority, place by task, time of arrival, request number."""
         return *self.tasks.keys.get(row, UNKEYED), self._rows.at.since_s[row], self._rows.at.request[row]
 
 
@@ -84,7 +86,7 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what other dispatchers hold: a log says of each request whether it was admitted."""
+        """Leave out `tenants`, which other dispatchers share; a replay needs no limits, as the log has each verdict."""
         return {name: value for name, value in vars(self).items() if name != "tenants"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -92,18 +94,16 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
-        """Check tenants' limits in `tenants` from now on, which other dispatchers may use as well.
-
-        Requests at all dispatchers that share it count together; this one's present requests are included.
-        """
+        """Check limits by `tenants` from now on; requests at all dispatchers that share it count together."""
         self.tenants = tenants
         tenants.present.append(self.present)
 
     def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """The refusal of a request by the pool's or its tenant's limits; None if it is admitted and counted in the rate.
+        """Check a request against the pool's and its tenant's limits; returns None if admitted, and counts it in the rate.
 
-        A tenant without limits of its own has those of ``*``, if set. `waiting` counts all queues of this dispatcher. The
-        result and the other arguments are as in `Tenants.refusal`; with a full pool the status is 503.
+        A refusal is the HTTP status (503 for a full pool, else 429), the reason and Retry-After in whole seconds, 1 to 60. A
+        tenant without limits of its own has those of ``*``, if set. `waiting` counts the requests in all queues of this
+        dispatcher; `mean_wait_s` is the mean wait of admitted ones.
         """
         if waiting >= self.settings.pool_limit:
             return 503, "pool-full", retry_after(mean_wait_s)

@@ -27,12 +27,12 @@ class PrefillQueue:
         self.prefiller_of: dict[int, str] = {}
 
     def add(self, row: int) -> None:
-        """Queue a request for a prefiller, last; the queue's requests are sent at once while a prefiller has room."""
+        """Queue a request for a prefiller, last. Then send queued requests to prefillers with room (`feed`)."""
         self.waiting[row] = None
         self.feed()
 
     def feed(self) -> None:
-        """Send waiting requests, oldest first, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
+        """Send queued requests, oldest first, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
 
         A request that is excluded from all prefillers with room is passed over.
         """
@@ -53,7 +53,7 @@ class PrefillQueue:
             turn.out.append(SendPrefill(at.request[row], leg, name))
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """Charge the prefiller of a request for `prompt_tokens` instead of the number in its row; without one, do nothing.
+        """Charge the request's prefiller, if it has one, for `prompt_tokens` instead of the number in its row.
 
         Call it before the row gets the new number.
         """
@@ -64,9 +64,9 @@ class PrefillQueue:
             at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
 
     def leave(self, row: int, told: bool) -> None:
-        """Free the memory that the request has at its prefiller, if any; queued requests are sent if they now have room.
+        """Free the KV memory that the request has at its prefiller, if any. Queued requests that now have room are sent.
 
-        A prefiller that is leaving, and has no other request, is removed from the fleet. `told`: it gets a `Release`.
+        A leaving prefiller that has no other request is removed from the fleet. `told`: the prefiller gets a `Release`.
         """
         name = self.prefiller_of.pop(row, None)
         if name is None:
@@ -81,7 +81,7 @@ class PrefillQueue:
         self.forget_if_empty(name)
 
     def forget_if_empty(self, name: str) -> None:
-        """Remove a prefiller from the fleet if it is leaving and keeps no requests; the command `Removed` tells the host."""
+        """Remove a prefiller that is leaving and has no requests from the fleet; the command `Removed` tells the host."""
         found = self._prefill.prefillers.get(name)
         if found is not None and found.leaves and not found.requests:
             self._fleet.remove(name)

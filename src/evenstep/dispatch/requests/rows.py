@@ -1,7 +1,4 @@
-"""The requests a dispatcher knows, as columns: one row each, used again when the request has ended.
-
-`RequestColumns` names the columns; `columns` says how plain methods and compiled functions share them.
-"""
+"""The requests a dispatcher knows, as columns: one row each, used again when the request has ended."""
 
 from __future__ import annotations
 
@@ -75,12 +72,9 @@ def moves(state: I8, row: int, cause: int) -> None:
 
 
 class Rows:
-    """The table of requests. When it grows to twice its rows, its columns are replaced and `generation` grows by one.
+    """The table of requests, at first of `room` rows. If full it doubles: columns are replaced, `generation` grows by one.
 
     `at` has the columns (`RequestColumns`), `by_request` the row of each request, in order of arrival.
-
-    Args:
-        room: rows at first.
     """
 
     def __init__(self, room: int = 1024) -> None:
@@ -114,11 +108,7 @@ class Rows:
         self.at.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
-        """Move the request to its next state, by cause; see `transitions`.
-
-        Raises:
-            RuntimeError: the cause is not allowed in its present state.
-        """
+        """Move the request in this row by `cause` (`transitions`). Raises RuntimeError if its state does not allow that."""
         states = self._states
         found = NEXT[states[row]][cause]
         if found < 0:
@@ -133,7 +123,7 @@ class Rows:
         self.wide.discard(row)
 
     def clean(self, row: int) -> None:
-        """Set all columns of a row but times to their initial values, after its request has ended (`give_back`)."""
+        """Reset the row's integer columns; its times stay. Call it after `give_back`, which frees the row."""
         self.columns.ints[:, row] = _FRESH
 
     def load(self, row: int) -> int:
@@ -163,5 +153,6 @@ class Rows:
         self.generation += 1
 
     def _look(self) -> None:
+        """Refer to the present columns, after they were replaced."""
         self.at: Any = self.columns.at
         self._states = self.at.state

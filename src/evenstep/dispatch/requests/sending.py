@@ -21,8 +21,7 @@ class Tables(NamedTuple):
     """The tables that `send` reads and writes.
 
     Args:
-        rows: the table of requests.
-        workers: the table of workers.
+        rows, workers: the tables of requests and of workers.
         waits: sum and number of waits (`Waits.sums`).
         counts, bounds, sums: the histogram of waits in seconds, as of `Histogram.arrays`.
         tokens: int64[1], written by each call: tokens of the prompts that it sent.
@@ -39,12 +38,11 @@ class Tables(NamedTuple):
 
 @declared(None if INT is None else INT(compiled.struct(Tables), I1, I1, INT, I1, INT, FLOAT))
 def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
-    """Send the requests of a round that are not held, and update the tables.
+    """Send the requests of a round that are not held: update the tables, and take them out of the pool's rows.
 
     Args:
-        tables: what it writes.
-        chosen: rows of the requests, at least `size` of them.
-        worker: place of each one's worker in the mirror, or `HOLD`. Its slots must suffice; they are not checked.
+        chosen: int64, rows of the requests, at least `size` of them.
+        worker: int64, place of each one's worker in the mirror, or `HOLD`. Its slots must suffice; they are not checked.
         size: requests of the round.
         pool: int64, written: rows that wait, in the order of the pool; those that still wait move to the front.
         legs: number of the last upstream call (leg); the sent requests get the next numbers, in order.

@@ -14,8 +14,7 @@ _MOST = 65_536
 class Tasks:
     """Sort keys of requests, fixed at arrival: the client's priority, then the task's age or attained tokens.
 
-    Attributes:
-        keys: row -> (priority, place by task); the smallest key is sent first.
+    `keys` is row -> (priority, place by task); the request with the smallest key is sent first.
     """
 
     def __init__(self) -> None:
@@ -24,13 +23,10 @@ class Tasks:
         self._known: dict[int, tuple[int, int]] = {}  # task -> its first request, and the tokens of its calls that are over
 
     def arrives(self, row: int, event: Arrived, order: Order) -> None:
-        """Set the key of an arriving request: its priority, then its place.
+        """Set the key of an arriving request: its priority, then its place. Call it for any `order` but ``fcfs``.
 
         The place is the number of its task's first request for ``oldest-task``, the tokens of the task's ended calls for
         ``least-attained``, else 0. A request without a task is a task of its own.
-
-        Args:
-            order: any but ``fcfs``, under which requests get no key.
         """
         first, attained = event.request, 0
         if event.task:
@@ -43,7 +39,7 @@ class Tasks:
         self.keys[row] = event.priority, float(place)
 
     def ends(self, row: int, tokens: int) -> None:
-        """Drop the key of a request that is over, and add the prompt and output tokens that engines ran to its task."""
+        """Drop the key of a request that is over; add `tokens`, its prompt and output that engines ran, to its task."""
         del self.keys[row]
         task = self._task.pop(row, 0)
         if task in self._known:

@@ -1,5 +1,4 @@
-"""Requests and limits of tenants over all dispatchers of a host. A limit holds for all models that a tenant asks for
-together."""
+"""Limits of tenants. They hold over all dispatchers of a host together, and so over all models that it serves."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _LONGEST_RETRY_S = 60
 
 @dataclass(slots=True)
 class Present:
-    """The number of a tenant's requests at one dispatcher, and of those that wait: they are not sent to a worker."""
+    """A tenant's requests at one dispatcher; `waiting` counts those of them that are not sent to a worker."""
 
     tenant: str
     requests: int = 0
@@ -23,13 +22,12 @@ class Present:
 class Tenants:
     """The limits of tenants, which several dispatchers may share.
 
-    Attributes:
-        present: for each dispatcher that shares them, tenant -> its requests there; a dispatcher adds its own dictionary.
+    `present` has, for each of these dispatchers, tenant -> its requests there; each dispatcher adds its own dictionary.
     """
 
     def __init__(self) -> None:
         self.present: list[dict[str, Present]] = []
-        # tenant -> requests it may send at once, as of when
+        # tenant -> requests it may send at once, and the time of that number
         self._ready: dict[str, tuple[float, float]] = {}
 
     def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:

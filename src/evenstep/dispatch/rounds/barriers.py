@@ -1,4 +1,4 @@
-"""The steps of all barrier groups: which step each request delivered last, and what the steps cost."""
+"""The steps of all barrier groups: which step each request delivered last, and how long the steps took."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _leave = compiled.entry(count_leave)
 
 
 class Barriers:
-    """Steps and step times of all barrier groups. When a step has ended, it ends the gathering of rounds.
+    """Steps and step times of all barrier groups. The end of a step ends the gathering of its group's round.
 
     Attributes:
         all: the steps of all groups.
         steps: the figures of each group, by its number.
         quiet: one number, 1 while no request waits for the end of a step.
-        ended: one number, the group of which a step ended while a request waited for that; -1 = none.
+        ended: one number, the group of which a step ended while a request waited for that; -1 = no group.
     """
 
     def __init__(self, rows: Rows, mirror: Mirror, rounds: Rounds) -> None:
@@ -43,22 +43,21 @@ class Barriers:
         self._signal()
 
     def _signal(self) -> None:
+        """Make `quiet` and `ended` anew, and drop the tables that refer to them."""
         self._signals = np.zeros(1, np.int64), np.full(1, -1, np.int64)
         self.quiet, self.ended = map(numbers, self._signals)
         self._tables: StepTables | None = None
         self._bound: tuple[Any, ...] = ()
 
     def _have(self, steps: GroupSteps) -> None:
+        """Use these steps from now on. All rounds are closed, and the tables are dropped."""
         self.all = steps
         self.steps = [Steps(steps, group) for group in range(len(steps))]
         self._rounds.begin(steps)
         self._tables = None
 
     def begin(self) -> None:
-        """Begin rounds and steps anew, after workers joined or left the mirror, or changed their group.
-
-        Step counts, step times and fits are lost.
-        """
+        """Begin rounds and steps anew after workers or groups changed; step counts, step times and fits are lost."""
         rows, mirror = self._rows, self._mirror
         running = [0] * mirror.groups
         for group, requests in zip(mirror.group, mirror.requests, strict=True):

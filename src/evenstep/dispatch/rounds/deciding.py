@@ -32,10 +32,7 @@ HALF_OF = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a dispatcher decides.
-
-    The fields are as in `core.Dispatcher`; the predictor is asked by a policy with a horizon only.
-    """
+    """How a dispatcher decides; the fields are as in `core.Dispatcher`."""
 
     policy: str
     predictor: str = ""
@@ -91,9 +88,7 @@ class Deciding:
         """Use this policy and predictor, ``NAME[:key=value,...]``, from now on; nothing changes if they cannot be made.
 
         An empty `predictor` keeps the present one; without one it is the default of `Dispatcher`. Faults are forgotten.
-
-        Raises:
-            InputError: as the constructor.
+        Raises InputError as the constructor.
         """
         call = PolicyCall(policy)
         text, found = self.predictor_text, self.predictor
@@ -133,6 +128,7 @@ class Deciding:
             self.ahead.forget()
 
     def _pack(self) -> None:
+        """Make the arrays of rounds anew, for the present number of workers and horizon."""
         self.packed = Packed(len(self.mirror.workers), self.call.horizon)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
@@ -166,19 +162,19 @@ class Deciding:
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
     ) -> list[int]:
-        """Decide a round by the policy or least load, count and log it; the caller sends the requests.
+        """Decide a round by the policy or least load, count and log it; the caller sends the requests. Call `look` first.
 
         Args:
             pool: the waiting requests.
-            most: number of waiting requests to show; no more than there are.
-            margin: slots that a worker may be sent beyond its own.
-            offered: free slots of all workers together that are offered at most, 0 = all.
+            most: number of waiting requests to show to the policy, at most the size of `pool`.
+            margin: slots beyond its own that a worker's requests may take.
+            offered: number of free slots, over all workers, that the policy may fill; 0 = all.
             now_s: the time in seconds.
             excluded: row -> names of workers that the request may not be sent to.
 
         Returns:
-            The worker's place for each row in `packed.waiting`, or `HOLD`. There may be more than `most`: idle workers get
-            requests that were not shown. Empty if no slot is free.
+            For each row in `packed.waiting`, the index of its worker, or `HOLD`. The first `most` entries are the requests
+            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free.
         """
         watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
@@ -216,7 +212,7 @@ class Deciding:
     def _leave_no_worker_idle(
         self, pool: Pool, answer: list[int], margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
     ) -> tuple[list[int], Reason]:
-        """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
+        """The answer with a fitting request for each idle worker, and the reason: ``held`` if the policy held one."""
         shown, packed = len(answer), self.packed
         about = fill_idle(self.rows, self.mirror, packed, pool, shown, margin, excluded)
         added: list[int] = packed.worker[:about].tolist()
@@ -239,11 +235,11 @@ class Deciding:
         return True
 
     def _is_stale(self, now_s: float) -> bool:
-        """Whether the metrics of a shared worker are too old; the streams show what any other worker runs."""
+        """Whether the metrics of a shared worker are older than `stale_s`; streams show what any other worker runs."""
         return self.mirror.state_age_s(now_s) > self.settings.stale_s
 
     def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:
-        """Say that least load decides, and why."""
+        """Keep the reason of a fallback in words, and notify the operator of it, and of a policy that is now off."""
         fallback = self.fallback
         if reason == "stale":
             why = f"stale: {self.mirror.oldest(now_s)}; stale_s is {self.settings.stale_s:g}"
@@ -259,7 +255,10 @@ class Deciding:
             self.notice("policy-off", self.call.text, f"{self.call.text} is off until a reload ({self._said})", now_s)
 
     def _ask(self, reason: Reason) -> tuple[I8, Reason]:
-        """Ask the policy, or least load if there is a reason for it or the policy fails; the answer, and the reason."""
+        """Ask the policy; least load decides if there is a `reason`, or if the policy fails, which sets one.
+
+        Returns the answer, as `PolicyCall.answer`, and the reason; empty if the policy decided.
+        """
         if not reason:
             kept = self.call.memory
             begun = self.processor() if self.processor else 0.0
@@ -283,7 +282,7 @@ class Deciding:
         return answer, reason
 
     def _is_over(self, begun_s: float) -> bool:
-        """Whether the answer took too much processor time. The wall clock would count what other processes took."""
+        """Whether the answer took more than `budget_ms` of processor time. Wall-clock time would include other processes."""
         if self.processor is None:
             self._said = "as it was when the log was written"
             return self.decisions in self.overruns
@@ -293,7 +292,10 @@ class Deciding:
         return taken_ms > budget_ms
 
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
-        """Show what the policy reads besides the round itself; why it is not asked, where the predictor fails."""
+        """Add cached tokens and projections to the view, if the policy reads them; no projections if there is a `reason`.
+
+        Returns the reason not to ask the policy: ``predictor`` if that fails, else the one given.
+        """
         packed, rows = self.packed, self.rows
         if self.call.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt)
@@ -306,6 +308,7 @@ class Deciding:
         return reason
 
     def _record(self, worker: list[int], reason: Reason) -> Round:
+        """The log record of this decision; `worker` has a place or `HOLD` for each row in `packed.waiting`."""
         requests, names = self.rows.at.request, self.mirror.names
         rows = self.packed.waiting[: len(worker)].tolist()
         sent = {requests[row]: names[g] for row, g in zip(rows, worker, strict=True) if g != HOLD}

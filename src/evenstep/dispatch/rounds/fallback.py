@@ -38,8 +38,7 @@ class Fell:
 class Fallback:
     """Decides in each round whether to ask the policy or least load.
 
-    Args:
-        cooldown_s: seconds after a fault until the policy is asked again.
+    `cooldown_s`: seconds after a fault until the policy is asked again.
 
     Attributes:
         counted: number of rounds that fell back, by reason.
@@ -58,7 +57,7 @@ class Fallback:
         self.is_off = False
 
     def before(self, is_stale: bool, now_s: float) -> Reason:
-        """The reason why the policy is not asked in this round: ``off``, ``stale`` or ``cooling``; empty if it is asked."""
+        """The reason not to ask the policy in this round: ``off``, ``stale`` or ``cooling``; empty if it is to be asked."""
         if self.is_off:
             return "off"
         if is_stale:
@@ -66,7 +65,7 @@ class Fallback:
         return "cooling" if now_s < self._fault_s + self.cooldown_s else ""
 
     def after(self, reason: Reason, now_s: float) -> None:
-        """Count a finished round by `reason`, why it fell back to least load; empty if it did not.
+        """Count a finished round by the `reason` for which it fell back to least load; empty if it did not.
 
         A fault (``raised``, ``contract``, ``budget``, ``predictor``) begins a cooldown; the third ``raised`` in a row turns
         the policy off.
@@ -82,5 +81,5 @@ class Fallback:
             self._raised = 0
 
     def reload(self) -> None:
-        """Forget earlier faults, because there is a new policy."""
+        """Forget earlier faults, so that the policy is asked again, because there is a new one. Counts stay."""
         self._fault_s, self._raised, self.is_off, self.cause = -math.inf, 0, False, ""

@@ -35,8 +35,7 @@ def fill_idle(
         shown: requests in the round.
         margin, excluded: as in `Deciding.decide`.
 
-    Returns:
-        Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
+    Returns the number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
     """
     waiting, answer = packed.waiting[:shown], packed.worker
     if excluded:
@@ -67,7 +66,7 @@ def fill_idle(
 
 
 def _allowed(names: list[str], waiting: I8, answer: I8, excluded: Mapping[int, Collection[str]]) -> I8:
-    """The answer without requests that are sent where they may not go."""
+    """A copy of the answer in which requests sent to workers excluded for them are held."""
     answer = answer.copy()
     for i, row in enumerate(waiting.tolist()):
         g = int(answer[i])

@@ -64,6 +64,7 @@ class PolicyCall:
 
     @property
     def has_kernel(self) -> bool:
+        """Whether the policy has a compiled rule; otherwise its method ``route`` is called."""
         return self._kernel is not None
 
     def forget(self) -> None:
@@ -107,7 +108,7 @@ class PolicyCall:
         return packed.worker[:waiting]
 
     def _make_scratch(self, workers: int, waiting: int) -> None:
-        """Make working space for more workers and requests than these, so that few decisions have to make it again."""
+        """Make the kernel's working space for so many workers and waiting requests, with room for more requests."""
         room = max(64, 1 << waiting.bit_length())
         ask = getattr(self._module, "scratch", None)
         ints, floats = (0, 0)
@@ -157,6 +158,7 @@ class Packed:
             self._make_room(max(64, 1 << waiting.bit_length()))
 
     def _make_room(self, room: int) -> None:
+        """Replace the arrays of waiting requests and of the answer by empty ones for `room` requests."""
         self.waiting_i: I8 = np.zeros((3, room), np.int64)
         self.waiting_f: F8 = np.zeros((3, room))
         self.waiting: I8 = np.zeros(room, np.int64)

@@ -52,19 +52,16 @@ def due(
     due_rows: I8,
     order: I8,
 ) -> int:
-    """List running requests of changed workers whose prediction is missing, old or overtaken.
+    """List running requests whose prediction is missing, old or overtaken; returns how many, -1 if no worker has changed.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
-        workers: the mirror's columns. Requests on workers that have not changed have not got older.
+        workers: the mirror's columns. Requests on workers that have not changed have not got older, and are not listed.
         every: tokens of each copy after which a prediction is old.
         expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
         seen: the workers' columns at the last projection; `changed` is written.
         due_rows: int64[R], written: the listed rows, ascending.
         order: int64[R], written: the key of each listed row to sort by, worker and then request.
-
-    Returns:
-        The number of listed rows; -1 if no worker has changed.
     """
     count, changed, any_changed = 0, seen.changed, False
     for g in range(len(workers.group)):
@@ -87,7 +84,7 @@ def due(
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Store these rows' predicted curves. The columns `curve_end` and `leave` get the ages at which each is 0, or below 0.5.
+    """Store these rows' predicted curves. `curve_end` gets the first age at which a curve is 0, `leave` that below 0.5.
 
     An age that lies beyond the curve is `NEVER`. Returns 0.
 

@@ -1,9 +1,9 @@
 """Projects the loads of running requests; asks the predictor about the requests whose prediction is due.
 
-A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It
-is also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
+A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It is
+also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
 (worker, request). A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not
-leave inside the window. It leaves not before its next prediction (``refresh = "anchored"``), or H tokens from now
+leave within the horizon. It stays until its next prediction (``refresh = "anchored"``), or leaves H tokens from now
 (``"literal"``). A length announced by the client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
@@ -24,7 +24,7 @@ from evenstep.request import F8, I8
 _LEARNED_AT_ONCE = 16  # completions
 _LOOKED_AT = 1024  # requests that learning looks at, before the host gets back to its reads
 _MANY = 32  # predictions that are asked for before a round, not in it
-_AT_ONCE = 128  # of them, so that the host gets back to its reads
+_AT_ONCE = 128  # predictions in one call before a round, so that the host gets back to its reads
 _due, _ask, _keep = map(compiled.entry, (projecting.due, projecting.ask, projecting.keep))
 _project_all, _project_expected = compiled.entry(projecting.project_all), compiled.entry(projecting.project_expected)
 
@@ -58,11 +58,8 @@ class Projections:
         """Note a completed request, from which the predictor learns before its next prediction.
 
         Every 16th one begins learning at once, so that a round need not wait for all of it. An error of the predictor is
-        kept, and raised by the next `project`.
-
-        Args:
-            prompt, output: tokens of the prompt, and output tokens of each copy.
-            key: hash of the prompt, 0 = unknown.
+        kept, and raised by the next `project`. `prompt` is in tokens, `output` in tokens of each copy; `key` is a hash of
+        the prompt, 0 = unknown.
         """
         self._ended.append((request, prompt, output, key))
         if self._learning or len(self._ended) >= _LEARNED_AT_ONCE:
@@ -74,7 +71,10 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """Tell a predictor that keeps requests of one that went away unfinished; `produced`: output tokens of each copy."""
+        """Tell a predictor that keeps requests of one that went away unfinished; `produced`: output tokens of each copy.
+
+        An error of the predictor is kept, and raised by the next `project`.
+        """
         if not self._keeps:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
@@ -84,7 +84,7 @@ class Projections:
             self._failed = error
 
     def _learn(self) -> None:
-        """Let the predictor learn the requests that have ended, or begin to."""
+        """Give the ended requests to the predictor to learn from; in parts, by `_learn_on`, if it can do that."""
         columns = np.array(self._ended, np.int64).T.copy()
         self._ended = []
         finished = Finished(*columns)
@@ -95,17 +95,20 @@ class Projections:
             self.gate.predictor.learn(finished)
 
     def _learn_on(self, rows: int) -> None:
-        """Go on with what was begun."""
+        """Let a predictor that learns in parts look at up to `rows` more requests, unless it has finished."""
         if self._learning:
             self._learning = self.gate.predictor.advance(rows) == 0
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due, for the host to run; None if none is due, or it has no models."""
+        """The fit of the predictor's models that is due, for the host to run; None if no fit is due, or it has no models."""
         return self.gate.predictor.due if self._fits else None
 
     def fitted(self, ok: bool) -> None:
-        """Put the models of the finished fit in use; `ok` = False drops them. Without a fit that is due nothing happens."""
+        """Put the models of the finished fit in use; `ok` = False drops them. Without a fit that is due nothing happens.
+
+        An error of the predictor is kept, and raised by the next `project`.
+        """
         if self.fit is None:
             return
         try:
@@ -124,9 +127,8 @@ class Projections:
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
         """Do part of the next round's learning and predictions, if many are due. Returns whether it did.
 
-        Call it once a turn until it returns False; then `project`. Fewer than 32 predictions are left to the round itself.
-        A part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the
-        projections.
+        Call it once a turn until it returns False; then `project`. Fewer than 32 predictions are left to the round itself. A
+        part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the projections.
         """
         self._found = -2
         if self._failed is not None:
@@ -156,11 +158,8 @@ class Projections:
         """float64[G, H+1], projected load (KV tokens) of every worker, column h after h more tokens of each request.
 
         Requests that are due are predicted first. The row of a worker without changes since the last round is kept. The
-        array is reused by the next call.
-
-        Raises:
-            PolicyError: the predictor's answer has the wrong shape, or is not finite.
-            Exception: any error of the predictor, also from learning since the last round.
+        array is reused by the next call. An invalid answer of the predictor raises PolicyError; any error of its own is
+        passed on, also from learning since the last round.
         """
         if self._failed is not None:
             error, self._failed = self._failed, None
@@ -170,7 +169,7 @@ class Projections:
         return self.projections
 
     def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
-        """Ask about the rows that are due, and project the workers that have changed; -1 = no worker has."""
+        """Predict the first `due` rows of `_due`, and project the loads of changed workers; -1 = no worker has changed."""
         if due < 0:
             return
         if due:
@@ -182,6 +181,7 @@ class Projections:
             _project_all(requests, workers, high, seen, self._counts, self._loads, self.projections)
 
     def _resize(self, workers: int, rows: int) -> None:
+        """Make arrays for these numbers of workers and of rows; predicted curves are kept."""
         if self.projections.shape[0] != workers:
             self.projections = np.zeros((workers, self.horizon + 1))
             columns = 1 << self.horizon.bit_length()
@@ -198,7 +198,7 @@ class Projections:
             self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
 
     def _find_due(self, rows: Rows, mirror: Mirror) -> int:
-        """How many predictions are due, -1 where no worker has changed; their rows stand in `_due`."""
+        """Write the rows whose prediction is due to `_due`; returns their number, -1 if no worker has changed."""
         requests, workers = rows.columns.given, mirror.columns.given
         if self.projections.shape[0] != len(mirror.names) or self._due.size != len(rows.at.state):
             self._resize(len(mirror.columns), len(rows.columns))
@@ -206,7 +206,7 @@ class Projections:
         return int(_due(requests, workers, rows.high, self.every, expects, self._seen, self._due, self._order))
 
     def _ask(self, rows: Rows, due: int, most: int) -> None:
-        """Ask about rows that are due, so many at most: those of the first workers."""
+        """Predict up to `most` of the `due` rows in `_due`, those of the first workers, and store the answers."""
         columns, count = rows.columns, min(due, most)
         if self._ended:
             self._learn()
@@ -237,6 +237,6 @@ class Projections:
 
 
 def _nothing_seen(workers: int) -> projecting.Seen:
-    """All of so many workers are to be projected."""
+    """The columns of `workers` workers that were never projected, so that all are."""
     never: I8 = np.full(workers, -1, np.int64)
     return projecting.Seen(never, np.zeros(workers), np.zeros(workers), never.copy())

@@ -40,9 +40,7 @@ class Rounds:
         """Open rounds for the groups with free slots, because something changed that a decision should see.
 
         Nothing happens while no request waits; a round that is open stays as it is. If a round is ripe, `Turn.due` is set.
-
-        Args:
-            is_arrival: a request arrived. If no other waits, the slots were free before it: rounds it opens need not gather.
+        `is_arrival`: a request arrived; if no other waits, the slots were free before it, and its rounds need not gather.
         """
         turn = self._turn
         waiting = len(self._pool.here)
@@ -54,6 +52,7 @@ class Rounds:
         turn.due |= self.ripe
 
     def _open(self, groups: list[int], now_s: float) -> None:
+        """Open the rounds of these groups, except open ones, at time `now_s`, and set `ripe` if one need not gather."""
         opened_s, delivered, is_ripe = self.opened_s, self._steps.at.delivered, self.ripe
         self._groups = groups
         if not opened_s and not any(delivered):  # no group is in a step: all are ripe
@@ -70,7 +69,7 @@ class Rounds:
     def stepped(self, group: int) -> None:
         """End the gathering of a group whose step is complete: its round, if one is open, is ripe from now on.
 
-        If a round of any group is ripe, `Turn.due` is set; if none is, rounds are opened as by `open`.
+        If a round of any group is ripe, `Turn.due` is set; else rounds are opened as by `open`.
         """
         if group in self.opened_s:
             self.opened_s[group] = -math.inf

@@ -17,7 +17,7 @@ _REQUESTS, _WORKERS = compiled.struct(RequestColumns), compiled.struct(WorkerCol
 
 @declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
 def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8) -> int:
-    """List the workers that hold no request, foreign ones included, may be sent some, and get none from an answer.
+    """List workers that hold no request, foreign or not, may be sent some, and get nothing by an answer; returns how many.
 
     Args:
         workers: the mirror's columns.
@@ -25,9 +25,6 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
         gathers: int64[G], 1 for groups that wait for more and are offered nothing.
         worker: int64[>= waiting], the answer to `waiting` requests.
         found: int64[G], written: places of the workers, ascending, at its front.
-
-    Returns:
-        The number of such workers.
     """
     count = 0
     for g in range(len(workers.group)):
@@ -78,8 +75,7 @@ def level_of(values: I8, most: int) -> tuple[int, int]:
 def offer(free: I8, most: int, order: I8) -> None:
     """Lower the largest of int64[G] `free`, in place, to one level, so that the sum is `most`; a smaller sum stays.
 
-    Args:
-        order: int64[G], places of workers: the first lowered ones in it get one slot above the level, to reach the sum.
+    `order`: int64[G], places of workers: the first lowered ones in it get one slot above the level, to reach the sum.
     """
     low, left = level_of(free, most)
     for place in range(free.size):
@@ -213,7 +209,7 @@ def show(
     reserve: float,
     shown: Shown,
 ) -> int:
-    """Write all that a policy sees of a round; if no slot is free, only `free`.
+    """Write all that a policy sees of a round to `shown`; if no slot is free, only `free`.
 
     Args:
         rows: the table of requests.
@@ -223,10 +219,8 @@ def show(
         margin: slots that a worker may be sent beyond its own.
         offered: slots of all workers together that are offered at most, 0 = all.
         reserve: KV tokens kept free for the growth of every request.
-        shown: where it is written.
 
-    Returns:
-        Number of free slots in all groups that do not gather, offered or not; 0 = only `free` is written.
+    Returns the number of free slots in all groups that do not gather, offered or not.
     """
     free, waiting = shown.free, shown.waiting[:most]
     total = 0

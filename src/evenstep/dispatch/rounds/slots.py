@@ -28,8 +28,7 @@ _EMPTY: I8 = np.zeros(0, np.int64)
 class Slots:
     """The requests that hold slots.
 
-    Attributes:
-        seating: place of a worker -> rows that hold only some of the slots they want there, in the order they began to.
+    `seating`: place of a worker -> rows that hold only some of the slots they want there, in the order they began to.
     """
 
     def __init__(
@@ -53,17 +52,11 @@ class Slots:
         return {**vars(self), "_known": None}
 
     def seat(self, row: int, worker: int, free: int) -> int:
-        """Give a request slots of a worker: all it still wants, and then it is sent, or `free` of them, and then it waits.
+        """Give a request slots of a worker: all it still wants, and then it is sent; or `free` of them, and then it waits.
 
         A request that waits holds its slots, and leaves the pool for `seating`. One request at a time waits so at a worker:
-        two would each hold what the other needs.
-
-        Args:
-            worker: place of the worker.
-            free: slots that it may take.
-
-        Returns:
-            Slots taken now; 0 if `free` is 0 or less, or too few while another request waits at the worker.
+        two would each hold what the other needs. Returns the slots taken now; 0 if `free` is 0 or less, or too few while
+        another request waits there.
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
@@ -83,9 +76,10 @@ class Slots:
         return max(0, free)
 
     def _takes_whole(self, row: int, worker: int) -> bool:
-        """Whether a worker without other requests of ours offers fewer slots than it has and this request wants.
+        """Whether to send a request to a worker that offers fewer slots now than the request still wants.
 
-        Other gateways or clients have the rest, and the request might wait for ever; the engine queues what does not fit.
+        True if the worker has enough slots in all and no other request of ours. Other gateways or clients use the missing
+        slots, and might do so for ever. The engine queues what does not fit.
         """
         at, mirror = self._rows.at, self._mirror
         if not 0 < mirror.at.free_at_most[worker] < at.copies[row] <= mirror.workers[worker].spec.slots:
@@ -100,11 +94,8 @@ class Slots:
             worker: int64[>= size], place of each one's worker, or `HOLD`.
             size: how many requests of `chosen` to look at.
 
-        Returns:
-            Number of requests that were sent: those not held.
-
-        Raises:
-            RuntimeError: a request may not be sent in its state; nothing has changed then.
+        Returns the number sent: those not held. Raises RuntimeError if a state does not allow sending; nothing has changed
+        then.
         """
         turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.at.state
         pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
@@ -124,7 +115,7 @@ class Slots:
         return sent
 
     def _pooled(self, sent: list[int]) -> int:
-        """How many of the requests that were sent waited in the pool; the others held slots and hold all now."""
+        """How many of the sent requests were in the pool. The others were in `seating`, and are removed there."""
         pooled, placed = len(sent), self._rows.at.worker
         for row in sent:
             if row in self.seating.get(placed[row], ()):
@@ -133,7 +124,10 @@ class Slots:
         return pooled
 
     def _tell(self, sent: list[int], legs: int, tokens: int) -> None:
-        """Commands for the requests that were sent, which wait no longer; `tokens` of all their prompts together."""
+        """Append the commands for these sent requests; they count as waiting no longer, and lose their deadline.
+
+        `legs` is the number of the last upstream call before theirs. `tokens` of their prompts are counted in `prefixes`.
+        """
         at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._limits.of
         requests, placed, produced = at.request, at.worker, at.produced
         for number, row in enumerate(sent, legs + 1):
@@ -153,6 +147,7 @@ class Slots:
             prefixes.sent(row, placed[row], at.prompt[row])
 
     def _tables(self) -> Tables:
+        """The tables for `send_rule`, made anew if columns were replaced."""
         known, rows, columns = self._known, self._rows, self._mirror.columns
         if known is None or known.rows is not rows.columns.given or known.workers is not columns.given:
             waits, counted = np.frombuffer(self._meters.waits.sums), self._meters.pool_wait_s.arrays()
@@ -160,7 +155,7 @@ class Slots:
         return known
 
     def take_off(self, row: int) -> None:
-        """Take a request off its worker, and free its slots, which go to requests in `seating` there; its state stays."""
+        """Take a request off its worker and free its slots; requests in `seating` there get them. Its state stays."""
         rows, mirror, at = self._rows, self._mirror, self._rows.at
         worker, copies, load, state = at.worker[row], at.copies[row], rows.load(row), at.state[row]
         if state == _SEATING:
@@ -184,7 +179,7 @@ class Slots:
             self.seat(row, worker, self._mirror.free(worker))
 
     def clear(self, worker: int) -> None:
-        """Move requests that hold only some of a worker's slots back to the pool, without these slots."""
+        """Move the requests in `seating` at the worker in this place back to the pool, without slots."""
         rows = self._rows
         for row in list(self.seating.get(worker, ())):
             self._no_longer_seating(row, worker)
@@ -199,6 +194,7 @@ class Slots:
         self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
 
     def _no_longer_seating(self, row: int, worker: int) -> None:
+        """Remove a row from `seating` at this worker; its slots stay as they are."""
         self.seating[worker].remove(row)
         if not self.seating[worker]:
             del self.seating[worker]

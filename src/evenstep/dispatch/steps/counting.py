@@ -29,9 +29,9 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
 def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
     """Count chunks from `at` on, up to the first one that the host has to handle.
 
-    The host handles first tokens, rows that are not in the table, and tables that need more room
-    (`GroupSteps.make_room`). It also handles a step that ended while a request waits for it: that chunk is counted, and
-    `steps.ended` has its group.
+    The host handles first tokens, rows that are not in the table, and tables that need more room (`GroupSteps.make_room`).
+    It also handles a step that ended while a request waits for it: that chunk is counted, and `steps.ended` has its group.
+    Returns the index of the first chunk that was not counted; `count` if all were.
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.
@@ -40,9 +40,6 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
         now_s: time at which they came, in seconds.
         joined: row whose first token is among them and was handled by the host already; -1 = none.
         steps: the tables to change.
-
-    Returns:
-        The index of the first chunk that was not counted; `count` if all were.
     """
     requests, workers, groups = steps.requests, steps.workers, steps.groups
     check(at >= 0 and count <= len(told) // 2)
@@ -80,12 +77,10 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
 
 @declared(None if INT is None else INT(INT, TABLES))
 def count_leave(row: int, steps: StepTables) -> int:
-    """Note that the running request in this row leaves its worker; the group's next steps are complete without it.
+    """Count off the running request in this row: from now on no step of its barrier group waits for its tokens.
 
-    Call it before the row loses its worker and tokens. `GroupSteps.make_room` must have been called for the group.
-
-    Returns:
-        How many steps of its group ended because of that, 0 or more.
+    Call it before the row loses its worker and tokens, and after `GroupSteps.make_room` for the group. Returns the number of
+    the group's steps that end because they waited only for this request, 0 or more.
     """
     requests, groups = steps.requests, steps.groups
     worker, last = requests.worker[row], int(requests.step[row])

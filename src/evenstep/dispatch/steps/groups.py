@@ -69,9 +69,7 @@ class GroupSteps:
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
         """Make room in the tables for the next chunk, or the next request that leaves; `generation` tells of new columns.
 
-        Args:
-            last: number of the step that the chunk's request delivered last; 0 for a request that leaves.
-            tokens: tokens in the chunk.
+        `last`: step that the chunk's request delivered last, 0 for a request that leaves. `tokens`: those in the chunk.
         """
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))
@@ -96,6 +94,7 @@ class GroupSteps:
             self._look_at(group, min(self.at.news[group], TOGETHER))
 
     def _look_at(self, group: int, count: int) -> None:
+        """Compute idle share and idle seconds of the group's `count` oldest steps in `news`, and remove them there."""
         at, size = self.at, self.at.size[group]
         begin, end = at.news_at[group], at.news_at[group] + at.news[group]
         new = self.news.floats[:, begin:end]
@@ -110,8 +109,7 @@ class GroupSteps:
     def check(self, group: int, last: Sequence[int]) -> None:
         """Raise a RuntimeError unless a group's counts agree with its running requests.
 
-        Args:
-            last: for each running request of the group, the number of the step that it delivered last.
+        `last` has, for each running request of the group, the number of the step that it delivered last.
         """
         at, early = self.at, self.early.arrays
         step, begin, end = at.step[group], group * self.early_room, group * self.early_room + at.early[group]
@@ -125,7 +123,7 @@ class GroupSteps:
 
 
 def _widened(columns: Columns[Any], room: int, wider: int) -> Columns[Any]:
-    """The same columns with so much more room for each group."""
+    """A copy of the columns with `wider` rows for each group instead of `room`; new rows are 0."""
     made = Columns(columns.shape, len(columns) // room * wider)
     for old, new in ((columns.ints, made.ints), (columns.floats, made.floats)):
         if old.size:
@@ -150,6 +148,7 @@ class Steps:
         return self._of_members(self._all.members.arrays.load)
 
     def _of_members(self, column: Any) -> Any:
+        """The group's part of a column of members, as a list."""
         begin = self._all.at.begin[self._group]
         return column[begin : begin + self._all.at.size[self._group]].tolist()
 
@@ -160,7 +159,7 @@ class Steps:
 
     @property
     def step_s(self) -> float:
-        """Seconds of the last step counted; 0 before the first."""
+        """Seconds of the group's last counted step; 0 before the first."""
         return self._all.at.step_s[self._group]
 
     @property

@@ -1,14 +1,13 @@
 """Assigns each chunk to a step of its barrier group, and finds when all requests have delivered a step.
 
-The workers of a group step together, so all their running requests are counted as one. A request delivers once in each
-step since it joined: its k-th token belongs to the k-th of these steps, however late its connection is read. A step ends
-when every expected request has delivered it. A request that delivers earlier, for the next step or for several, is early
-there.
+The workers of a group step together, so all their running requests are counted as one. A request delivers once in each step
+since it joined: its k-th token belongs to the k-th of these steps, however late its connection is read. A step ends when
+every expected request has delivered it. A request that delivers earlier, for the next step or for several, is early there.
 
 Where counting fails, time decides. The first token of a newcomer belongs to the last delivered step if it comes within half
 a step, else to the next one. A request that ends a step more than half a step after all others was assigned one step too
-low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected. It joins like
-a newcomer at its next chunk: an engine or a slow client may have delayed it. If requests differ by several steps time and
+low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected. It joins like a
+newcomer at its next chunk: an engine or a slow client may have delayed it. If requests differ by several steps time and
 again, the engine makes several tokens in a step, and chunks are counted instead. Requests of several copies are never
 expected: each copy has its own chunks.
 """
@@ -55,9 +54,8 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
         last: number of the step that the request had delivered last, before this chunk.
         step: number of the chunk's step, from `place`.
 
-    Returns:
-        The step that the request has now delivered last, which may be later than `step`; and the number of steps of the
-        group that ended.
+    Returns the step that the request has now delivered last, which may be later than `step`, and the number of steps of the
+    group that ended.
     """
     groups, first, ended = steps.groups, last + 1, 0
     if last < groups.step[group] - 1:
@@ -81,8 +79,7 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
 def leave(steps: StepTables, group: int, last: int) -> int:
     """Count off a request that stops running. Returns the number of steps of its group that end because of it.
 
-    Args:
-        last: number of the step that the request delivered last, or `BEHIND` or `WIDE`.
+    `last` is the number of the step that the request delivered last, or `BEHIND` or `WIDE`.
     """
     groups, ended = steps.groups, 0
     groups.running[group] -= 1
@@ -104,8 +101,7 @@ def leave(steps: StepTables, group: int, last: int) -> int:
 def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
     """Whether a request that leaves took part in the step under way, or, if no chunk of that has come, in the last one.
 
-    Args:
-        last: number of the step that the request delivered last; always true for `WIDE`.
+    `last` is the number of the step that the request delivered last; always true for `WIDE`.
     """
     is_between = groups.delivered[group] == 0
     return last == WIDE or last >= groups.step[group] - (1 if is_between else 0)
@@ -113,7 +109,7 @@ def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
 
 @part
 def _parts(groups: GroupColumns, group: int, is_far: bool) -> None:
-    """Note that a request was counted apart from the others; if by several steps time and again, count chunks."""
+    """Note in `parted` a request that is several steps apart (`is_far`); after several, the group counts by chunk."""
     if is_far:
         groups.parted[group] += 1.0
     if groups.parted[group] >= _OFTEN:
@@ -122,19 +118,19 @@ def _parts(groups: GroupColumns, group: int, is_far: bool) -> None:
 
 @part
 def _was_waited_for(groups: GroupColumns, group: int) -> bool:
-    """Whether exactly one expected request, of several, has not delivered the step."""
+    """Whether exactly one expected request, of several, has not delivered the present step."""
     return groups.expected[group] > 1 and groups.expected[group] == groups.delivered[group] + 1
 
 
 @part
 def _is_late(groups: GroupColumns, group: int, now_s: float) -> bool:
-    """Whether half a step has passed since the last delivery."""
+    """Whether more than half a step has passed since the last delivery."""
     return 2.0 * (now_s - groups.seen_s[group]) > groups.lasted_s[group]
 
 
 @part
 def _count(steps: StepTables, group: int, first: int, step: int, now_s: float) -> None:
-    """Record a delivery of these steps."""
+    """Record a request's delivery of the steps `first` to `step`, at `now_s`: in the present one, and in early ones."""
     groups, early = steps.groups, steps.early
     under_way = groups.step[group]
     if first == under_way and first <= step:
@@ -151,13 +147,9 @@ def _count(steps: StepTables, group: int, first: int, step: int, now_s: float) -
 
 @part
 def _close(steps: StepTables, group: int, before: int) -> int:
-    """End the steps that all have delivered; those that end at once share the time.
+    """End the present step, and those after it, that all expected requests have delivered; they share the time.
 
-    Args:
-        before: steps that ended with the same chunk already.
-
-    Returns:
-        Steps that ended with the chunk by now.
+    `before` steps ended with the same chunk already. Returns how many have ended with it by now.
     """
     groups, ended, at_s = steps.groups, 0, 0.0
     while groups.delivered[group] > 0 and groups.delivered[group] == groups.expected[group]:
@@ -185,7 +177,7 @@ def _close(steps: StepTables, group: int, before: int) -> int:
 
 @part
 def _settle(steps: StepTables, group: int, ended: int) -> int:
-    """After steps ended: the next one has begun if a worker delivered it already."""
+    """Begin the next step if `ended` > 0 steps ended and a request has delivered the next one already. Returns `ended`."""
     if ended > 0 and steps.groups.delivered[group] > 0:
         begins(steps, group, -1, 0)
     return ended
@@ -193,7 +185,7 @@ def _settle(steps: StepTables, group: int, ended: int) -> int:
 
 @part
 def _next(groups: GroupColumns, early: EarlySteps, group: int, at: int) -> None:
-    """Make the first early step, which stands at this place, the current one."""
+    """Make the group's first early step, in row `at` of `early`, the present one; the others move up by one row."""
     groups.delivered[group], groups.going[group] = early.delivered[at], early.going[at]
     groups.seen_s[group] = early.seen_s[at]
     end = at + groups.early[group] - 1

@@ -13,21 +13,22 @@ TOGETHER = 256
 
 
 class GroupColumns(NamedTuple):
-    """Numbers of each barrier group, one column each: for steps by counting (`lockstep`), steps by time (`steps`), and the
-    fitted law (`step_fit`). Times are seconds on the host's clock.
+    """Numbers of each barrier group, one column each. Times are seconds on the host's clock.
+
+    `lockstep` counts steps, `steps` times them, and `step_fit` fits the law of their seconds.
     """
 
     running: Ints  # requests
     step: Ints  # the oldest step that is not yet delivered by all
     expected: Ints  # requests expected in it
     delivered: Ints  # those of them that have delivered it
-    going: Ints  # those of the delivered that left with it
+    going: Ints  # those of the delivered that have left since
     early: Ints  # how many steps after it have a delivery
     counts_tokens: Ints  # 1 if each token of a chunk is its own step, 0 if a chunk is one step
     begin: Ints  # place of its first worker in the columns of members
     size: Ints  # workers
     news: Ints  # steps whose idle time was not evaluated yet
-    news_at: Ints  # place of the first of them in the columns of new steps; -1 = no request waits in a group of one
+    news_at: Ints  # place of the first of them in the columns of new steps; -1 for a group of one worker, which has none
     steps: Ints  # counted
     seen_s: Floats  # time of the last delivery in the step, or in the step before until there is one
     ended_s: Floats  # when the last step ended; nan = unknown

@@ -1,7 +1,7 @@
 """Live seconds: what a step of a barrier group costs, fitted as its chunks arrive.
 
-Least squares of the seconds between two steps on the group's envelope, forgetting slowly:
-``seconds = overhead_s + seconds_per_token * envelope``, the linear law of the simulator.
+Least squares of the seconds between two steps on the group's envelope, forgetting slowly: ``seconds = overhead_s +
+seconds_per_token * envelope``, the linear law of the simulator.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ ERROR = 0.25
 def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> None:
     """Count a step, add it to the group's fit, and renew the law. Each step multiplies the weight of earlier ones by 0.999.
 
-    Args:
-        envelope: KV tokens of the group's heaviest worker at the start of the step.
-        seconds: length of the step.
+    `envelope`: KV tokens of the group's heaviest worker at the start of the step. `seconds`: length of the step.
     """
     groups.steps[group] += 1
     groups.weight[group] = KEEP * groups.weight[group] + 1.0
@@ -44,9 +42,9 @@ def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> No
 
 @part
 def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
-    """Seconds a token and fixed seconds of a group; both nan where its steps make no law.
+    """Seconds a token and fixed seconds of a step of the group; both nan if the steps so far do not determine them.
 
-    Loads that hardly differ, or steps that take their time for other reasons, say nothing of what a token costs.
+    Loads that hardly differ, or steps that take their time for other reasons, tell nothing of the cost of a token.
     """
     x, y = groups.load_mean[group], groups.seconds_mean[group]
     xx, xy = groups.load_moment[group], groups.both_moment[group]

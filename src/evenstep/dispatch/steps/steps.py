@@ -25,9 +25,8 @@ def completed(groups: GroupColumns, group: int, now_s: float) -> None:
 def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
     """Begin the next step, and count the last one, if its seconds are known, with the loads it started from.
 
-    Args:
-        worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step, which the
-            last step did not have; -1, 0 = no such request.
+    If a request begins with the next step, and was not in the last, `worker` is its place and `newcomer` its KV tokens
+    there; otherwise they are -1 and 0.
     """
     groups, workers, members = steps.groups, steps.workers, steps.members
     begin, end = groups.begin[group], groups.begin[group] + groups.size[group]
@@ -53,7 +52,7 @@ def stopped(steps: StepTables, group: int) -> None:
 
 @part
 def _count(steps: StepTables, group: int, seconds: float) -> None:
-    """One more step, of the loads that stand in the members' columns."""
+    """Count a step of `seconds`, with the loads in the members' columns: add it to the fit, and keep it for idle time."""
     groups, load, news = steps.groups, steps.members.load, steps.news
     begin, size = groups.begin[group], groups.size[group]
     groups.step_s[group], groups.counted_s[group] = seconds, groups.complete_s[group]

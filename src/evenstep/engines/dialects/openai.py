@@ -1,4 +1,4 @@
-"""Any engine with OpenAI's two endpoints and nothing more: the least common denominator, as ``transformers serve`` is."""
+"""Any engine with OpenAI's two endpoints and nothing more, as ``transformers serve``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep.engines.view import Dialect, EngineSample
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """An engine that may tell neither usage nor ids in its chunks; its tokens are estimated.
+    """An engine that may report neither usage nor ids in its chunks; its tokens are estimated.
 
     Args:
         finish_reasons: it gives every choice a finish_reason; else ``[DONE]`` alone ends a stream.
@@ -24,13 +24,13 @@ class OpenAI:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect: the engine is asked for no counts or ids beyond the client's own options; tokens are estimated."""
+        """The dialect: the engine is asked for no counts or ids, unless the client asks; tokens are estimated."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Return an empty tuple for any `page`, because the server has no metrics page."""
+        """Return an empty tuple, because the server has no metrics page."""
         return ()
 
 
-#: The object that the name of this file stands for.
+#: The object that `names.find` returns for this file.
 adapter = OpenAI

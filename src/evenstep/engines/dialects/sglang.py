@@ -31,9 +31,9 @@ class SGLang:
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """Parse a metrics page: one sample for each ``dp_rank`` label, in ascending order; without a label, rank 0.
 
-        Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the prefix
-        counters are nan, because the page gives them for all ranks together. Without the metric of the capacity,
-        `kv_capacity` is used tokens over the used share, or inf if that share is 0.
+        Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the prefix counters
+        are nan, because the page has them for all ranks together. Without the capacity's metric, `kv_capacity` is used
+        tokens over the used share, or inf if that share is 0.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV tokens of a rank.
@@ -43,7 +43,7 @@ class SGLang:
         for line in prometheus.lines(page, _WANTED):
             seen = values.setdefault(prometheus.whole(line.labels.get("dp_rank", "")), {})
             seen[line.name] = max(seen.get(line.name, -math.inf), line.value)
-        if len(values) > 1:  # a total of all ranks has no rank
+        if len(values) > 1:  # these counters are totals of all ranks
             for seen in values.values():
                 seen.pop(_QUERIED, None)
                 seen.pop(_HIT, None)
@@ -51,6 +51,7 @@ class SGLang:
 
 
 def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
+    """The sample of a rank from its values by metric name."""
     used, share = seen[_USED], seen.get(_SHARE, 0.0)
     capacity = seen.get(_CAPACITY, used / share if share > 0 else math.inf)
     return EngineSample(
@@ -64,5 +65,5 @@ def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
     )
 
 
-#: The object that the name of this file stands for.
+#: The object that `names.find` returns for this file.
 adapter = SGLang

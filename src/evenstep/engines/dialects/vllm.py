@@ -15,7 +15,7 @@ from evenstep.engines.view import Dialect, EngineSample
 
 _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
-_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # the second until 0.10
+_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # the second in versions up to 0.10
 _CONFIG = "vllm:cache_config_info"
 _QUERIED, _HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 _WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _QUERIED, _HIT])
@@ -26,7 +26,7 @@ class VLLM:
     """An instance of vLLM, or one that speaks like it.
 
     Args:
-        version: as ``/version`` gives it, ``0.19.1+cpu`` for example; empty, or without a number at its start = newest.
+        version: as ``/version`` gives it, ``0.19.1+cpu`` for example; text without a number at its start = the newest.
     """
 
     health_path: ClassVar[str] = "/health"  #: answers 200 while the engine lives; it does not prove that a step is possible
@@ -49,7 +49,7 @@ class VLLM:
         """Parse a metrics page: one sample for each ``engine`` label, in ascending order; without a label, rank 0.
 
         KV tokens are the used share times the capacity. The capacity is that of all blocks but vLLM's null block. If the
-        page lacks the blocks' number or size, `kv_capacity` is inf and `kv_tokens` nan.
+        page lacks the number or size of blocks, `kv_capacity` is inf and `kv_tokens` nan.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV usage of a rank.
@@ -71,6 +71,7 @@ class VLLM:
 
 
 def _sample(rank: int, seen: dict[str, float], blocks: int, block_size: int) -> EngineSample:
+    """The sample of a rank from its values by metric name, and the number and size of its KV blocks; 0 = unknown."""
     capacity = float(max(0, blocks - 1) * block_size) if blocks and block_size else math.inf
     used = min(1.0, max(0.0, seen[_USAGE[0]]))
     return EngineSample(
@@ -85,10 +86,10 @@ def _sample(rank: int, seen: dict[str, float], blocks: int, block_size: int) -> 
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """``0.19.1+cpu`` as (0, 19, 1); an empty one is newer than any."""
+    """``0.19.1+cpu`` as (0, 19, 1); text without a number gives a version above all others."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9})*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else (1 << 30,)
 
 
-#: The object that the name of this file stands for.
+#: The object that `names.find` returns for this file.
 adapter = VLLM

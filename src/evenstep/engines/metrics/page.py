@@ -1,4 +1,4 @@
-"""Writing a Prometheus text page: families with HELP and TYPE, samples with labels, histograms with buckets."""
+"""Writes a Prometheus text page: families with HELP and TYPE, samples with labels, histograms with buckets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 class Page:
     """A Prometheus page under construction; samples of a metric stand together, metrics in order of first use.
 
-    Args:
-        helps: metric name -> its HELP text; for a name that is not there, HELP repeats the name in words.
+    `helps` is metric name -> its HELP text; without one, HELP repeats the name in words.
     """
 
     def __init__(self, helps: Mapping[str, str] | None = None) -> None:
@@ -23,24 +22,19 @@ class Page:
         self._families: dict[str, list[str]] = {}
 
     def declare(self, kind: Kind, name: str) -> list[str]:
-        """Place a metric's HELP and TYPE on the page, even if no sample follows; a metric that is there keeps its place.
-
-        Returns:
-            Lines of the metric so far, to append to.
-        """
+        """Put a metric's HELP and TYPE on the page, unless they are there; returns the list that takes its sample lines."""
         said = self._helps.get(name) or name.rpartition(":")[2].replace("_", " ")
         said = said.replace("\\", "\\\\").replace("\n", "\\n")
         return self._families.setdefault(f"# HELP {name} {said}\n# TYPE {name} {kind}", [])
 
     def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
-        """Add one sample of a metric. `labels`: name -> value, escaped here. An int is written whole, nan as ``NaN``."""
+        """Add one sample of a metric; `labels` (name -> value) are escaped here. An int is written whole, nan as ``NaN``."""
         self.declare(kind, name).append(_sample(name, labels, value))
 
     def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:
-        """Add one histogram: a ``_bucket`` line for each bound, then ``_sum`` and ``_count``.
+        """Add one histogram: a ``_bucket`` line for each bound, then ``_sum`` (`total`) and ``_count``.
 
-        Args:
-            buckets: upper bound as text -> cumulative number of observations at or below it, ``+Inf`` last.
+        `buckets` is upper bound, as text -> number of observations at or below it, ``+Inf`` last.
         """
         family = self.declare("histogram", name)
         for bound, below in buckets.items():
@@ -48,7 +42,7 @@ class Page:
         family += [_sample(f"{name}_sum", labels, total), _sample(f"{name}_count", labels, count)]
 
     def text(self) -> bytes:
-        """The page so far as UTF-8, every line ended by LF; samples may be added after it."""
+        """The page so far as UTF-8, every line ended by LF; samples may be added afterwards."""
         return "".join("\n".join((head, *lines)) + "\n" for head, lines in self._families.items()).encode()
 
 
@@ -58,6 +52,7 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def _number(value: float) -> str:
+    """A number as the text format has it."""
     if isinstance(value, int):
         return str(int(value))
     if math.isfinite(value):

@@ -26,25 +26,18 @@ class Line:
 
 
 def whole(label: str) -> int:
-    """The number that a label gives in digits; 0 if it gives none."""
+    """The whole number that a label gives in digits; 0 for any other text."""
     return int(label) if label.isdecimal() and len(label) < 19 else 0
 
 
 def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
-    """The compiled pattern to pass to `lines`: it matches samples of these metrics, by whole names, not comment lines."""
+    """The compiled pattern for `lines`: it matches samples of these metrics, by whole names, and no comment lines."""
     either = b"|".join(re.escape(name.encode()) for name in names)
     return re.compile(rb"^(" + either + rb")" + _LABELS + rb"[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 
 
 def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
-    """Every sample of the wanted metrics, in the page's order; the list is empty if the page has no such sample.
-
-    Args:
-        pattern: of `wanted`.
-
-    Raises:
-        EngineError: a value is not a number.
-    """
+    """Every sample that a pattern of `wanted` finds, in order; an `EngineError` if a value is not a number."""
     found: list[Line] = []
     for match in pattern.finditer(page):
         name, labels, value = (part.decode("utf-8", "replace") for part in match.groups(b""))
@@ -54,11 +47,11 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
 
 
 def complete(values: dict[int, dict[str, float]], needed: Sequence[str]) -> list[tuple[int, dict[str, float]]]:
-    """The values of each rank by metric name, in ascending order of ranks, checked for those that are needed.
+    """The items of `values` (rank -> value by metric name), ranks ascending, after a check that needed values are there.
 
     Raises:
-        NotItsPageError: there is no rank, or one lacks a value.
-        EngineError: one is not finite.
+        NotItsPageError: there is no rank, or one lacks a needed value.
+        EngineError: a needed value is not finite.
     """
     if not values:
         raise NotItsPageError(f"metrics page: {needed[0]} is missing; expected a number.")
@@ -73,6 +66,7 @@ def complete(values: dict[int, dict[str, float]], needed: Sequence[str]) -> list
 
 
 def _number(name: str, value: str) -> float:
+    """The value of a sample as a float, maybe nan or inf; an `EngineError` that names the metric if it is not a number."""
     if value in _SPECIAL:
         return _SPECIAL[value]
     try:

@@ -7,7 +7,7 @@ from evenstep.engines.streams import splice
 from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.errors import EngineError
 
-#: `stream_options` of a request that has none, by whether usage is, and whether it is for every chunk.
+#: (usage at the end, usage in every chunk) -> ``stream_options`` of a request that has none.
 _OPTIONS = {
     (False, False): b"{}",
     (True, False): b'{"include_usage":true}',
@@ -18,15 +18,16 @@ _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
 def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, UsageOptions]:
-    """The body to send to an engine: the client's; of a stream, with options that make the engine report token counts.
+    """The body to send to an engine: the client's; for a stream with options that make the engine report token counts.
+
+    Members that would choose an engine's rank or memory (`ROUTING_FIELDS`) are removed.
 
     Args:
-        token_ids: ask for ids too, so that the answer can be continued exactly; ignored unless the request streams and
-            the engine counts (`Dialect.counts`).
+        token_ids: ask for ids too, so that the answer can be continued exactly; ignored unless the request streams and the
+            engine counts (`Dialect.counts`).
 
     Returns:
-        The body, the client's own bytes if nothing has to change; and the options that the body asks for. Members that
-        would choose an engine's rank or memory (`ROUTING_FIELDS`) are removed.
+        The body, the client's own bytes if nothing has to change; and the options that the body asks for.
     """
     if request.goes_unchanged:
         return request.body, request.asked
@@ -46,8 +47,7 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
 def prefill_leg(body: bytes) -> bytes:
     """The body for a prefill engine: the same request, but one choice of one token, no stream, KV kept for a decode engine.
 
-    Args:
-        body: of `upstream` or of a continuation, a JSON object. Prompt ids in its ``kv_transfer_params`` are kept.
+    `body` is a result of `upstream` or a continuation. Prompt ids in its ``kv_transfer_params`` are kept.
     """
     fields = splice.members(body)
     changes: dict[str, bytes | None] = {
@@ -62,16 +62,13 @@ def prefill_leg(body: bytes) -> bytes:
 
 
 def decode_leg(body: bytes, handover: bytes) -> bytes:
-    """The body for a decode engine: the original, with the prefill engine's hand-over as ``kv_transfer_params``.
+    """The body for a decode engine: `body`, as `prefill_leg` got it, with `handover` as its ``kv_transfer_params``.
 
-    The hand-over is inserted without parsing; prompt ids in the original's ``kv_transfer_params`` are appended to it.
-
-    Args:
-        body: the same that `prefill_leg` got.
-        handover: ``kv_transfer_params`` of the prefill leg's answer, a JSON object.
+    `handover` is that member of the prefill engine's answer, inserted without parsing; prompt ids in the original's
+    ``kv_transfer_params`` are appended to it.
 
     Raises:
-        EngineError: the prefill engine handed over something else.
+        EngineError: `handover` is not a JSON object.
     """
     fields = splice.members(body)
     more = _prompt_ids(body, fields)
@@ -85,6 +82,7 @@ def decode_leg(body: bytes, handover: bytes) -> bytes:
 
 
 def _stream_options(request: GenerationRequest, asked: UsageOptions) -> bytes:
+    """The JSON of ``stream_options``: those of the client with the options that are `asked` set to true."""
     given = request.value("stream_options")
     if not given:
         return _OPTIONS[asked.usage, asked.continuous]
@@ -94,7 +92,7 @@ def _stream_options(request: GenerationRequest, asked: UsageOptions) -> bytes:
 
 
 def _prompt_ids(body: bytes, fields: dict[str, splice.Span]) -> bytes:
-    """``,"prompt_token_ids":[...]`` where the body continues a chat from ids, else nothing."""
+    """``,"prompt_token_ids":[...]`` if the body continues a chat from ids, else empty; `fields` are its `splice.members`."""
     span = fields.get("kv_transfer_params")
     if span is None:
         return b""

@@ -17,7 +17,7 @@ from evenstep.engines.streams import splice
 from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import Dialect
 
-#: Members that hold the output to a form, which would begin anew.
+#: Members that require an output form; an engine would apply it to the rest alone.
 _FORMS = (
     *("response_format", "structured_outputs", "regex", "ebnf", "json_schema"),
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
@@ -25,7 +25,7 @@ _FORMS = (
 _LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
 _WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens")
 _PENALTIES = ("frequency_penalty", "presence_penalty")
-#: All members that may stand in the way.
+#: All members that may forbid continuing.
 _HINDERING = frozenset((*_FORMS, *_LOGPROBS, *_WHOLE, *_PENALTIES, "seed", "tools"))
 
 
@@ -37,8 +37,8 @@ class Continuation:
         body: for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`).
         why_not: the reason why it cannot continue, as a clause; empty if it can.
         ids: token ids from which the next engine continues, as a JSON list: the result equals an unbroken answer. Empty if
-            it gets text, which is only joined.
-        is_engines: the reason lies with this engine: another one may be able to continue.
+            it continues from text, which is joined without that guarantee.
+        is_engines: True if the reason lies with this engine: another one may be able to continue.
     """
 
     body: bytes
@@ -48,12 +48,12 @@ class Continuation:
 
     @property
     def spent(self) -> bool:
-        """Whether every requested token has been produced, so that only the end of the answer is missing."""
+        """True if every requested token has been produced, so that only the end of the answer is missing."""
         return not self.body and not self.why_not
 
 
 def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect: Dialect) -> Continuation:
-    """How to continue an answer after the part that the client has.
+    """The `Continuation` of an answer after the part that the client has.
 
     Args:
         body: the body sent to the failed engine, of `bodies.upstream` (before any prefill or decode leg).
@@ -94,7 +94,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 
 def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
-    """Whether an engine continues from the token ids it was given; None if it reports neither ids nor their number.
+    """True if an engine continues from the token ids it was given; None if it reports neither ids nor their number.
 
     Args:
         given: the ids sent to the engine, as a JSON list.
@@ -107,10 +107,10 @@ def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
 
 
 def is_longer(before: SoFar, told: bytes, prompt_tokens: int) -> bool | None:
-    """Whether an engine answers a longer prompt than the client's, as it does when it continues text; None if unknown.
+    """True if an engine reports a longer prompt than the client's: it continues the appended text. None if unknown.
 
-    Args:
-        before: the part of the answer that was appended to the client's prompt, and what is known of that prompt.
+    `before` has the length of the client's prompt. `told` is the JSON list of prompt ids that the engine reports. If it
+    is empty, the engine's own count `prompt_tokens` is used (-1 = not reported).
     """
     tokens = told.count(b",") + 1 if told else prompt_tokens
     clients = before.prompt_ids.count(b",") + 1 if before.prompt_ids else before.prompt_tokens
@@ -118,11 +118,12 @@ def is_longer(before: SoFar, told: bytes, prompt_tokens: int) -> bool | None:
 
 
 def _packed(ids: bytes) -> bytes:
+    """A JSON list of ids without white space."""
     return bytes(ids).translate(None, b" \t\r\n")
 
 
 def _text(prompt: bytes) -> str | None:
-    """A prompt that is text, alone or the only one of a list; None where it is ids."""
+    """A prompt that is text, alone or the first of a list; None if it is ids."""
     try:
         found = msgspec.json.decode(prompt, type=str | list[str])
     except msgspec.ValidationError:
@@ -131,7 +132,7 @@ def _text(prompt: bytes) -> str | None:
 
 
 def can_break(request: GenerationRequest) -> bool:
-    """Whether the request itself allows a broken answer to be continued; only then are token ids worth asking for.
+    """True if the request itself allows a broken answer to be continued; only then are token ids worth asking for.
 
     False for several choices, log probabilities, ``echo``, ``suffix``, beam search, penalties, a seeded draw, tools or a
     required output form.
@@ -143,13 +144,14 @@ def can_break(request: GenerationRequest) -> bool:
 
 
 def _hindrance(request: GenerationRequest, before: SoFar) -> str:
+    """A clause on why the request, or the answer so far, forbids continuing; empty if they allow it."""
     if request.slots > 1:
         return "it has several choices"
     if not before.plain:
         return "it has more than text (a tool call or reasoning)"
     for name in _LOGPROBS:
         value = _given(request, name)
-        if value is not None and value is not False:  # 0 asks for the chosen token's alone
+        if value is not None and value is not False:  # 0 asks for that of the chosen token alone
             return "log probabilities were asked for"
     for name in _WHOLE:
         if _set(request, name):
@@ -168,6 +170,7 @@ def _hindrance(request: GenerationRequest, before: SoFar) -> str:
 
 
 def _chat_hindrance(stop: bool, dialect: Dialect) -> str:
+    """A clause on why a chat cannot be continued from ids; `stop`: it has stop strings."""
     if stop:
         return "a chat with stop strings cannot be joined, since the engine holds text back"
     if not dialect.chat_from_ids:
@@ -176,7 +179,7 @@ def _chat_hindrance(stop: bool, dialect: Dialect) -> str:
 
 
 def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None] | None:
-    """The token limits that are left; None where nothing is left to produce."""
+    """The members for token limits, reduced by `produced`, as JSON by name; None if no token is left to produce."""
     changes: dict[str, bytes | None] = {}
     if request.max_tokens >= 0:
         left = request.max_tokens - produced
@@ -190,9 +193,11 @@ def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None
 
 
 def _given(request: GenerationRequest, name: str) -> Any:
+    """The parsed value of a member of the body; None if it is absent or null."""
     raw = request.value(name)
     return msgspec.json.decode(raw) if raw else None
 
 
 def _set(request: GenerationRequest, name: str) -> bool:
+    """True if a member of the body has a value other than null, false, 0 or an empty one."""
     return bool(_given(request, name))

@@ -14,9 +14,9 @@ from evenstep.engines.streams.cleaning import is_list_of_ids
 from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
 
-#: Completions that give no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
+#: Most output tokens of a completion without ``max_tokens``, as in OpenAI's API and vLLM.
 DEFAULT_COMPLETION_TOKENS = 16
-#: Members of a body by which a client could pick an engine's rank or memory; they never go on.
+#: Members of a body by which a client could pick an engine's rank or memory; they are never forwarded.
 ROUTING_FIELDS = (
     *("kv_transfer_params", "data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank"),
     *("bootstrap_host", "bootstrap_port", "bootstrap_room"),
@@ -25,7 +25,7 @@ ROUTING_FIELDS = (
 Kind = Literal["chat", "completions", "other"]
 _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _WHERE = "request"
-_MOST, _MOST_SLOTS = 2**31, 128  # of a number, and of the sequences of one request
+_MOST, _MOST_SLOTS = 2**31, 128  # limits of a number, and of the sequences of one request
 _ROUTING = frozenset(ROUTING_FIELDS)
 _NOTHING = msgspec.Raw()
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
@@ -35,18 +35,17 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A parsed request for tokens.
 
     Args:
-        kind: ``chat`` or ``completions``.
         body: as the client sent it.
         fields: the JSON of each member, as windows on the body.
         n: answers the client gets for each prompt.
         best_of: sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat.
-        max_tokens: output tokens of one sequence at most; -1 where only the context limits it. A completion without the
-            field has 16.
-        min_tokens: output tokens of one sequence at least, 0 if not given.
+        max_tokens: most output tokens of one sequence; -1 if only the context limits it. A completion without the field has
+            16.
+        min_tokens: least output tokens of one sequence, 0 if not given.
         user: a key that may pin a request to the worker of similar ones; empty if not given.
         asked: accounting the client asked for.
-        goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
-        prompts: prompts of the body; more than one only in completions.
+        goes_unchanged: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory.
+        prompts: number of prompts; more than one only in completions.
         prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.
         prompt: the JSON of ``prompt`` or ``messages``, a window on the body.
     """
@@ -69,12 +68,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def chat(self) -> bool:
-        """Whether the request is for chat completions."""
+        """True if the request is for chat completions."""
         return self.kind == "chat"
 
     @property
     def echoes(self) -> bool:
-        """Whether the answer begins with the prompt (``echo``), with log probabilities of its tokens where asked for."""
+        """True if the answer begins with the prompt (``echo``), with log probabilities of its tokens if asked for."""
         return bytes(self.fields.get("echo", b"")) == b"true"
 
     @property
@@ -89,7 +88,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def stops_at_recomputed(self) -> bool:
-        """Whether the client's ``stop`` has the string ``recomputed``, which some engines report when they hand back."""
+        """True if the client's ``stop`` has the string ``recomputed``, by which some engines hand a request back."""
         return "stop" in self.fields and b'"recomputed"' in self.value("stop")
 
     def value(self, name: str) -> bytes:
@@ -106,11 +105,9 @@ _NO_OPTIONS = _StreamOptions()
 
 
 def kind_of(method: str, target: str) -> Kind:
-    """The kind of generation a request asks for: ``chat``, ``completions``, or ``other``, which is forwarded uncounted.
+    """The kind of an HTTP request by method and target: ``chat``, ``completions``, or ``other``, which is not counted.
 
-    Args:
-        method: of HTTP; any other than ``POST`` gives ``other``.
-        target: path of the request line; a query after ``?`` is ignored.
+    A query after ``?`` is ignored; any method but ``POST`` gives ``other``.
     """
     if method != "POST":
         return "other"
@@ -119,9 +116,6 @@ def kind_of(method: str, target: str) -> Kind:
 
 def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     """Parse and check the body of a request for tokens; the result refers to the body without copying the prompt.
-
-    Args:
-        kind: of `kind_of`, not ``other``.
 
     Raises:
         InputError: not UTF-8, not a JSON object, a duplicate key, no model or prompt, a field of the wrong type or out of
@@ -182,7 +176,7 @@ _ASKED = {key: UsageOptions(*key) for key in itertools.product((False, True), re
 
 
 class _Given(msgspec.Struct, gc=False):
-    """The fields that are read; null is as good as absent."""
+    """The members of a body that are read, without its prompt; null is the same as absent."""
 
     model: str | None = None
     stream: bool | None = None
@@ -208,7 +202,7 @@ _FIELD = re.compile(r"`\$\.(\w+)")
 
 
 def _given(fields: Mapping[str, msgspec.Raw]) -> _Given:
-    """The small members of a body, without a second look at its prompt."""
+    """Parse the members of `_Given` from their JSON; an `InputError` names the first of the wrong type."""
     wanted = [form % fields[name] for name, form in _FORMS.items() if name in fields]
     try:
         return _GIVEN.decode(b"{%b}" % b",".join(wanted))
@@ -220,13 +214,14 @@ def _given(fields: Mapping[str, msgspec.Raw]) -> _Given:
 
 
 def _count(name: str, found: int, least: int) -> int:
+    """The value `found` of a field, after a check that it is in `least` .. 2**31 - 1; else an `InputError`."""
     if not least <= found < _MOST:
         raise InputError(_WHERE, name, found, f"an integer from {least} to {_MOST - 1}")
     return found
 
 
 def _prompts(given: msgspec.Raw) -> tuple[int, int]:
-    """The number of prompts, and of their tokens if all are ids, else -1."""
+    """The number of prompts in the JSON of ``prompt``, and of tokens if all are ids, else -1; an `InputError` if invalid."""
     first = _first_inside(given)
     if first.isdigit() and is_list_of_ids(bytes(given)):
         return 1, bytes(given).count(b",") + 1
@@ -242,11 +237,11 @@ def _prompts(given: msgspec.Raw) -> tuple[int, int]:
 
 
 def _beginning(given: msgspec.Raw) -> str:
-    """The first bytes of a value, for messages."""
+    """The first 40 bytes of a value as text, for messages."""
     return bytes(memoryview(given)[:40]).decode("utf-8", "replace")
 
 
 def _first_inside(given: msgspec.Raw | bytes) -> bytes:
-    """The first byte inside an array that is not white space; empty if it is not an array."""
+    """The first byte inside a JSON array that is not white space; empty if the value is not an array."""
     found = _FIRST.match(given)
     return found[1] if found else b""

@@ -1,10 +1,10 @@
 """The beginning of a prompt as a list of block ids, so that prompts which begin alike can be sent where they are cached.
 
-Ids are keyed hashes: with another key they say nothing, and no text can be read out of them. Equal ids mean that
-everything up to the end of the block is equal, byte for byte, model included.
+Ids are keyed hashes, so no text can be read out of them. Equal ids mean that everything up to the end of the block is equal,
+byte for byte, model included.
 
-The first `FINE` blocks of a prompt have the length that is asked for, the others `COARSE` times as much. So the length
-that two prompts share is known to an eighth, and a long prompt has a fifth of the blocks.
+The first `FINE` blocks of a prompt have the given length, the others `COARSE` times as much. So the length that two prompts
+share is known to an eighth, and a long prompt has a fifth of the blocks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _HASHED = 512 * 1024  #: most bytes of a prompt that are hashed
 
 @jit
 def span(blocks: int) -> int:
-    """Length of a prompt's first `blocks` blocks in fine blocks: 1 for each of the first 64, 8 for each one after them."""
+    """Length, in fine blocks, of the first `blocks` blocks of a prompt: 1 for each of the first 64, 8 for each later one."""
     return min(blocks, FINE) + COARSE * max(0, blocks - FINE)
 
 
 def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES) -> list[int]:
     """Ids of the whole blocks at the front of a prompt, in order; a partial block at the end has no id.
 
-    Each id is a keyed hash of all text up to the end of its block, and of the model, tools and other members that change
-    the KV cache. Only the first 512 KiB of the prompt get blocks.
+    Each id is a keyed hash of all text up to the end of its block, and of the model, tools and other members that change the
+    KV cache. Only the first 512 KiB of the prompt get blocks. The prompt is taken as it stands in the body, so a longer chat
+    with the same beginning shares its blocks.
 
     Args:
-        request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
         key: secret of this install, 1 to 64 bytes.
         block_bytes: bytes of each of the first 64 blocks; later blocks are eight times as long.
 
@@ -66,7 +66,7 @@ def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = 
 
 @lru_cache(maxsize=64)
 def _seeded(key: bytes, *values: tuple[str, bytes]) -> Any:
-    """A hash that has read what the prompts of many requests have in common."""
+    """A SHA-256 that has read the key and the members (name, JSON); callers copy it and add the prompt."""
     digest = hashlib.sha256(b"%d:%b" % (len(key), key))
     for name, value in values:
         digest.update(b"%b=%d:%b" % (name.encode(), len(value), value))
@@ -75,18 +75,15 @@ def _seeded(key: bytes, *values: tuple[str, bytes]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _words(digests: int) -> struct.Struct:
-    """The first eight bytes of so many digests."""
+    """A struct that unpacks the first eight bytes of each of `digests` SHA-256 digests as integers."""
     return struct.Struct("<" + "Q24x" * digests)
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
-    """One id for the whole prompt and its model, as in `request.Request.prompt_key`: 1 to 2**63-1.
+    """A keyed hash of the prompt (its JSON) and its model, 1 to 2**63-1, for the field `request.Request.prompt_key`.
 
-    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes. Hashing all of it would
-    cost as much as the rest of the request's handling.
-
-    Args:
-        key: secret of this install, 1 to 64 bytes.
+    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes, since a hash of all of it would
+    cost as much as the rest of the request. `key` is the secret of this install, 1 to 64 bytes.
     """
     prompt, model = request.prompt, request.fields["model"]
     size = len(prompt)
@@ -97,11 +94,12 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
 
 
 def name_key(name: str, key: bytes) -> int:
-    """The id of a user's, session's or tenant's name, hashed with the install's secret `key`: 1 to 2**63-1; 0 = no name."""
+    """An id, 1 to 2**63-1, for a user, session or tenant: its name hashed with the install's secret; 0 = no name."""
     return _id(name.encode(), key, b"name") if name else 0
 
 
 def _id(text: bytes, key: bytes, kind: bytes) -> int:
+    """A hash of `text`, 1 to 2**63-1, keyed by `key` and `kind`."""
     digest = _keyed(key, kind).copy()
     digest.update(text)
     return int.from_bytes(digest.digest(), "little") >> 1 or 1
@@ -109,4 +107,5 @@ def _id(text: bytes, key: bytes, kind: bytes) -> int:
 
 @lru_cache(maxsize=16)
 def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
+    """An empty 8-byte BLAKE2b hash with this key and purpose; callers copy it."""
     return hashlib.blake2b(digest_size=8, key=key, person=kind)

@@ -1,27 +1,27 @@
-"""Estimates the tokens of a prompt before an engine reports them: from its size, by the model's earlier prompts."""
+"""Estimates the tokens of a prompt from its size and the model's earlier prompts, before an engine reports them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-#: Bytes of a token where nothing is known yet, as English text has with common tokenizers.
+#: Bytes of a token of an unknown model; English text has about as many with common tokenizers.
 PRIOR_BYTES_PER_TOKEN = 4.0
-#: The prior counts as much as a prompt of so many tokens.
+#: Weight of the prior, as tokens of a prompt.
 _PRIOR_TOKENS = 200.0
-#: Share of the past that stays with every prompt.
+#: Factor for the weight of earlier prompts at each new prompt.
 _KEEP = 0.99
-#: So many models are remembered; those used longest ago go first.
+#: Most models remembered; the one that learned longest ago is dropped first.
 MODELS = 1024
 
 
 class PromptSizes:
-    """Estimates bytes per token of each model's prompts from what engines report.
+    """Estimates bytes per token of each model's prompts from the counts that engines report.
 
-    Each new prompt lowers the weight of a model's earlier prompts by 1 %, and the prior weighs 200 tokens. The 1024 models
+    Each new prompt lowers the weight of the model's earlier prompts by 1 %, and the prior weighs 200 tokens. The 1024 models
     that learned last are kept.
 
     Args:
-        prior: bytes per token of an unknown model; 1 where a `TokenizerFile` counts sizes in tokens, not bytes.
+        prior: bytes per token of an unknown model; 1 if sizes are tokens of a `TokenizerFile`, not bytes.
     """
 
     def __init__(self, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
@@ -38,7 +38,7 @@ class PromptSizes:
         return round(prompt_bytes / self.bytes_per_token(model)) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Learn from a prompt's size and the tokens that an engine reported for it; ignored if one of them is 0 or less."""
+        """Learn from the size of a prompt and the tokens that an engine reported; ignored if one of them is 0 or less."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         known = self._known

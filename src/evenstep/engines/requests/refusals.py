@@ -1,4 +1,4 @@
-"""Error answers for clients: OpenAI's error object, the status, Retry-After."""
+"""Error answers for clients: OpenAI's error object, the HTTP status, and Retry-After."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from evenstep.errors import InputError
 
-#: Bytes of an engine's error answer that are read at most.
+#: Most bytes of an engine's error answer that are read.
 MOST_REFUSAL = 64 * 1024
 
 
@@ -39,7 +39,7 @@ class Refusal:
         return msgspec.json.encode({"error": error})
 
     def event(self) -> bytes:
-        """The same JSON as one server-sent event, for a stream whose head has gone out; ``[DONE]`` is not included."""
+        """The same JSON as one server-sent event, for a stream whose head has been sent; ``[DONE]`` is not included."""
         return b"data: " + self.body() + b"\n\n"
 
     @property
@@ -60,28 +60,28 @@ ENGINE_TOO_SLOW = Refusal(504, "server_error", "No engine answered in time.", "e
 
 
 def bad_request(error: InputError) -> Refusal:
-    """The refusal (400) of an invalid request: the error's text, with its field as `param`."""
+    """The refusal (400) of an invalid request: the text of the error, with its field as `param`."""
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
 
 
 def unknown_model(name: str) -> Refusal:
-    """The refusal (404) if no worker serves the model."""
+    """The refusal (404) of a request for a model that no worker serves."""
     message = f"The model `{short(name)}` does not exist or you do not have access to it."
     return Refusal(404, "invalid_request_error", message, "model_not_found", "model")
 
 
 def unknown_path(method: str, path: str) -> Refusal:
-    """The refusal (404) for an unknown endpoint."""
+    """The refusal (404) of a request to an unknown endpoint."""
     return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {short(path)}.", "unknown_url")
 
 
 def too_many(message: str, retry_after_s: float) -> Refusal:
-    """The refusal (429) at a tenant's limit; `message` is the text for the client."""
+    """The refusal (429) of a request beyond a tenant's limit; `message` is the text for the client."""
     return Refusal(429, "rate_limit_error", message, "rate_limit_exceeded", retry_after_s=retry_after_s)
 
 
 def overloaded(retry_after_s: float) -> Refusal:
-    """The refusal (503) if the waiting pool is full, or no worker can take requests."""
+    """The refusal (503) of a request while the waiting pool is full, or no worker can take requests."""
     message = "The server is overloaded or not ready yet. Try again later."
     return Refusal(503, "service_unavailable_error", message, "overloaded", retry_after_s=retry_after_s)
 
@@ -93,7 +93,7 @@ def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
 
 
 def no_other_engine(retry_after_s: float) -> Refusal:
-    """The refusal (503) of a request that an engine failed, while no other became free in time."""
+    """The refusal (503) of a request that one engine failed, and for which no other became free in time."""
     message = "An engine failed the request, and no other was free in time. Try again later."
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
@@ -105,7 +105,7 @@ def lasted_too_long(limit_s: float) -> Refusal:
 
 
 def stream_broken(why: str) -> Refusal:
-    """The error (502) of an answer that broke off after its first token; `why`: a clause, why it cannot be continued."""
+    """The error (502) of an answer that broke off after its first token; `why` is a clause on why it cannot continue."""
     return Refusal(502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken")
 
 
@@ -134,13 +134,13 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
 
     Args:
         body: of the engine's answer, or the data of an error event.
-        status: HTTP status of that answer. Outside 400 to 599, as inside a stream, the code in the error object is the
-            status if it is in that range, else 502.
+        status: HTTP status of that answer. If it is outside 400 to 599, as inside a stream, the code in the error object is
+            used if that is in the range, else 502.
         retry_after_s: the engine's Retry-After in seconds; 0 = no such header. A 503 without one gets 1 s.
 
     Returns:
         For 400 to 499, the client's fault: that status with the engine's message, type, code and param. For 503
-        `overloaded`; for any other status `engine_failed` (502).
+        `overloaded`; for any other status `ENGINE_FAILED` (502).
     """
     fault = _fault(body)
     if not 400 <= status < 600:
@@ -157,15 +157,12 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
 
 
 def _without_addresses(text: str) -> str:
+    """The text with each URL, IP address and host with a port replaced by ``(address)``."""
     return _ADDRESS.sub("(address)", text)
 
 
 def denies_model(body: bytes, status: int) -> bool:
-    """Whether an engine's answer says that it does not serve the requested model.
-
-    True only for status 404, if the error object has code ``model_not_found`` or param ``model``, or if its message says
-    that a model is unknown or not found.
-    """
+    """True if an engine answered 404 because it does not serve the model: by code, param or message of the error object."""
     if status != 404:
         return False
     fault = _fault(body)
@@ -173,7 +170,7 @@ def denies_model(body: bytes, status: int) -> bool:
 
 
 def _fault(body: bytes) -> _Fault:
-    """What an engine said, in whichever form."""
+    """The error object in an engine's answer, nested or flat; an empty one if the body cannot be parsed."""
     try:
         told = _ENVELOPE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -184,5 +181,5 @@ def _fault(body: bytes) -> _Fault:
 
 
 def short(text: str) -> str:
-    """A client's text as an answer or a log shows it: 120 characters at most."""
+    """A client's text for an answer or a log, cut to 120 characters."""
     return text if len(text) <= 120 else text[:117] + "..."

@@ -34,9 +34,9 @@ class TokenizerFile:
     def count(self, request: GenerationRequest) -> int:
         """Tokens of all prompts of a request together.
 
-        A completion is counted exactly, with special tokens; a prompt of ids by their number. Of a chat only the texts of
-        its messages count, without special tokens and template. `prompt_size.PromptSizes` with ``prior=1`` learns from
-        such counts what the template adds.
+        A completion is counted exactly, with special tokens; prompts of ids by their number. Of a chat only the texts of its
+        messages count, without special tokens and template; `prompt_size.PromptSizes` with ``prior=1`` learns what these
+        add.
         """
         if request.prompt_tokens >= 0:
             return request.prompt_tokens
@@ -48,7 +48,7 @@ class TokenizerFile:
 
 
 def _texts(messages: Any) -> list[str]:
-    """Every text of a chat's messages; pictures and sounds have none."""
+    """Every text in a chat's messages; pictures and sounds have no text."""
     found: list[Any] = []
     for message in messages:
         content: Any = message.get("content") if isinstance(message, dict) else None

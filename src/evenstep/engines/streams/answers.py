@@ -14,8 +14,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """An answer that did not stream.
 
     Args:
-        prompt_tokens: as the engine counts them; -1 where it does not say.
-        produced: output tokens of all choices; -1 where it does not say.
+        prompt_tokens: as the engine counts them; -1 if it does not report them.
+        produced: output tokens of all choices; -1 if the engine does not report them.
         recomputed: the engine hands the request back, to be run elsewhere; the client must not get this answer.
     """
 
@@ -57,8 +57,7 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
 
     Args:
         finish_reasons: every choice must have a finish_reason (`Dialect.finish_reasons`).
-        hands_back: a finish_reason or stop_reason ``recomputed`` means that the engine hands the request back; False = it is
-            only a stop string.
+        hands_back: a finish_reason or stop_reason ``recomputed`` hands the request back; False = it is only a stop string.
 
     Raises:
         EngineError: not JSON, cut off, an error object, no choices, or a choice that ends with ``abort`` or ``error``, or
@@ -81,11 +80,7 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
 
 
 def read_prefilled(body: bytes) -> Prefilled:
-    """Parse the answer of the prefill leg.
-
-    Raises:
-        EngineError: not JSON, an error object, or ``kv_transfer_params`` is missing or not an object.
-    """
+    """Parse the answer of the prefill leg; an `EngineError` if it has no object ``kv_transfer_params``."""
     read = _read(body)
     handover = bytes(read.kv_transfer_params)
     if not handover.startswith(b"{"):
@@ -94,6 +89,7 @@ def read_prefilled(body: bytes) -> Prefilled:
 
 
 def _read(body: bytes) -> _Body:
+    """Parse an answer; an `EngineError` if it is not JSON or an error object."""
     try:
         if not body.isascii():  # skipped texts are not validated either
             body.decode()

@@ -10,7 +10,7 @@ from evenstep.errors import EngineError
 
 #: The data of the event that ends a stream.
 DONE = b"[DONE]"
-#: Reasons with which a choice ends that the engine gave up.
+#: finish_reasons of a choice that the engine gave up.
 GAVE_UP = frozenset(("abort", "error"))
 
 _NOTHING = msgspec.Raw()
@@ -19,9 +19,9 @@ Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
 
 
 class Usage(msgspec.Struct, gc=False):
-    """Token counts reported by an engine; in a chunk with choices, the running counts of its choice.
+    """Token counts of an engine: in a chunk with choices those of its choice so far, at the end those of all choices.
 
-    In the last event they are those of the whole answer. A count below 0 or above 2**24 is invalid.
+    A count below 0 or above 2**24 is invalid.
     """
 
     prompt_tokens: Tokens = 0
@@ -41,7 +41,7 @@ class Delta(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """Whether the delta has reasoning, a refusal, or a tool or function call; a role does not count."""
+        """True if the delta has reasoning, a refusal, or a tool or function call; a role does not count."""
         if self.reasoning or self.reasoning_content or self.refusal:
             return True
         return is_given(self.tool_calls) or is_given(self.function_call)
@@ -70,17 +70,17 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """Whether its delta has reasoning, a refusal, or a tool or function call; a role does not count."""
+        """`Delta.others` of its delta; False without a delta."""
         return self.delta is not None and self.delta.others
 
     @property
     def is_silent(self) -> bool:
-        """Whether a chat's choice with an empty delta only carries token ids: no finish_reason, no log probabilities."""
+        """True if a chat's choice with an empty delta only carries token ids: no finish_reason, no log probabilities."""
         return self.finish_reason is None and self.token_ids is not None and not is_given(self.logprobs)
 
     @property
     def is_role(self) -> bool:
-        """Whether it is of a chat's first chunk: its delta has a role but no text, and it has no finish_reason."""
+        """True if its delta has a role but no text, and it has no finish_reason, as in the first chunk of a chat."""
         return bool(self.delta and self.delta.role) and not self.content and self.finish_reason is None
 
 
@@ -137,5 +137,5 @@ def read_head(data: bytes) -> Head:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether a field is present, and neither null nor an empty list."""
+    """True if a field is present, and neither null nor an empty list."""
     return bytes(value) not in {b"", b"null", b"[]"}

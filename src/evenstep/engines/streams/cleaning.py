@@ -1,4 +1,4 @@
-"""Removes from a chunk what only we asked for; every other byte stays."""
+"""Removes from a chunk the members that only evenstep asked for; every other byte stays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
     """The chunk `data` with its ``usage`` member, which must be present, removed (`off` is ``absent``) or set to null.
 
     A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
-    chunk itself. Inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
+    chunk itself. Otherwise the members are parsed one by one.
     """
     at = data.rfind(b',"usage":{')
     if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:
@@ -25,28 +25,24 @@ def without_usage(data: bytes, off: Off) -> bytes:
 
 
 def without_ids(data: bytes) -> bytes:
-    """The chunk `data`, with ``token_ids`` and ``prompt_token_ids`` at any depth set to null.
-
-    In a string their quotes would be escaped, so what matches is a key with a list of numbers.
-    """
+    """The chunk `data` with ``token_ids`` and ``prompt_token_ids`` at any depth, if lists of numbers, set to null."""
     at = data.find(b'token_ids":[')
     if at < 0 and b'token_ids"' not in data:
         return data
-    if at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0:  # one list, written tightly
+    if at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0:  # a single list without white space
         return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
     return _IDS.sub(rb'\1"\2":null', data)
 
 
 def without_prompt_ids(data: bytes) -> bytes:
-    """The chunk `data`, with each ``prompt_token_ids`` list set to null, because the client already has the ids."""
+    """The chunk `data` with each ``prompt_token_ids`` list set to null."""
     return _PROMPT_IDS.sub(rb"\1null", data)
 
 
 def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
     """The chunk `data` with each ``prompt_token_ids`` list emptied to ``[]``, and the removed lists as JSON, in order.
 
-    A long prompt's list takes megabytes. It is located by its end, without parsing: in a string its quotes would be
-    escaped, so this prefix marks a key with a list. A list that contains a quote is left in place.
+    A list is located by its end, without parsing, since it may take megabytes. One that contains a quote stays.
     """
     at, pieces, lists = 0, list[bytes](), list[bytes]()
     while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:
@@ -63,25 +59,21 @@ def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
 def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
     """The event with the lists that `cut_prompt_ids` removed put back, in order; unchanged if their number does not fit."""
     empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
-    if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
+    if len(pieces) != len(lists):  # lists were removed for the client, or the engine sent empty ones
         return event
     told = [empty[:-2] + ids + piece for ids, piece in zip(lists, pieces, strict=True)]
     return b"".join([first, *told])
 
 
 def is_list_of_ids(ids: bytes) -> bool:
-    """Whether a JSON list of numbers, texts or lists is one of token ids: only digits, commas and white space are in it.
-
-    Their order is not checked: ``[,]`` passes.
-    """
+    """True if a JSON list has only digits, commas and white space in it; their order is not checked: ``[,]`` passes."""
     return ids.translate(None, b"0123456789, \t\r\n") == b"[]"
 
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
     """The event `raw` with its data `old` replaced by `new`.
 
-    Other lines of the event, such as ``id:``, stay if the old data occurs exactly once in it. Otherwise only a ``data:``
-    line is left.
+    Other lines of the event, such as ``id:``, stay if `old` occurs exactly once in it; else only a ``data:`` line is left.
     """
     if len(raw) == len(old) + 8 and raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
         return b"data: " + new + b"\n\n"
@@ -91,10 +83,7 @@ def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with `fingerprint`, JSON, as a last member ``system_fingerprint``.
-
-    It is returned as it is if it has that key already, or if `fingerprint` is empty or ``null``.
-    """
+    """The event with the member ``system_fingerprint``, JSON, appended unless it has one or the value is empty or null."""
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

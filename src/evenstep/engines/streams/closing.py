@@ -15,7 +15,6 @@ def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
 
     Args:
         before: the part that the client has; id, time and counts of the events are taken from it.
-        chat: chat completions, else completions.
         model: the model's name, as the request has it.
         usage: the client asked for a usage object at the end.
     """
@@ -35,6 +34,7 @@ def usage_event(head: Head, prompt_tokens: int, produced: int, *, chat: bool) ->
 
 
 def _event(head: Head, chat: bool, rest: dict[str, object]) -> bytes:
+    """A server-sent event with the members of all chunks, from `head`, and those in `rest`."""
     kind = "chat.completion.chunk" if chat else "text_completion"
     told = {"id": head.id or _NULL, "object": kind, "created": head.created or _NULL, "model": head.model or _NULL}
     return b"data: " + msgspec.json.encode(told | rest) + b"\n\n"

@@ -1,7 +1,7 @@
-"""Recognises the first chunk of a stream, a chat's role, from earlier streams of one kind.
+"""Recognises the first chunk of a stream, in a chat the role, by those of earlier streams of the same kind.
 
-It equals earlier ones except for id, time, and the prompt's tokens and their number. So it is compared, not parsed; a full
-parse would find the same values, since all other bytes are equal. A chunk that does not match is parsed in full.
+It equals earlier ones except for id, time, and the prompt's token ids and their number. So it is compared, not parsed; a
+full parse would find the same values, since all other bytes are equal. A chunk that does not match is parsed in full.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import msgspec
 
 _NUMBER = rb"0|[1-9]\d{0,14}+"
-_TOKENS = rb"0|[1-9]\d{0,6}+"  # fewer than the most of `chunks.Tokens`
-#: What differs from stream to stream: how it is written, and what may stand there.
+_TOKENS = rb"0|[1-9]\d{0,6}+"  # below the maximum of `chunks.Tokens`
+#: Values that differ from stream to stream: the format of the member, and the pattern of its value.
 _OPEN = {
     "id": (b'"id":%b,', rb'(?P<id>"[ !#-\[\]-~]*+")'),
     "created": (b'"created":%b,', b"(?P<created>%b)" % _NUMBER),
@@ -24,12 +24,11 @@ _JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The first chunk of a stream; it must not count a token.
+    """The first chunk of a stream; it carries no output token.
 
     Args:
         size: length of its event in bytes, the empty line included.
-        request_id: the stream's ``id``, as JSON.
-        created: the stream's ``created`` time, as JSON.
+        request_id, created: the stream's ``id`` and ``created`` time, as JSON.
         prompt_tokens: tokens of the prompt; -1 = not reported.
         prompt_ids: token ids of the prompt, a JSON list; empty = not reported.
         out: the bytes for the client.
@@ -44,20 +43,17 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class FirstChunks:
-    """Recognises the first chunk of an engine's streams of one kind; it knows the form learned last."""
+    """Recognises the first chunk of an engine's streams of one kind, by the form that it learned last."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None
-        self._out = b""  # a format; empty = the engine's bytes
+        self._out = b""  # a format for the client's bytes; empty = the engine's bytes
 
     def keep(self, raw: bytes, start: Start) -> None:
-        """Learn the form of a first chunk, in place of the one before.
+        """Learn the form of a first chunk, in place of the one before; `start` is the result of its full parse.
 
-        Nothing is learned from an event of several lines, without an id, or where one of the values that differ from stream
-        to stream occurs more than once.
-
-        Args:
-            start: the result of its full parse.
+        Nothing is learned from an event of several lines, without an id, or in which a value that differs from stream to
+        stream occurs more than once.
         """
         prompt = b"%d" % start.prompt_tokens if start.prompt_tokens >= 0 else b""
         values = start.request_id, start.created, prompt, prompt, start.prompt_ids
@@ -80,7 +76,7 @@ class FirstChunks:
             self._pattern, self._out = before
 
     def read(self, data: bytes) -> Start | None:
-        """Parse the first chunk at the start of `data`; None if nothing is learned or these bytes have another form.
+        """Parse the first chunk at the start of `data`; None if no form is known or these bytes have another form.
 
         The chunk may differ from the learned one only in id, time, and the prompt's token ids and their number.
         """

@@ -1,9 +1,9 @@
-"""A streamed answer with every event parsed in full: counted, stripped of fields that only we asked for, and judged.
+"""A streamed answer with every event parsed in full: counted, checked, and stripped of members that only evenstep asked for.
 
 Tokens are counted by ``usage.completion_tokens``, a running count per choice, else by ``token_ids``; one event can carry
-several. If an engine reports neither, events with text are counted and `FullReply.estimated` is set. A stream is
-complete when every choice has its finish_reason. An earlier end is a failure; so are an error object in the stream, a
-chunk that is not JSON, and a finish_reason that reports an abort.
+several. If an engine reports neither, events with text are counted and `FullReply.estimated` is set. A stream is complete
+when every choice has its finish_reason. An earlier end is a failure; so are an error object in the stream, a chunk that is
+not JSON, and a finish_reason that reports an abort.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from evenstep.engines.streams.usage import SoFar, rewritten
 from evenstep.engines.view import Dialect, Off, UsageOptions
 from evenstep.errors import EngineError, InputError
 
-#: Text that is never one token's: tokenizers cut in front of a word, so none has a blank with words on both sides.
+#: Text of more than one token: tokenizers cut before each word, so no token has a blank between words.
 _SEVERAL = re.compile(r"\S\s+\S")
 DONE_EVENT = b"data: [DONE]\n\n"
-LONG = 16 * 1024  # larger chunks: the prompt's ids are not parsed
-_ALIKE = 64  # letters with which an answer begins anew, where nothing else tells
+LONG = 16 * 1024  # the prompt's ids in a chunk of more bytes are not parsed
+_ALIKE = 64  # equal first letters by which a repeated answer is recognised, if the engine reports no counts
 LESSONS = 4  # templates learned per stream; one that changes more often is parsed in full
 
 
@@ -38,17 +38,16 @@ class FullReply:
     Args:
         dialect: how this engine's streams differ from others.
         chat: chat completions, else completions.
-        client: options the client asked for.
-        engine: options the engine was asked for.
+        client, engine: options that the client asked for, and those that the engine was asked for.
         choices, prompts: number of answers to each prompt, and of prompts; every answer has its own index.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
-        bytes_per_token: bytes of a token's text, for estimates where events tell no counts; 0 = one token an event.
+        bytes_per_token: bytes of a token's text, for estimates if events tell no counts; 0 = one token an event.
         limit: bytes of the largest event; a larger one is a failure.
-        hands_back: whether the stop reason ``recomputed`` hands the request back; False = it is the request's stop string.
         templates: forms of this engine's earlier streams, used and learned by `ReplyStream`; None = not used.
+        hands_back: the stop reason ``recomputed`` hands the request back; False = it is the request's stop string.
     """
 
     __slots__ = (
@@ -110,25 +109,27 @@ class FullReply:
         self._wants_usage, self._is_told = client.usage, False
         self._final = b""  # the last chunk sent to the client
         self._is_whole = False  # every choice has ended, and the client gets the event that ended it
-        self._held = b""  # the last chunk of the only choice, until the fingerprint is known
+        self._held = b""  # the last chunk of the only choice, while the fingerprint is unknown
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = self._surplus = 0
         self._given, self._bundled = given, before.bundled if before else False
-        self._has_shown = before is None or not before.produced  # that it goes on; a new answer need not
-        self._known = ""  # how the answer begins, while the rest of it has only repeated that
-        self._said, self._withheld = "", b""  # what it has repeated, and the events of it
-        self._over = self._is_between = False  # between two events, where the next one may be a usual one
+        self._has_shown = (
+            before is None or not before.produced
+        )  # the engine has shown that it continues the answer; True for a new answer
+        self._known = ""  # first letters of the answer, while the rest has only repeated these
+        self._said, self._withheld = "", b""  # the repeated text, and its events
+        self._over = self._is_between = False  # between two events
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
         self._template: ChunkTemplate | None = None
         self._cut = list[bytes]()  # lists of the prompt's ids removed from the current chunk
         self._kept = bytearray() if keep else None  # text and id of events not parsed in full
-        #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
+        #: deferred: `_kept` bytes, or the ids and the text of one event; and the tokens of the answer after them
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
         self._templates = templates[dialect, chat, client, engine, keep] if templates is not None else None
         self._has_guessed, self._repeats = False, templates is not None and self._lessons > 0
-        self._changes |= self._repeats  # its id and time, by which streams differ, are read with what is changed
+        self._changes |= self._repeats  # `_cleaned` also reads id and time
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes from the engine; returns the bytes for the client, whole events only, maybe empty.
@@ -138,7 +139,7 @@ class FullReply:
         return b"" if self._over else self._read(data)
 
     def _read(self, data: bytes) -> bytes:
-        """As `feed`, every event in full."""
+        """As `feed`, with no shortcut: every event is parsed in full."""
         events = self._reader.feed(data)
         out = self._next(*events[0]) if len(events) == 1 else self._each(events)
         if self._reader.fault is not None and not self._over:
@@ -151,17 +152,17 @@ class FullReply:
         return b"".join([self._next(raw, payload) for raw, payload in events])
 
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
-        """The bytes for the client of one event."""
+        """The bytes for the client of one event: its bytes `raw`, and its data, None without data."""
         return self._take(raw, data)
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice, has_usage: bool) -> None:
-        """An event was read whose like may follow."""
+        """Called after an event with text was parsed in full, so that a subclass learns the form of later ones."""
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
-        """A last chunk was read."""
+        """Called after a last chunk was parsed in full, so that a subclass learns its form."""
 
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
-        """An event with the usage was read."""
+        """Called after a usage event was parsed in full, so that a subclass learns its form."""
 
     def end(self) -> bytes:
         """Handle the end of the body; returns the client's last bytes. Then `done`, `failure` or `recomputed` is set.
@@ -177,14 +178,14 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """The part of the answer that the client has, that of earlier engines included; only with `keep`, for one choice."""
+        """The part of the answer that the client has, with that of earlier engines; only with `keep`, for one choice."""
         if self._before is not None and (self.starts_anew or self._withheld):
             return self._before
         self._settle()
         by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
         produced = self._settled_tokens if by_text else self.produced
-        if self.estimated:  # a guess by bytes is good enough for a load, and not for a limit
+        if self.estimated:  # a token limit needs the count of events; estimates by bytes are only for loads
             produced = self.produced - self._surplus
         return SoFar(
             request_id=self._request_id,
@@ -199,6 +200,7 @@ class FullReply:
         )
 
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
+        """As `_next`, always in full: the bytes for the client of one event, a comment, ``[DONE]`` or a chunk."""
         if self._over or data is None:  # a comment keeps a connection alive; data that is not an event is dropped
             return raw if raw[:1] == b":" and not self._over else b""
         if data == DONE:
@@ -209,16 +211,17 @@ class FullReply:
             return self._fail(EngineError(str(error)))
 
     def _take_long(self, raw: bytes, data: bytes) -> bytes:
-        """A long chunk: the ids of its prompt are put aside unread."""
+        """As `_take_chunk`, for a long chunk: the ids of its prompt are cut out and not parsed."""
         short, self._cut = cleaning.cut_prompt_ids(data)
         out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
         if self._ids_seen and self._before is None:
             out = cleaning.with_prompt_ids(out, self._cut)
-            self._held = cleaning.with_prompt_ids(self._held, self._cut)  # it may be the last chunk, which waits
+            self._held = cleaning.with_prompt_ids(self._held, self._cut)  # this chunk may be the held one
         self._cut = []
         return out
 
     def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
+        """Parse a chunk, count its tokens and return the bytes for the client; an `EngineError` if it is invalid."""
         self._put_off()
         chunk = read_chunk(data)
         if chunk.error is not None or chunk.object == "error":
@@ -230,7 +233,7 @@ class FullReply:
         if not self._has_shown:
             self._see_that_it_goes_on(chunk, choices[0])
         out, new = raw, data
-        if self._changes:  # first: a chunk that cannot be cleaned brought nothing
+        if self._changes:  # before counting, since a chunk that cannot be cleaned must not count
             new = self._cleaned(data, chunk, choices)
             if new is not data:
                 out = cleaning.framed(raw, data, new) if new else b""
@@ -248,7 +251,7 @@ class FullReply:
         return out
 
     def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
-        """Check, by the first chunk that brings something, that the engine continues the answer and does not restart it.
+        """Check, by the first chunk with content, that the engine continues the answer; if it restarts, an `EngineError`.
 
         A completion of an engine that reports neither counts nor ids is judged later, by its text.
         """
@@ -260,7 +263,9 @@ class FullReply:
         if found is None and not brings:
             return
         if found is False or (found is None and (self._chat or self._dialect.counts)):
-            has_told = tokens >= 0 or bool(ids)  # the last letters of a text and what follows may be one token
+            has_told = tokens >= 0 or bool(
+                ids
+            )  # a token count alone can be wrong: text at the joint may merge into one token
             self.starts_anew, self.restarts = True, not has_told or (found is False and bool(self._given))
             said = "answers another prompt" if found is False else "does not say which prompt it answers"
             raise EngineError(f"engine: it {said}; expected the rest of an answer.")
@@ -269,7 +274,10 @@ class FullReply:
             self._known = self._before.text[:_ALIKE]
 
     def _see_that_it_differs(self, out: bytes, choice: Choice) -> bytes:
-        """Withhold the events of a rest that so far repeats the beginning of the answer; returns those that may go out."""
+        """Withhold events (`out`) while the rest repeats the beginning of the answer; returns the bytes that may be sent.
+
+        A rest that repeats the known beginning in full raises an `EngineError`.
+        """
         self._said += choice.content
         if self._said.startswith(self._known):
             self.starts_anew = True
@@ -281,16 +289,17 @@ class FullReply:
         return self._let_go() + out
 
     def _let_go(self) -> bytes:
+        """Return the withheld events and forget them."""
         withheld, self._withheld = self._withheld, b""
         return withheld
 
     def _ids_told(self, chunk: Chunk, choice: Choice) -> bytes:
-        """The prompt's ids as the engine tells them, a JSON list; empty = it does not."""
+        """The prompt's token ids that a chunk reports, as a JSON list; empty = not reported."""
         told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
         return bytes(told) if is_given(told) else b"".join(self._cut[:1])
 
     def _settle(self) -> None:
-        """Parse the deferred events; a stream that ends correctly never needs it."""
+        """Parse the deferred texts and ids into `_texts` and `_ids`; only `so_far` needs it."""
         self._put_off()
         for kept, content, produced in self._later:
             if isinstance(kept, list):
@@ -304,19 +313,20 @@ class FullReply:
         self._later.clear()
 
     def _put_off(self) -> None:
-        """Put the kept texts before those that follow."""
+        """Move the kept texts and ids to the end of the deferred ones, before those of the next event."""
         if self._kept:
             self._later.append((bytes(self._kept), "", self.produced))
             self._kept.clear()
 
     def _note(self, ids: list[int], content: str, produced: int) -> None:
+        """Append ids and text of an event to those of the answer, which then has `produced` tokens."""
         self._ids += ids
         if content:
             self._texts.append(content)
             self._settled, self._settled_tokens = len(self._ids), produced
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
-        """Count a chunk. Returns False if the engine hands the request back, so that the client must not get the chunk."""
+        """Count the tokens of a chunk. False if the engine hands the request back: the client must not get the chunk."""
         usage, counted = chunk.usage, self._counted
         if self.prompt_tokens < 0 and usage is not None and self._prompts == 1:
             self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
@@ -343,9 +353,9 @@ class FullReply:
         return True
 
     def _judge(self, choice: Choice) -> bool:
-        """Judge the end of a choice. Returns False if the engine hands the request back; raises if it gave up."""
+        """Handle the end of a choice. False if the engine hands the request back; an `EngineError` if it gave up."""
         reason = choice.finish_reason
-        if choice.index in self._open and self._is_handed_back(choice):  # what has ended as it should is not
+        if choice.index in self._open and self._is_handed_back(choice):  # a choice that has ended is not handed back
             self.recomputed = self._over = True
             return False
         if reason in GAVE_UP:
@@ -356,9 +366,11 @@ class FullReply:
         return True
 
     def _is_handed_back(self, choice: Choice) -> bool:
+        """True if the choice ends with ``recomputed`` and this hands the request back."""
         return self._hands_back and "recomputed" in (choice.stop_reason, choice.finish_reason)
 
     def _estimate(self, choice: Choice) -> int:
+        """Estimated new tokens of a choice without counts; 0 without text or a tool call."""
         content = choice.content
         if not content and not choice.others:
             return 0
@@ -366,7 +378,7 @@ class FullReply:
         return self._guess(1, len(content.encode("utf-8", "surrogatepass")))
 
     def _guess(self, events: int, size: int) -> int:
-        """Tokens of further events with text, by their number and the bytes of the text."""
+        """Estimated new tokens of so many further events with text of `size` bytes in all."""
         self.estimated = True
         self._events += events
         self._bytes += size
@@ -376,6 +388,7 @@ class FullReply:
         return news
 
     def _remember(self, chunk: Chunk, choice: Choice) -> None:
+        """Keep ids and text of a choice for `so_far`."""
         if not self._prompt_ids:
             self._prompt_ids = self._ids_told(chunk, choice)
         if choice.others:
@@ -386,7 +399,7 @@ class FullReply:
             self._note(choice.token_ids or [], choice.content, self.produced)
 
     def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
-        """The chunk as the client would have got it; empty where it would have got none."""
+        """The data of a chunk for the client, without options of ours, with id and time of the first stream; or empty."""
         if (self._keep or self._repeats) and not self._request_id:
             head = read_head(data)
             self._request_id, self._created = bytes(head.id), bytes(head.created)
@@ -406,6 +419,7 @@ class FullReply:
         return new
 
     def _without_choices(self, raw: bytes, data: bytes, chunk: Chunk) -> bytes:
+        """The bytes for the client of a chunk without choices, the usage at the end; anything else is a failure."""
         usage = chunk.usage
         if chunk.choices is None and usage is None:
             return self._fail(EngineError("engine: an event of its stream is not a chunk; it has no choices."))
@@ -422,13 +436,13 @@ class FullReply:
         return self._release() + raw
 
     def _missing_usage(self) -> bytes:
-        """The usage event that the client asked for, where the stream broke off between the last token and it."""
+        """The usage event that the client asked for, if the stream broke off before it; empty if not needed or not known."""
         if not self._wants_usage or self._is_told or self.estimated or self.prompt_tokens < 0:
             return b""
         return usage_event(read_head(self._final), self.prompt_tokens, self.produced, chat=self._chat)
 
     def _told(self, usage: Usage) -> None:
-        """Take the counts of the usage at the end, which covers all choices and prompts."""
+        """Take over the counts of the usage at the end, which covers all choices and prompts."""
         self._is_told = True
         before = self._before
         if before is None:
@@ -440,27 +454,30 @@ class FullReply:
             self.produced = produced
 
     def _stamped(self, out: bytes) -> bytes:
-        """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
+        """The last chunk with the engine's fingerprint; while that is unknown, hold it and return the one held before."""
         if len(self._counted) > 1 or self.fingerprint:
             return cleaning.with_fingerprint(out, self.fingerprint)
-        held, self._held = self._held, out  # an engine may say twice that it has ended
+        held, self._held = self._held, out  # an engine may send two last chunks
         return held
 
     def _release(self) -> bytes:
+        """Return the held last chunk, with the fingerprint if known, and forget it; empty without one."""
         held, self._held = self._held, b""
         return cleaning.with_fingerprint(held, self.fingerprint) if held else b""
 
     def _ended(self, raw: bytes) -> bytes:
+        """Handle ``[DONE]``: a failure if a choice lacks the finish_reason it must have."""
         if self.finished or not self._dialect.finish_reasons:
             return self._finish(raw)
         return self._fail(EngineError("engine: its stream ended without a finish_reason."))
 
     def _finish(self, raw: bytes) -> bytes:
+        """Mark the stream as done; returns the client's last bytes, with the event `raw` at the end."""
         self.done = self._over = self.finished = True
         return self._let_go() + self._release() + raw
 
     def _fail(self, error: EngineError) -> bytes:
-        """End a stream that cannot continue. If every choice has ended, the client gets the missing usage and ``[DONE]``."""
+        """Set `failure` and return nothing; if every choice has ended, add missing usage and ``[DONE]`` instead."""
         if self._is_whole and not self._over:
             out = self._release()
             try:

@@ -1,8 +1,8 @@
-"""Recognises the last chunk of a stream and its usage event, from earlier streams of one kind.
+"""Recognises the last chunk of a stream and its usage event, by those of earlier streams of the same kind.
 
-Both equal earlier ones except for id, time, text, token and counts; all of these but text and token are known before they
-come. So they are compared, not parsed; a full parse would find the same values, since all other bytes are equal. An event
-that does not match is parsed in full.
+Both equal earlier ones except for id, time, text, token and counts; all of these but text and token are known in advance. So
+they are compared, not parsed; a full parse would find the same values, since all other bytes are equal. An event that does
+not match is parsed in full.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from evenstep.engines.streams.template import ChunkTemplate
 
-_MOST = 8  # ways in which streams of one kind end that are known at once
+_MOST = 8  # most forms of last chunks known at once
 
 
 class LastChunks:
@@ -19,13 +19,17 @@ class LastChunks:
 
     def __init__(self) -> None:
         self._lasts: dict[bytes, ChunkTemplate] = {}
-        self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
+        self._usage, self._order, self._fingerprint = (
+            b"",
+            list[int](),
+            b"",
+        )  # the event as a format, and the order of its values
 
     def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
         """Learn from the last chunk of a stream; up to 8 forms are known at once.
 
-        Args:
-            last: form of the chunk. Nothing is learned if either is None, or if their bytes before the text differ.
+        `usual` is the form of the stream's other chunks, `last` that of its last chunk. Nothing is learned if one is None,
+        or if their bytes before the text differ.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
@@ -33,13 +37,13 @@ class LastChunks:
             self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
 
     def last(self, usual: ChunkTemplate, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
-        """The last chunk of a stream, if these bytes begin with one that matches an earlier one.
+        """Recognise the last chunk of a stream at the start of `data`, by earlier ones.
 
         Args:
             usual: form of the events before it.
             data: bytes that begin with an event.
             count: tokens of the answer so far.
-            kept: appended to: text and token id of the chunk, as from `ChunkTemplate.read`; None = not wanted.
+            kept: text and token id of the chunk are appended, as by `ChunkTemplate.read`; None = not wanted.
 
         Returns:
             Length of the chunk's event in bytes, 0 = no match; and the bytes for the client.
@@ -55,10 +59,10 @@ class LastChunks:
         return 0, b""
 
     def keep_usage(self, raw: bytes, told: tuple[bytes, ...], fingerprint: bytes) -> None:
-        """Learn the form in which a stream reports usage.
+        """Learn the form of a usage event.
 
         Args:
-            told: values in the event, of the function `told`; nothing is learned unless each occurs once in it.
+            told: values in the event, as the function `told` gives them; nothing is learned unless each occurs once in it.
             fingerprint: ``system_fingerprint`` of the event, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
@@ -68,9 +72,10 @@ class LastChunks:
             self._usage, self._fingerprint = usage, fingerprint
 
     def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
-        """The event in which a stream with these values probably reports usage, and its ``system_fingerprint`` as JSON.
+        """The probable usage event of a stream with the values `told`, to be compared with the bytes that come.
 
-        Both are empty if no form is known yet. Compare the event with the bytes that come.
+        Returns:
+            The event and its ``system_fingerprint`` as JSON; both are empty if no form is known yet.
         """
         if not self._usage:
             return b"", b""
@@ -78,7 +83,7 @@ class LastChunks:
 
 
 def _of(last: ChunkTemplate, usual: ChunkTemplate) -> ChunkTemplate:
-    """A last chunk as a stream would have it whose other events look so."""
+    """The form `last` of a last chunk, adapted to the prompt tokens of the stream with the form `usual`."""
     if not last.counts or last.prompt_tokens == usual.prompt_tokens:
         return last
     before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
@@ -86,14 +91,9 @@ def _of(last: ChunkTemplate, usual: ChunkTemplate) -> ChunkTemplate:
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
-    """The members of a usage event that differ from stream to stream, as the bytes that stand in the event.
+    """The five members of a usage event that differ from stream to stream, as bytes.
 
-    Args:
-        request_id, created: of the stream, as JSON.
-        prompt_tokens, produced: tokens of the prompt and of the answer.
-
-    Returns:
-        Five members: id, created, prompt_tokens, total_tokens (the sum), completion_tokens.
+    These are id and created (given as JSON), prompt_tokens, total_tokens (the sum) and completion_tokens (`produced`).
     """
     return (
         b'"id":%b,' % request_id,

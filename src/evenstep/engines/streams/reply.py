@@ -1,7 +1,7 @@
-"""A streamed answer on its way from engine to client; takes shortcuts that give the same as parsing in full.
+"""A streamed answer on its way from engine to client, with shortcuts that give the same result as parsing in full.
 
 Usual events are compared with those before them (`template`), the first and the last ones with those of earlier streams
-(`starts`, `ends`); all others are read in full (`full_reply`).
+(`first_chunk`, `last_chunk`); all others are parsed in full (`full_reply`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evenstep.engines.streams.last_chunk import told
 from evenstep.engines.streams.sse import Event
 from evenstep.engines.streams.template import ChunkTemplate, learned
 
-#: As `full_reply` has it, of texts without quotes between quotes.
+#: As in `full_reply`, for texts without quotes that are separated by quotes.
 _SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
 
 
@@ -25,10 +25,7 @@ class ReplyStream(FullReply):
     __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes from the engine; returns the bytes for the client, whole events only, maybe empty.
-
-        It never raises: a fault sets `failure`. After the stream's end or failure it returns nothing.
-        """
+        """As `FullReply.feed`."""
         if self._over:
             return b""
         begun = b""
@@ -56,15 +53,14 @@ class ReplyStream(FullReply):
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
         """Take whole HTTP chunks from the engine while their events match the stream's template.
 
-        The caller passes what is left to `feed`, without the chunk sizes.
+        The caller passes the other bytes to `feed`, without the chunk sizes.
 
         Args:
             data: HTTP chunks with their sizes, from the start of a chunk.
             is_framed: return the client's bytes as one HTTP chunk; else bare.
 
         Returns:
-            Bytes that were consumed, and the bytes for the client; 0 and empty where no chunk matched, or no template is
-            known yet.
+            Number of bytes consumed, and the bytes for the client; 0 and empty without a matching chunk or a template.
         """
         template = self._template
         if template is None or not self._is_between or self.finished:
@@ -74,11 +70,11 @@ class ReplyStream(FullReply):
         return at, out
 
     def _texts_of(self, template: ChunkTemplate) -> bytearray | None:
-        """What takes the texts and ids of usual events, for `_passed`."""
+        """The buffer to which `ChunkTemplate.read` shall append texts and ids of usual events; None = not wanted."""
         return self._kept if template.is_counted else bytearray()
 
     def _passed(self, template: ChunkTemplate, count: int, texts: bytearray | None) -> None:
-        """Usual events were read; they tell the output tokens by now, `count`, or only `texts` (of `ChunkTemplate.read`)."""
+        """Count usual events that were read: `count` is the output tokens so far, or if they tell none, `texts` has them."""
         counted = self._counted
         if not template.is_counted:
             count = counted[0] + (self._estimate_all(texts) if texts else 0)
@@ -86,7 +82,7 @@ class ReplyStream(FullReply):
         counted[0] = count
 
     def _estimate_all(self, texts: bytearray) -> int:
-        """Tokens of events that tell none, as `_estimate` finds them one by one."""
+        """Estimated tokens of events without counts, from `texts` of `ChunkTemplate.read`, which `so_far` can use later."""
         if self._kept is not None:
             self._kept += texts
         said = [text for text in texts.split(b'""') if text]
@@ -96,7 +92,7 @@ class ReplyStream(FullReply):
         return self._guess(len(said), sum(map(len, said)))
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
-        """The client's bytes of the first event, if it matches that of an earlier stream, and the bytes after that event."""
+        """The client's bytes of a first event like an earlier stream's, and the bytes after it; else empty and `data`."""
         if not self._repeats or len(data) > min(LONG, self._limit):
             return b"", data
         assert self._templates is not None
@@ -111,7 +107,7 @@ class ReplyStream(FullReply):
         return start.out, data[start.size :]
 
     def _read_end(self, template: ChunkTemplate, data: bytes, at: int) -> tuple[int, bytes]:
-        """The end of the last events, from `at` on, that match those of earlier streams, and the client's bytes of them."""
+        """Read last events from `at` on that match earlier streams'; returns their end and the client's bytes of them."""
         assert self._templates is not None
         ends, out = self._templates.ends, b""
         if not self.finished:
@@ -138,10 +134,11 @@ class ReplyStream(FullReply):
         return at, out
 
     def _what_differs(self) -> tuple[bytes, ...]:
+        """The values of this stream in its usage event, by `last_chunk.told`."""
         return told(self._request_id, self._created, self.prompt_tokens, self.produced)
 
     def _each(self, events: list[Event]) -> bytes:
-        """The bytes for the client of these events: those after one that was parsed in full may all be usual."""
+        """The bytes for the client of these events; after one that taught a template the others are compared at once."""
         out: list[bytes] = []
         known, last = self._template, len(events) - 1
         for place, (raw, payload) in enumerate(events):
@@ -158,7 +155,7 @@ class ReplyStream(FullReply):
         return b"".join(out)
 
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
-        """An event: a usual one needs not be read in full."""
+        """The bytes for the client of one event, compared with the template if one is known, else parsed in full."""
         template = self._template
         if template is None or self._over or self.finished:
             return self._take(raw, data)
@@ -169,7 +166,7 @@ class ReplyStream(FullReply):
         return out
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice, has_usage: bool) -> None:
-        """From an event that was read in full, how the next ones probably look."""
+        """Learn the form of the next events from one that was parsed in full, or guess it from an earlier stream."""
         request_id, created = self._request_id, self._created
         if self._templates is not None and not self._has_guessed:
             self._has_guessed = True
@@ -189,14 +186,14 @@ class ReplyStream(FullReply):
                 self._templates.keep(request_id, created, self._template)
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
-        """From a last chunk that was read in full, how those of later streams probably look."""
+        """Learn the form of a last chunk that was parsed in full, for later streams."""
         if choice.stop_reason is None and not choice.others:
             assert self._templates is not None
             last = learned(raw, out, choice.content, self._chat)
             self._templates.ends.keep_last(self._template, last)
 
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
-        """From an event with the usage that was read in full, how those of later streams probably look."""
+        """Learn the form of a usage event that was parsed in full, for later streams."""
         if (usage.prompt_tokens, usage.completion_tokens) == (self.prompt_tokens, self.produced):
             assert self._templates is not None
             fingerprint = bytes(read_head(data).system_fingerprint)

@@ -1,4 +1,4 @@
-"""Finds members of a JSON object as spans of its bytes, so that one can be changed and the rest stays."""
+"""Finds members of a JSON object as spans of its bytes, so that one can be changed while the rest stays."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ import msgspec
 
 from evenstep.errors import InputError
 
-#: Where a member lies: start of its key, start of its value, end of its value.
+#: The position of a member: start of its key, start of its value, end of its value.
 Span = tuple[int, int, int]
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*+")
-_LONGEST_KEYS = 2048  # bytes beside the values of an object whose layout is remembered
+_LONGEST_KEYS = 2048  # most bytes, without the values, of an object whose layout is cached
 _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
-    """The JSON of each member of an object by key, as windows on `text`, in the order of the text.
+    """The JSON of each member of the object `text` by key, as windows on `text`, in the order of the text.
 
-    Args:
-        text: one JSON object.
-        where: a name for the text, for messages.
+    `where` is the name of the text in errors.
 
     Raises:
         InputError: not JSON, not an object, or a duplicate key.
@@ -39,9 +37,9 @@ def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
 
 
 def members(text: bytes, where: str = "request") -> dict[str, Span]:
-    """The position of each member of an object by key, in the order of the text; arguments and errors as `values_of`.
+    """The `Span` of each member of an object by key, in the order of the text; arguments and errors as `values_of`.
 
-    A position is three indices into `text`: start of the key's quote, start of the value, end of the value.
+    A span is three indices into `text`: start of the key's quote, start of the value, end of the value.
     """
     values = _decoded(text, where)
     found = _laid_out(text, values)
@@ -55,6 +53,7 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
 
 
 def _decoded(text: bytes, where: str) -> dict[str, msgspec.Raw]:
+    """The JSON of each member of an object by key, of duplicates the last; an `InputError` if it is not a JSON object."""
     try:
         return _MEMBERS.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -64,9 +63,9 @@ def _decoded(text: bytes, where: str) -> dict[str, msgspec.Raw]:
 
 
 def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> tuple[list[int], tuple[bytes, ...]] | None:
-    """Where each member ends, and what stands before each value, of an object written as most writers do.
+    """For an object in a usual layout: the end of each member, after a first 0, and the bytes before each value; else None.
 
-    They put no space or one after each colon and comma. None where it is written in another way, or a key is there twice.
+    Usual is no space, or one, after each colon and comma. None also if a key is there twice.
     """
     sizes = list(map(len, values.values()))
     if not sizes or len(text) - sum(sizes) > _LONGEST_KEYS:
@@ -79,14 +78,14 @@ def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> tuple[list[int]
 
 @lru_cache(maxsize=512)
 def _pieces(names: tuple[str, ...], is_spaced: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
-    """What stands before the value of each member, and its bytes."""
+    """The bytes before the value of each member in a usual layout (comma, key, colon), and their lengths."""
     between, colon = (", ", ": ") if is_spaced else (",", ":")
     pieces = tuple(f'{between if place else "{"}"{name}"{colon}'.encode() for place, name in enumerate(names))
     return pieces, tuple(map(len, pieces))
 
 
 def _walked(text: bytes, values: Mapping[str, msgspec.Raw], where: str) -> dict[str, Span]:
-    """As `members`, of an object in any layout."""
+    """As `members`, for an object in any layout; `values` are its parsed members."""
     found: dict[str, Span] = {}
     name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
@@ -110,11 +109,9 @@ def items(text: bytes) -> list[bytes]:
 
 
 def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
-    """The object `text` with the members `more` appended; every other byte stays. Nothing is checked.
+    """The object `text`, which is not empty, with the members `more` appended; every other byte stays. Nothing is checked.
 
-    Args:
-        text: JSON of an object that is not empty.
-        more: JSON of the new values, by key. The object has none of the keys, and they need no escapes in JSON.
+    `more` is the JSON of the new values by key. The object has none of the keys, and they need no escapes in JSON.
     """
     end = text.rindex(b"}")
     return b"%b%b%b" % (text[:end], b"".join([b',"%b":%b' % (name.encode(), new) for name, new in more.items()]), text[end:])
@@ -128,9 +125,8 @@ def replaced(
     A new member is appended. A member is removed with the comma before it (the first: with the one after it).
 
     Args:
-        text: one JSON object.
         changes: JSON of the new values, by key.
-        where: a name for the text, for messages.
+        where: a name for the text, for errors.
         spans: result of `members` for this text; None = it is computed here.
 
     Raises:
@@ -147,7 +143,7 @@ def replaced(
             new = changes[name]
             if new is not None:
                 cuts.append((value, stop, new))
-            elif kept and place < names.index(kept[0]):  # nothing stays in front of it: up to its successor
+            elif kept and place < names.index(kept[0]):  # no member stays before it: cut up to the next one
                 cuts.append((key, spans[names[place + 1]][0], b""))
             else:
                 cuts.append((spans[names[place - 1]][2] if place else key, stop, b""))
@@ -166,6 +162,7 @@ def replaced(
 
 
 def _past_space(text: bytes, at: int) -> int:
+    """The index of the first byte from `at` on that is not white space."""
     byte = text[at]
     if byte not in b" \t\r\n":
         return at
@@ -173,7 +170,7 @@ def _past_space(text: bytes, at: int) -> int:
 
 
 def _value_of(text: bytes, at: int, name: str) -> int:
-    """Where the value of the key written at a place starts; 0 where another key is written there."""
+    """The index where the value of the key at `at` starts; 0 if the key there is not `name`."""
     key = f'"{name}":'.encode()
     if text.startswith(key, at):
         return _past_space(text, at + len(key))

@@ -18,7 +18,7 @@ import re
 
 from evenstep.errors import EngineError
 
-#: One event: its bytes as they came, the empty line included, and its data; None where it has none.
+#: One event: its bytes as they came, the empty line included, and its data; None if it has no data.
 Event = tuple[bytes, bytes | None]
 
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -27,10 +27,10 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class EventReader:
-    """Splits a byte stream into events, each as soon as it is whole: its bytes and its data, see `Event`.
+    """Splits a byte stream into events, each as soon as it is complete: its bytes and its data, see `Event`.
 
     Args:
-        limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
+        limit: bytes of the largest event; a larger one sets `fault`, and nothing is read after it.
     """
 
     __slots__ = ("_begun", "_has_cr", "_limit", "_rest", "_searched", "fault")
@@ -39,27 +39,27 @@ class EventReader:
         self.fault: EngineError | None = None
         self._limit = limit
         self._rest = bytearray()
-        self._searched = 0  # no event ends within so many bytes of the rest
+        self._searched = 0  # no event ends within so many first bytes of `_rest`
         self._begun = self._has_cr = False
 
     @property
     def tail(self) -> bytes:
-        """Bytes received of an event that has not ended; empty between two events."""
+        """The bytes of an event that has not ended; empty between two events."""
         return bytes(self._rest)
 
     @property
     def is_between(self) -> bool:
-        """Whether the next byte begins a new event, and at least one event has been read."""
+        """True if the next byte begins a new event, and at least one event has been read."""
         return self._begun and not self._rest and self.fault is None
 
     def passed(self) -> None:
-        """Note that the caller has parsed the first event itself and does not feed it; see `is_between`."""
+        """Note that the caller has parsed the first event itself and does not feed it; for `is_between`."""
         self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:
         """Take bytes of the stream; returns the events that they complete, oldest first.
 
-        It never raises. After an event beyond the limit `fault` is set, and every later call returns an empty list.
+        It never raises. An event beyond the limit sets `fault`, and every later call returns an empty list.
         """
         is_first = not (self._begun or self._rest) and data[:6] == b"data: "
         if (
@@ -76,13 +76,14 @@ class EventReader:
         return self._search(data, ended=False)
 
     def end(self) -> list[Event]:
-        """The events that the stream's end completes: at most one that waited for an LF after its CR; usually empty.
+        """The events that the end of the stream completes: at most one that waited for an LF after its CR; usually empty.
 
         Call it once after the last `feed`. An event without its empty line is dropped; its bytes stay in `tail`.
         """
         return self._search(b"", ended=True)
 
     def _search(self, data: bytes, ended: bool) -> list[Event]:
+        """The events that `data` completes, found in any layout; `ended` = no more bytes come, so a last CR ends a line."""
         events: list[Event] = []
         if self.fault is not None:
             return events
@@ -107,7 +108,7 @@ class EventReader:
         return events
 
     def _end(self, at: int) -> int:
-        """End of the next event that ends after this position, 0 = no such event; without a CR `find` locates it."""
+        """The index in the buffer after the next event that ends after `at`; 0 = no event ends."""
         if not self._has_cr:
             place = self._rest.find(b"\n\n", at)
             return place + 2 if place >= 0 else 0
@@ -116,7 +117,7 @@ class EventReader:
 
 
 def _plain(piece: bytes) -> Event:
-    """An event whose lines end with LF, given without its empty line."""
+    """The event made of `piece`, its bytes without the empty line; its lines end with LF."""
     if piece[:6] == b"data: " and 10 not in piece:
         return piece + b"\n\n", piece[6:]
     raw = piece + b"\n\n"
@@ -124,6 +125,7 @@ def _plain(piece: bytes) -> Event:
 
 
 def _data(raw: bytes, first: bool) -> bytes | None:
+    """The data of an event, its ``data:`` lines joined by LF; None without such a line. `first`: drop a byte order mark."""
     if first and raw.startswith(_MARK):
         raw = raw[3:]
     found: list[bytes] = []

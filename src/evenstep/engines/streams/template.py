@@ -1,9 +1,9 @@
 """A fast path for the usual event of a stream: it equals the previous one except for its text, token and counts.
 
-Nearly all events of a stream repeat one another. A `ChunkTemplate` is learned from an event that was parsed in full. It
-holds the bytes before the text, the bytes after it with the counts left open, and the bytes for the client. One token later
-the counts are known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since
-all other bytes are equal. An event that does not match is parsed in full.
+A `ChunkTemplate` is learned from an event that was parsed in full. It holds the bytes before the text, the bytes after it
+with the counts left open, and the bytes for the client. One token later the counts are known in advance, so a matching event
+is compared, not parsed. A full parse would find the same values, since all other bytes are equal. An event that does not
+match is parsed in full.
 
 `ChunkTemplate.read` is written to be read; `ChunkTemplate.read_chunks` is its compiled twin, which takes HTTP chunks as they
 come from an engine and writes them for the client, in one pass.
@@ -25,7 +25,7 @@ from evenstep.request import I8
 
 _IDS = re.compile(rb'"token_ids":\[(\d+)\]')
 _COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
-#: What one read of a connection may hold at most for the compiled way.
+#: Most bytes of one read of a connection for the compiled reader.
 _LONGEST = 32 * 1024
 _SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
 _HALF = _SPACE.size // 2
@@ -40,7 +40,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         prefix: bytes of the event up to its text.
         lead: bytes from the end of the text to its one token id; empty if no ids are reported.
         rest: bytes from there to the end of the event, as a ``%`` format with places for both counts.
-        counts: how many counts `rest` takes: 2 or 0.
+        counts: number of counts in `rest`: 2 or 0.
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` minus ``completion_tokens``; 0 without counts.
         tail: the bytes for the client after the text; empty = as the engine sent them.
@@ -62,14 +62,14 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, pieces: tuple[bytes, ...], counts: int, total_first: bool, prompt_tokens: int, changes: bool) -> Self:
-        """The form made of these `pieces`; `changes`: the client gets other bytes than the engine sent."""
+        """Make a form from its `pieces`. `changes`: the client gets other bytes than the engine sent."""
         prefix, lead, *ends, tail = pieces
         rest = b"%d".join([end.replace(b"%", b"%%") for end in ends]) if counts else ends[0]
         parts = np.array([*map(len, pieces), counts, total_first, prompt_tokens, changes], np.int64)
         return cls(prefix, lead, rest, counts, total_first, prompt_tokens, tail, pieces, b"".join(pieces), parts)
 
     def of_stream(self, prefix: bytes, prompt_tokens: int) -> Self:
-        """The same form in another stream: with its `prefix`, and with its `prompt_tokens` where events report counts."""
+        """The same form for another stream: with its `prefix`, and its `prompt_tokens` if events report counts."""
         _, lead, *ends, tail = self.pieces
         if not self.counts:
             prompt_tokens = 0
@@ -81,17 +81,14 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def is_counted(self) -> bool:
-        """Whether events of this form report token ids or counts."""
+        """True if events of this form report token ids or counts."""
         return bool(self.lead or self.counts)
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
-        """As `read`, for a body still in HTTP chunks; takes whole chunks only.
+        """As `read`, but `data` is whole HTTP chunks with their sizes, and the length returned includes the sizes.
 
-        It takes nothing, and returns 0, `count` and no bytes, before compiled code is loaded or for more than 32 KiB.
-
-        Args:
-            data: HTTP chunks with their sizes; the length returned includes them.
-            is_framed: the client's bytes are one HTTP chunk; else bare.
+        Before compiled code is loaded, or for more than 32 KiB, it reads nothing and returns 0, `count` and no bytes. With
+        `is_framed` the client's bytes are one HTTP chunk; else bare.
         """
         if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
@@ -101,7 +98,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """As `read`, but takes either all events or, where one does not match or no compiled code is loaded, nothing."""
+        """As `read`, but if one event does not match, or no compiled code is loaded, it reads nothing."""
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
@@ -110,7 +107,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         Args:
             data: bytes that begin with an event.
             count: tokens of the answer so far.
-            kept: appended to: the text and the token id of each event, each followed by a quote; None = not wanted.
+            kept: the text and the token id of each event are appended, each followed by a quote; None = not wanted.
 
         Returns:
             Their length in bytes, the tokens of the answer after them, and the bytes for the client.
@@ -157,7 +154,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
         raw: an event with one choice, as it came.
         out: the bytes that the client gets for the event.
         content: the event's parsed text.
-        is_counted: the event reports token ids or counts; else tokens of events like it are estimated from their texts.
+        is_counted: the event reports token ids or counts; else tokens of such events are estimated from their texts.
     """
     key = b'"content":"' if chat else b'"text":"'
     if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:
@@ -180,7 +177,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
         return None
     total_first = bool(found) and found[0][0] == b"total"
     prompt_tokens = counts[b"total"] - counts[b"completion"] if found else 0
-    pieces = _COUNTS.split(rest)  # with name and number of each count between them
+    pieces = _COUNTS.split(rest)  # name and number of each count are between the pieces
     names = [b'"%b_tokens":' % name for name, _ in found] or [b"", b""]
     ends = [pieces[0] + names[0], pieces[3] + names[1], pieces[6]] if found else [rest, b"", b""]
     tail = b"" if out == raw else out[end:]
@@ -188,7 +185,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
 
 
 def warm() -> None:
-    """Load the compiled reader of `read_chunks`, compiling it if necessary, by one made-up event."""
+    """Load the compiled reader of `read_chunks`, or compile it, by reading one made-up event."""
     event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
     template = learned(event, event, " a", chat=False)
     assert template is not None

@@ -1,8 +1,7 @@
 """Learns the form of one engine's streams, as a guess for the next one.
 
 Streams of one kind differ in id, time and length of prompt. With these values replaced, the last stream's `ChunkTemplate`
-fits from a stream's second event on. A wrong guess matches nothing, and the stream learns its own form: a byte-for-byte
-comparison cannot misread an event.
+fits from a stream's second event on. A wrong guess matches no event, and the stream then learns its own form.
 """
 
 from __future__ import annotations
@@ -13,16 +12,11 @@ from evenstep.engines.streams.first_chunk import FirstChunks
 from evenstep.engines.streams.last_chunk import LastChunks
 from evenstep.engines.streams.template import ChunkTemplate
 
-_MOST = 64  # kinds of streams that are known at once
+_MOST = 64  # most kinds of streams known at once
 
 
 class StreamTemplates:
-    """Guesses the usual events of a stream from the last stream of the same kind.
-
-    Attributes:
-        starts: recognises their first chunks.
-        ends: recognises their last chunks and usage events.
-    """
+    """Guesses events of a stream by the last stream of its kind: usual ones, first ones (`starts`), last ones (`ends`)."""
 
     def __init__(self) -> None:
         self.starts, self.ends = FirstChunks(), LastChunks()
@@ -30,23 +24,19 @@ class StreamTemplates:
         self._told = b"", b""
 
     def keep(self, request_id: bytes, created: bytes, template: ChunkTemplate) -> None:
-        """Learn from the usual events of a stream, in place of the stream before.
+        """Learn the form of a stream's usual events, in place of the stream before.
 
-        Args:
-            request_id, created: of the stream, as JSON; other values can replace them only if each occurs once, before the
-                text.
+        `request_id` and `created` of the stream are JSON. Nothing is learned unless each occurs once before the text.
         """
         told, prefix = _told(request_id, created), template.prefix
         if request_id and all(prefix.count(one) == 1 for one in told):
             self._told, self._usual = told, template
 
     def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> ChunkTemplate | None:
-        """The probable form of another stream's usual events: that of the last stream, with these values put in.
+        """Guess the form of another stream's usual events: the last stream's, with this id, time and prompt length.
 
-        None if nothing was learned, if the id is empty, or if events report counts and the prompt's tokens are unknown.
-
-        Args:
-            prompt_tokens: of the other stream; -1 = not known yet.
+        `request_id` and `created` are JSON. None if nothing was learned, if the id is empty, or if events report counts and
+        `prompt_tokens` is -1 (not known yet).
         """
         last = self._usual
         if last is None or not request_id or (last.counts and prompt_tokens < 0):
@@ -56,9 +46,9 @@ class StreamTemplates:
 
 
 class TemplateCache(dict[Hashable, StreamTemplates]):
-    """The recognisers of one engine's streams, by kind of stream: its dialect, protocol and options.
+    """The `StreamTemplates` of one engine, by kind of stream: its dialect, protocol and options.
 
-    One that is asked for and missing is made, empty; all others are dropped before a 65th is made.
+    A missing one is made, empty, when it is asked for; all others are dropped before a 65th is made.
     """
 
     def __missing__(self, kind: Hashable) -> StreamTemplates:
@@ -69,4 +59,5 @@ class TemplateCache(dict[Hashable, StreamTemplates]):
 
 
 def _told(request_id: bytes, created: bytes) -> tuple[bytes, bytes]:
+    """The members for id and time, as they stand in an event."""
     return b'"id":%b,' % request_id, b'"created":%b,' % created

@@ -1,7 +1,7 @@
 # pyright: basic
 """The compiled twin of `template.ChunkTemplate.read`, for bodies that are still in HTTP chunks: one pass over the bytes.
 
-It takes a buffer and two offsets, and keeps nothing. The checked build (``EVENSTEP_CHECKED=1``) verifies every index.
+The checked build (``EVENSTEP_CHECKED=1``) verifies every index.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import Ints, Octets, jit
 
-#: Places in `ChunkTemplate.parts`: bytes of each piece of `ChunkTemplate.shape`, in this order; then how many counts an
-#: event has (0 or 2), whether ``total_tokens`` is first, what it is beyond ``completion_tokens``, and whether the client
-#: gets other bytes.
+#: Indices into `ChunkTemplate.parts`: lengths of the pieces of `ChunkTemplate.shape`, in order; number of counts in an
+#: event (0 or 2); 1 if ``total_tokens`` is first; prompt tokens; 1 if the client gets other bytes.
 PREFIX, LEAD, REST_0, REST_1, REST_2, TAIL, COUNTS, TOTAL_FIRST, PROMPT, CHANGES = range(10)
 PIECES, PARTS = 6, 10
-_FRAME = 16  # room for the size of a chunk in front of what is written
+_FRAME = 16  # room before the written bytes for the size of an HTTP chunk
 _MOST_DIGITS = 18
 
 
 @jit
 def _same(data, at, stop, shape, start, size):
-    """Where these bytes of the shape end in the data; -1 where others stand there."""
+    """The index in `data` after a copy of ``shape[start : start + size]`` at `at`; -1 if other bytes are there."""
     if at < 0 or at + size > stop:
         return -1
     other, begin, found = (
@@ -37,7 +36,7 @@ def _same(data, at, stop, shape, start, size):
 
 @jit
 def _copied(data, at, size, out, to):
-    """Where the copy of some bytes ends."""
+    """Copy ``data[at : at + size]`` to `out` from index `to` on; returns the index after the copy."""
     begin, other = np.uint64(at), np.uint64(to)
     for i in range(np.uint64(size)):
         out[other + i] = data[begin + i]
@@ -46,7 +45,7 @@ def _copied(data, at, size, out, to):
 
 @jit
 def _text_end(data, at, stop):
-    """Where a JSON string without escapes ends; -1 at other text, or bytes that are not UTF-8."""
+    """The index of the quote that ends a JSON string from `at` on; -1 at an escape, a control character or bad UTF-8."""
     need, low, high = 0, 0x80, 0xBF
     while at < stop:
         byte = data[at]
@@ -73,7 +72,7 @@ def _text_end(data, at, stop):
 
 @jit
 def _digits_end(data, at, stop):
-    """Where a whole number of JSON ends; -1 without one, or at a very long one."""
+    """The index after a whole number of JSON at `at`; -1 without one, or for more than 18 digits."""
     end = at
     while end < stop and 48 <= data[end] <= 57:
         end += 1
@@ -84,7 +83,7 @@ def _digits_end(data, at, stop):
 
 @jit
 def _counts_end(data, at, stop, shape, rest, parts, count):
-    """Where the end of an event ends: three pieces with the counts of this token between them; -1 where it is another."""
+    """The index after the pieces of `shape` from `rest` on, with the counts of token `count` between; -1 if bytes differ."""
     at = _same(data, at, stop, shape, rest, parts[REST_0])
     if parts[COUNTS] == 0:
         return at
@@ -107,16 +106,15 @@ def _counts_end(data, at, stop, shape, rest, parts, count):
 
 @compiled.declared(compiled.signature(tuple[int, int, int, int, int], bytes, int, int, bytes, Ints, int, bool, Octets))
 def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
-    """Read HTTP chunks at the start of these bytes, while they hold only usual events.
+    """Read HTTP chunks at the start of ``data[begin:end]``, while they hold only usual events.
 
     Args:
-        data: bytes from the engine.
-        begin, end: the part of `data` to read, which begins with the size of an HTTP chunk.
+        data: bytes from the engine; `begin` is at the size of an HTTP chunk.
         shape, parts: see `ChunkTemplate`.
         count: tokens of the answer so far.
         is_framed: the client's bytes are written as one HTTP chunk; else bare.
-        out: uint8[n], written: what the client gets in its first half; in its second the text and the token id of each
-            event, each followed by a quote.
+        out: uint8[n], written: the client's bytes in its first half; in its second the text and the token id of each event,
+            each followed by a quote.
 
     Returns:
         Five numbers: the end of the chunks read in `data`, `begin` if none was; tokens of the answer after them; begin and

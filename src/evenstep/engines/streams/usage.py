@@ -15,8 +15,7 @@ class SoFar:
     """The part of a broken stream that reached the client, as needed to continue it.
 
     Args:
-        request_id: the ``id`` that the client has seen, as JSON; empty before the first chunk.
-        created: the ``created`` time that the client has seen, as JSON; empty before the first chunk.
+        request_id, created: the ``id`` and ``created`` time that the client has seen, as JSON; empty before the first chunk.
         prompt_tokens: tokens of the client's prompt; -1 if the engine has not reported them.
         produced: number of output tokens the client has; for a client that gets only text, those whose text it has.
         prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
@@ -37,10 +36,10 @@ class SoFar:
 
 
 def joined(usage: bytes, before: SoFar) -> bytes:
-    """The usage object (JSON) of a continued stream: prompt and output counted as if one engine had run all of it.
+    """The usage object (JSON) of a continued stream, with token counts as if one engine had run all of it.
 
-    Args:
-        usage: the JSON object of the last engine, which counts earlier output as prompt; its other members stay.
+    `usage` is the object of the last engine, whose prompt includes the earlier output. The prompt, completion and total
+    counts are replaced; its other members stay.
     """
     told = msgspec.json.decode(usage, type=Usage)
     prompt = before.prompt_tokens if before.prompt_tokens >= 0 else told.prompt_tokens - before.produced
@@ -57,10 +56,7 @@ def joined(usage: bytes, before: SoFar) -> bytes:
 
 
 def rewritten(data: bytes, before: SoFar) -> bytes:
-    """The chunk `data` of the continuing engine, with the id and time that the client has seen.
-
-    A usage object in it gets the counts of the whole answer; see `joined`.
-    """
+    """The chunk `data` of the next engine, with the id and time that the client has seen, and its usage `joined`."""
     spans = splice.members(data, "engine")
     seen = {"id": before.request_id, "created": before.created}
     changes: dict[str, bytes | None] = {name: value for name, value in seen.items() if name in spans and value}

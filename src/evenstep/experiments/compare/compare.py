@@ -1,4 +1,4 @@
-"""Comparing policies: the same requests, the same dice, paired differences against a baseline."""
+"""Compares policies: the same requests, the same random draws, paired differences against a baseline."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def compare(
 
     Args:
         source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
-        policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor);
-            one of them, or a list. A pair stands in a list, also by itself.
+        policies: one of these or a list: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, or policies. A
+            (policy, predictor) pair must stand in a list.
         cluster: the fleet; 16 workers of 72 slots when left out, saturated, or timed with a `load` or `rate`.
-        step_time: what a step costs; `Linear()` when left out.
-        seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
-            synthetic one is drawn anew.
+        step_time: seconds of a step; `Linear()` when left out.
+        seeds: replicates; 3, or as many as differ, when left out. Replicate 0 of a recorded trace is the trace itself,
+            others are rotated; a synthetic one is drawn anew.
         baseline: name of the policy others are compared with; the first when left out.
         seed: key of replicates and policies' draws.
-        load: rescale arrival times to this share of the fleet's capacity; needs timed arrivals, a linear `step_time`, and
-            no `rate`.
+        load: rescale arrival times to this share of the fleet's capacity; needs timed arrivals, a linear `step_time`, and no
+            `rate`.
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         limit: use only the first rows of a trace, or draw only so many requests; a generator in memory refuses it.
         power: power law for the energy metrics; the default one when left out.
         slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``; without one there are no goodput metrics.
-        processes: processes to run in. Default: all cores where it pays; this one where forking is unsafe (more
-            need a ``__main__`` guard there) or a policy is an object.
-        progress: told what happens; silent when left out.
+        processes: number of processes. Default: all cores if that saves time; 1 where forking is unsafe (more need a
+            ``__main__`` guard there) or if a policy is an object.
+        progress: receives messages; silent when left out.
 
     Returns: the comparison, see `Compared`; ``found["jsq"].mean("idle_time_share")`` is one of its figures.
 
@@ -97,7 +97,7 @@ def compare(
 
 
 def _listed(policies: PolicySpec | Sequence[PolicySpec]) -> Sequence[PolicySpec]:
-    """The policies asked for, as a list, also where it is one policy by itself; `InputError` for anything else."""
+    """The policies asked for as a list, also if only one is given; `InputError` for anything else."""
     if isinstance(policies, str | Mapping) or callable(getattr(policies, "route", None)):
         return [cast("PolicySpec", policies)]
     if isinstance(policies, Iterable):

@@ -25,13 +25,13 @@ SAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compared(Comparison):
-    """A comparison with what produced it.
+    """A comparison, with the plan and the contenders that produced it.
 
     ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result. The other
     fields are those of `Comparison`.
 
     Args:
-        plan: what its runs shared: workload, fleet, laws and seed; None = `report` draws no charts of runs.
+        plan: the workload, fleet, laws and seed that its runs share; None = `report` draws no charts of runs.
         asked: the contenders, in the order of `policies`.
     """
 
@@ -40,7 +40,7 @@ class Compared(Comparison):
 
     @classmethod
     def of(cls, found: Comparison, plan: Plan, asked: Sequence[Contender]) -> Compared:
-        """A copy of a comparison with the plan, the contenders and this process's versions; `found` stays as it is."""
+        """A copy of `found` with the plan, the contenders and this process's versions; `found` is not changed."""
         values: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Comparison)}
         values["versions"] = versions()
         return cls(**values, plan=plan, asked=tuple(asked))
@@ -92,11 +92,11 @@ class Compared(Comparison):
         return self.to_arrow().to_pandas()
 
     def plot(self, metric: str = "idle_time_share", *, axes: Any = None) -> Any:
-        """Draw a bar for each policy with its 95 % interval, in the policy's colour in every report.
+        """Draw a bar for each policy with its 95 % interval. A policy has the same colour in every report.
 
         Args:
             metric: a metric by name, as in `PolicyResult.mean`.
-            axes: matplotlib axes to draw on, which are returned; None = a `Picture` of its own: a notebook shows it,
+            axes: matplotlib axes to draw on, which are returned. None = return a new `Picture`: a notebook shows it,
                 ``save("idle.svg")`` writes it.
 
         Raises:
@@ -110,10 +110,10 @@ class Compared(Comparison):
         return Picture(self, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report that ``evenstep compare --report`` writes, and return its path.
+        """Write the HTML report that ``evenstep compare --report`` writes; returns its path. An existing file is replaced.
 
-        Each policy's first replicate is run once more in this process, with the record tables that the charts show. Without
-        a `plan` nothing is run and these charts are missing. An existing file is replaced.
+        Each policy's first replicate is run once more in this process, for the record tables that the charts show. Without a
+        `plan` nothing is run, and these charts are missing.
 
         Raises:
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
@@ -135,6 +135,6 @@ class Compared(Comparison):
 
 
 def versions() -> dict[str, str]:
-    """Versions of ``evenstep``, ``python`` and ``numpy``; under ``kernels``, how rules run now (`compiled.mode`)."""
+    """Versions of ``evenstep``, ``python`` and ``numpy``, and under ``kernels`` how rules run now (`compiled.mode`)."""
     packages = {"evenstep": __version__, "python": platform.python_version(), "numpy": version("numpy")}
     return {**packages, "kernels": compiled.mode()}

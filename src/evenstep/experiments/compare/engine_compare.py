@@ -1,4 +1,4 @@
-"""Comparing scheduling policies inside one engine: the same requests, the same dice, paired differences."""
+"""Compares scheduling policies inside one engine: the same requests, the same random draws, paired differences."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ from evenstep.workload.synthetic.yaml_file import check_arriving
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineOutcome:
-    """A comparison of scheduling policies and the runs it was computed from.
-
-    ``runs[p][r]`` is the run of policy p, in the order asked, on ``traces[r]``, the requests of replicate r.
-    """
+    """A comparison and its runs: ``runs[p][r]`` is policy p, in the order asked, on ``traces[r]`` (replicate r)."""
 
     comparison: EngineComparison
     runs: list[list[EngineRun]]
@@ -43,7 +40,7 @@ class EngineOutcome:
 
 
 def built(spec: str) -> SchedulingPolicy:
-    """The scheduling policy that a name and its options describe; `InputError` for what is unknown or forms no batch."""
+    """Build the scheduling policy of a spec; `InputError` if it is unknown, has a bad option, or lacks `form_batch`."""
     found: Any = names.build("scheduling", names.parse(spec))
     if not callable(getattr(found, "form_batch", None)):
         raise InputError(spec, "policy", type(found).__name__, "an object with a method `form_batch(view)`")
@@ -51,10 +48,10 @@ def built(spec: str) -> SchedulingPolicy:
 
 
 def capacity(trace: Trace, settings: EngineSettings) -> float:
-    """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
+    """Requests a second that the engine serves if all of them wait from the start, under `best:patience=0,paced=false`.
 
-    One simulation measures it between a fifth and four fifths of the completions, so neither filling up nor draining counts.
-    Arrival times of the trace are ignored. `InputError` for too few requests to measure it.
+    It is measured in one simulation, between the first and the last fifth of the completions, so that filling up and
+    draining do not count. The trace's arrival times are ignored. `InputError` for too few requests.
     """
     engine, law = settings.server(), settings.law()
     run = simulate_engine(together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False)
@@ -71,12 +68,9 @@ def traces_of(
     """Read the workload of `settings` and make its replicates, in order, at the requested rate or load.
 
     A rate or load in the settings wins over one in a workload file. A load is a share of `capacity` on replicate 0. With
-    arrivals ``together``, all requests arrive at 0 s. `fewer` is as in `replicates`; `times_from` says what the command's
-    user can do where there are no arrival times.
-
-    Raises:
-        InputError: a file that cannot be read, two replicates that are the same, or timed arrivals under a law of infinite
-            mean.
+    arrivals ``together``, all requests arrive at 0 s. With `fewer`, the list ends before the first replicate that equals an
+    earlier one; otherwise that is an error. `times_from` is the error's hint if there are no arrival times. `InputError` for
+    a file that cannot be read, and for timed arrivals without times or under a law of infinite mean.
     """
     found = Reading.of(settings).workload()
     a_second = settings.rate if settings.rate is not None else found.requests_per_s
@@ -101,9 +95,7 @@ def traces_of(
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of scheduling policies share: the settings, whose `policies` are names, these policies
-    in their order, and the replicates by index.
-    """
+    """The data of all runs of a comparison of scheduling policies: settings, built policies, requests by replicate."""
 
     settings: EngineSettings
     policies: Sequence[SchedulingPolicy]
@@ -115,13 +107,13 @@ class Shared:
 
     @property
     def kernels(self) -> Kernels:
-        """No kernels in advance: an engine's kernels are compiled where the first run needs them."""
+        """Without contenders, so nothing is compiled ahead: the first run that needs an engine's kernels compiles them."""
         return Kernels(kind=RunJob.kind)
 
     def run_of(self, contender: int, index: int) -> EngineRun:
         """Simulate policy number `contender` on replicate `index`, under the seed ``settings.seed + index``."""
         settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
-        sees_truth = getattr(policy, "believes", "") == "truth"  # needs no bounds, whatever is believed
+        sees_truth = getattr(policy, "believes", "") == "truth"  # such a policy needs no bounds
         return simulate_engine(
             trace,
             policy,
@@ -139,8 +131,9 @@ def run_engine_comparison(
 ) -> EngineOutcome:
     """Run every policy on the same replicates, and compare each with the baseline, replicate by replicate.
 
-    Notes of the comparison name thresholds that break WAIT's theory, and policies that are shown true output lengths.
-    `check` has accepted the settings; `fewer` is as in `replicates`; `progress` is called with messages, None = silent.
+    Notes of the comparison name thresholds that break WAIT's theory, and policies that see true output lengths or lack
+    bounds (`belief_note`). The settings must have passed `check`. With `fewer`, replicates end before the first that equals
+    an earlier one; otherwise that is an error. `progress` receives messages; None = silent.
 
     Raises:
         InputError: a bad source, policy or number.
@@ -171,10 +164,10 @@ def run_engine_comparison(
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, bounded: bool, hint: str = "") -> str:
-    """A sentence on a policy that is shown true output lengths, or that plans with bounds of them and has none.
+    """A sentence if a policy is shown true output lengths, or plans with bounds of them that requests lack; else empty.
 
-    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. `spec` names it,
-    `bounded` says whether requests have bounds, and `hint`, a clause, how to give them.
+    The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. The sentence calls the policy `spec`.
+    `bounded` is True if requests have bounds. `hint` is a clause on how to give them.
     """
     believes = getattr(policy, "believes", "")
     if believes == "truth":

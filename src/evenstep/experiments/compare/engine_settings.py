@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenstep.request import I8, Trace
     from evenstep.sim.engine.simulation import Engine
 
-#: The default comparison: policies of today's engines, then ours.
+#: The default comparison: policies of today's engines, then those of the papers and of evenstep.
 USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
 #: How bounds of output lengths may be written.
 BOUNDS = ("trace", "exact", "constant:LOW/HIGH", "bucketed:N/N/...", "around:SHARE", "PREDICTOR[:low=X,high=X,...]")
@@ -71,7 +71,7 @@ class EngineSettings:
     processes: int | None = None
 
     def server(self) -> Engine:
-        """The engine that these settings describe; `InputError` for an unknown key or a value that does not fit."""
+        """The engine that these settings describe; `InputError` for an unknown key or a bad value."""
         from evenstep.sim.engine.simulation import Engine
 
         return cast("Engine", names.make(Engine, names.options(self.engine, "--engine"), where="--engine"))
@@ -88,10 +88,9 @@ class EngineSettings:
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
-    """Check ranges, and that rate and load are not both given; returns the same settings.
+    """Check ranges, and that rate and load are not both given; return the settings.
 
-    Raises:
-        InputError: a value out of range; it names the first such flag, of the command or file `where`.
+    `InputError` for the first value out of range; the message begins with `where`, the command or file.
     """
     config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
     config.check_at_least(where, 0, settings, "seed")
@@ -106,14 +105,10 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
 
 
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The believed bounds of a trace's output lengths, from text as in `BOUNDS`: lower and upper ones in tokens, int64[N]
-    each.
+    """Parse bounds of a trace's output lengths (forms: `BOUNDS`), and return (lower, upper) in tokens, int64[N] each.
 
-    A predictor's quantiles give `Quantiles` around a new one, which learns during a run; ``trace``, the trace's own bounds,
-    gives None.
-
-    Raises:
-        InputError: text of another form, or an unknown predictor or option.
+    A predictor's quantiles give `Quantiles` around a new predictor, which learns during a run. ``trace`` gives None: the
+    trace's own bounds count. `InputError` for text of another form, or an unknown predictor or option.
     """
     from evenstep.predict.intervals import Quantiles, around, bucketed, constant
 

@@ -1,4 +1,4 @@
-"""Checks given thresholds of WAIT against its theory, a trace and an engine: lists conditions that do not hold."""
+"""Checks given thresholds of WAIT against its theory, a trace and an engine, and lists the conditions that fail."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 from evenstep.workload.replicate import rate
 
-#: Which requests are meant, bool[N].
+#: A set of requests as a mask, bool[N].
 Members = np.ndarray[tuple[int], np.dtype[np.bool_]]
-#: What memory has to suffice for: so many iterations with all but this probability.
+#: Memory has to suffice for so many iterations, except with this probability.
 ITERATIONS, DELTA = 1e6, 0.01
 
 
 def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
-    """One phrase, with its numbers, for each condition that the thresholds of `wait` or `nested-wait` break on this trace.
+    """One phrase, with numbers, for each condition that the thresholds of `wait` or `nested-wait` break on this trace.
 
-    Empty if all hold, and for other policies. Also empty if the policy solves its own thresholds (``solve_s > 0``), because
+    The list is empty for other policies. It is also empty if the policy solves its own thresholds (``solve_s > 0``), because
     the given ones are only its first. An engine with ``kv_tokens = 0`` has unlimited memory.
 
-    Types have the rates and mean lengths of the trace: for `wait` by class, for `nested-wait` by the segment in which a
-    request ends, in each group of prompts. Conditions on the time of an iteration are checked if the law is
-    `affine-kv` and the requests have arrival times; the others always.
+    Types have the rates and mean lengths of the trace. For `wait` they are classes. For `nested-wait` they are, in each
+    prompt group, the segments in which requests end. Conditions on the time of an iteration are checked only if the law is
+    `affine-kv` and the requests have arrival times.
 
     Source: WAIT eqs. 9, 10, 12.
     """
@@ -46,6 +46,7 @@ def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: Bat
 
 
 def _of_wait(policy: Wait, trace: Trace, memory: float, law: BatchTime) -> list[str]:
+    """`gate_doubts` of a `wait` policy; `memory` is in KV tokens, inf = unlimited."""
     classes = np.zeros(len(trace), np.int64) if trace.request_class is None else trace.request_class
     kind = np.minimum(classes, len(policy.thresholds) - 1)
     present = np.unique(kind)
@@ -57,6 +58,7 @@ def _of_wait(policy: Wait, trace: Trace, memory: float, law: BatchTime) -> list[
 
 
 def _of_nested(policy: NestedWait, trace: Trace, memory: float, law: BatchTime) -> list[str]:
+    """`gate_doubts` of a `nested-wait` policy; `memory` is in KV tokens, inf = unlimited."""
     segments = len(policy.ends) + 1
     group = np.searchsorted(np.array(policy.prompt_edges, np.int64), trace.prompt_tokens, side="right")
     last = np.searchsorted(np.array(policy.ends, np.int64), trace.output_tokens, side="left")
@@ -77,7 +79,7 @@ def _of_nested(policy: NestedWait, trace: Trace, memory: float, law: BatchTime) 
         found += [text if text.startswith("a full batch") else named + text for text in said]
         try:
             needed += nested_thresholds.enough_memory(types, n, ITERATIONS, DELTA)
-        except InputError:  # a segment that more requests reach than it takes: no memory suffices, and it is said above
+        except InputError:  # more requests reach a segment than it serves: no memory suffices, and a phrase says so
             needed = math.inf
     if memory < needed < math.inf and whole <= memory:
         found.append(
@@ -90,9 +92,10 @@ def _of_nested(policy: NestedWait, trace: Trace, memory: float, law: BatchTime) 
 def _types(
     trace: Trace, members: Sequence[Members], law: BatchTime, ends: tuple[int, ...] | None = None
 ) -> tuple[Types, bool]:
-    """Rates and mean lengths of some sets of requests (bool[N] each), and whether rates and law are known.
+    """(types with the rates and mean lengths of sets of requests, bool[N] each; True if rates and law are known).
 
-    `ends`: of the segments that all but the last type end with, all of one prompt; None = types of their own.
+    If they are not known, the counts of requests stand for rates. With `ends`, types are segments: all have the mean prompt,
+    and all but the last end at these output tokens. None = each type has its own means.
     """
     counts = np.array([int(m.sum()) for m in members], float)
     whole = rate(trace) if trace.arrival_s is not None else math.inf

@@ -21,16 +21,16 @@ from evenstep.theory.fluid import Types, equilibrium
 from evenstep.workload.replicate import rate, scaled_to_rate
 
 _WHERE = "evenstep thresholds"
-#: The flags behind what the theory is told.
+#: The flag of each input of the theory, by the field of its errors.
 _FLAGS = {
     "segments": "--segments",
     "kv_tokens": "--engine kv-tokens",
     "d0_s": "--batch-time d0-s",
     "d1_s": "--batch-time d1-s",
 }
-#: What says that the engine is too slow or too small.
+#: Fields of errors that say that the engine is too slow or too small.
 _OF_ENGINE = ("load", "kv_tokens")
-#: Types of outputs at most; longer outputs share bins.
+#: Most types of outputs; with more output lengths, neighbours share a type.
 MOST_TYPES = 500
 #: Numbers of segments that are tried.
 COUNTS = (*range(1, 31), 50, 100, 200, 500)
@@ -46,7 +46,7 @@ class Question:
         law: seconds of an iteration, affine in the KV tokens: `AffineKv`.
         segments: L of Nested WAIT; None = the number in `COUNTS` that needs the least memory.
         iterations: S, iterations that the memory of Nested WAIT must suffice for; >= 1.
-        delta: probability, in (0, 1), that it does not suffice for so many.
+        delta: probability, in (0, 1), that this memory does not suffice.
 
     Raises:
         InputError: a number out of range, a law of another form, or a trace without a rate.
@@ -72,14 +72,14 @@ class Question:
 
     @property
     def kv_tokens(self) -> float | None:
+        """KV tokens of memory; None = unlimited."""
         return float(self.engine.kv_tokens) or None
 
     def types(self, kind: Any, prompts: bool) -> Types:
-        """Request types, one for each value in `kind`, int64[N] of the requests, ascending; each has its share of the
-        trace's rate.
+        """Request types, one for each value in `kind` (int64[N], by request), ascending, at its share of the trace's rate.
 
-        With `prompts` each type has its own mean prompt and mean output. Else all share the trace's mean prompt, and each
-        has its longest output.
+        With `prompts` each type has its own mean prompt and mean output. Otherwise all types share the trace's mean prompt,
+        and each has the longest output of its requests.
         """
         assert isinstance(self.law, AffineKv)
         trace, (_, which, counts) = self.trace, np.unique(kind, return_inverse=True, return_counts=True)
@@ -99,11 +99,11 @@ def answer(asked: Question) -> dict[str, Any]:
 
     Returns:
         ``version``, ``trace``, ``requests_per_s``, ``wait`` and ``nested_wait``. The last two hold KV tokens, seconds, and
-        under ``gates`` each threshold (requests) with the inequality it satisfies. Where Nested WAIT has no thresholds and
-        no `segments` were asked for, ``nested_wait`` holds only ``not_solved``, the reason.
+            under ``gates`` each threshold (requests) with the inequality it satisfies. If Nested WAIT has no thresholds and
+            no `segments` were asked for, ``nested_wait`` holds only ``not_solved``, the reason.
 
     Raises:
-        InputError: an engine that does not keep up, or too little memory, for WAIT already; with the numbers.
+        InputError: an engine that does not keep up, or too little memory, already for WAIT; with the numbers.
     """
     trace = asked.trace
     classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
@@ -116,26 +116,25 @@ def answer(asked: Question) -> dict[str, Any]:
 
 
 def _of_flag(error: InputError) -> InputError:
-    """The error with the name of the flag."""
+    """A copy of the error that names the command's flag as the field."""
     return InputError(_WHERE, _FLAGS.get(error.field, error.field), error.value, error.expected, error.hint)
 
 
 def _nested_if_solved(asked: Question) -> dict[str, Any]:
+    """`_nested`; if the engine is too slow or small and no `segments` were asked for, only the reason (``not_solved``)."""
     try:
         return _nested(asked)
     except InputError as error:
-        if error.field not in _OF_ENGINE or asked.segments is not None:  # segments are Nested WAIT's: it was asked for
+        if error.field not in _OF_ENGINE or asked.segments is not None:  # segments ask for Nested WAIT
             raise
         return {"not_solved": str(_of_flag(error))}
 
 
 def read(settings: EngineSettings) -> Trace:
-    """The requests of replicate 0 that settings ask for, their times scaled to exactly `rate` if it is given.
+    """The requests of replicate 0 that settings ask for, with times scaled to exactly `rate` if it is given.
 
-    Arrivals drawn at a rate alone come at a rate that chance moves a little.
-
-    Raises:
-        InputError: a file that cannot be read, a law with an infinite mean, or a key of the engine that has no effect.
+    Arrivals drawn at a rate would otherwise differ from it a little by chance. `InputError` for a file that cannot be read,
+    a law with an infinite mean, or any key of the engine but ``kv-tokens``.
     """
     for key, value in options(settings.engine, "--engine").items():
         if key != "kv_tokens":
@@ -146,6 +145,7 @@ def read(settings: EngineSettings) -> Trace:
 
 
 def _wait(asked: Question, types: Types, names: list[int]) -> dict[str, Any]:
+    """The ``wait`` part of `answer`; `names` are the classes of the types."""
     found = wait_thresholds.least(types, asked.kv_tokens)
     latency = wait_thresholds.expected_latency_s(types, found)
     return {
@@ -169,6 +169,7 @@ def _wait(asked: Question, types: Types, names: list[int]) -> dict[str, Any]:
 
 
 def _nested(asked: Question) -> dict[str, Any]:
+    """The ``nested_wait`` part of `answer`, with the best number of segments unless one was asked for."""
     output = asked.trace.output_tokens
     types = asked.types((output - 1) // math.ceil(int(output.max()) / MOST_TYPES), prompts=False)
     many = len(types.output_tokens)

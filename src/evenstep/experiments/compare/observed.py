@@ -1,4 +1,4 @@
-"""Starts a comparison from a decision log: its fleet, law and policy, and how well the simulator repeats it."""
+"""Starts a comparison from a decision log: takes its fleet, law and policy, and measures the simulator's error."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.metrics import Slo
 
-#: Settings of a fleet that say nothing of the observed run. An override of any other means that the simulation is of
-#: another fleet or workload.
+#: Settings that do not describe the observed run. An override of any other setting makes the simulated fleet or workload
+#: another one.
 _APART = frozenset(
     ("pool", "prefix_cache_blocks", "slo", "may_hold", "model_params", "peak_flops", "format_name", "seed", "skip_bad_rows")
 )
-#: Settings that make a part of the log meaningless.
+#: For some settings of the log, the settings that replace them if given.
 _INSTEAD = {
     "groups": ("workers",),
     "overhead_s": ("law", "worker_speeds"),
@@ -38,7 +38,7 @@ class FromLog:
     """The settings of a comparison that a log gives.
 
     Args:
-        observed: the run it recorded.
+        observed: the run that the log recorded.
         values: settings by name, in the form of a settings file.
         policy: its policy with its predictor, as ``--policy`` takes it.
         said: sentences for the user on the data taken from the log, and on what the simulation omits.
@@ -52,7 +52,7 @@ class FromLog:
     origin: str = "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
-        """A copy of `values`, without those that would contradict what a file or a flag sets, by the names in `given`.
+        """A copy of `values` without settings that contradict those in `given`, the names that a file or a flag sets.
 
         Groups are left out if workers are given; the step's seconds, if a law or worker speeds; arrivals, if users, a think
         time or sessions.
@@ -62,16 +62,13 @@ class FromLog:
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
-        """Names of settings that make the simulated fleet or workload another one than the log's, by `Settled.origin`.
-
-        These are the fleet's settings that a file or a flag set. Settings of reports, policies and energy do not count.
-        """
+        """Names of settings of fleet and workload that a file or a flag set in place of the log; `origin` is `Settled.origin`."""
         fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
         return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
 
 
 def is_log(source: str) -> bool:
-    """Whether a path names a decision log, by the file's head. False if the file is missing or cannot be read."""
+    """True if a path names a decision log, judged by the head of the file. False if it is missing or cannot be read."""
     from evenstep.workload import files
     from evenstep.workload.readers import decision_log
 
@@ -85,10 +82,8 @@ def is_log(source: str) -> bool:
 def from_log(path: str) -> FromLog:
     """Replay a decision log and take fleet, step-time law and policy from it.
 
-    KV memory is the least of the workers. There is no law in `values` if the log shows too few steps to fit one.
-
-    Raises:
-        InputError: it cannot be read or replayed, or shows no served request.
+    KV memory is the least of the workers. `values` has no law if the log shows too few steps to fit one. `InputError` for a
+    log that cannot be read or replayed, or that shows no served request.
     """
     from evenstep.dispatch.observing import observe
 
@@ -110,7 +105,7 @@ def from_log(path: str) -> FromLog:
 
 
 def _policy_of(found: Observed) -> str:
-    """The policy with its predictor, as ``--policy`` takes it."""
+    """The log's policy with its predictor, as ``--policy`` takes it."""
     if not found.predictor:
         return found.policy
     spec = names.parse(found.predictor)
@@ -119,6 +114,7 @@ def _policy_of(found: Observed) -> str:
 
 
 def _said(found: Observed) -> list[str]:
+    """Sentences for the user on the data taken from the log, and on what the simulation omits."""
     law, slots = found.law, sorted({worker.slots for worker in found.workers})
     groups = f" in {len(found.group_sizes)} barrier groups" if len(found.group_sizes) > 1 else ""
     held = min(found.kv_tokens)
@@ -157,9 +153,9 @@ def _said(found: Observed) -> list[str]:
 
 
 def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The error of a simulation against the observed run, from their summaries, by metric of `JUDGED` that both have.
+    """The relative errors of a simulation, by metric of `JUDGED` with a value in both summaries.
 
-    Each has ``observed``, ``simulated`` and ``error``: simulated over observed, less 1, or None if observed is 0.
+    Each has ``observed``, ``simulated`` and ``error``: simulated over observed, minus 1, or None if observed is 0.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in JUDGED:
@@ -170,10 +166,7 @@ def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[st
 
 
 def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
-    """The observed run in the form of a simulated policy's result: one replicate, seed 0, an empty digest, no differences.
-
-    Goodput metrics are there only with an `slo`.
-    """
+    """The observed run as a `PolicyResult` of one replicate (seed 0, empty digest); it has goodput only with an `slo`."""
     summary = {"prefix_hit_share": None, **log.observed.summary(slo)}
     return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
 
@@ -183,13 +176,13 @@ def with_observed(
 ) -> Comparison:
     """A copy of the comparison, with the observed run and the simulator's error (`errors`) on the log's own fleet.
 
-    The error is of the first replicate. If the log's fleet cannot be simulated, the error is empty and a sentence says why.
+    The error is that of the first replicate. If the log's fleet cannot be simulated, there are no errors, and a sentence of
+    the comparison says why.
 
     Args:
         comparison, settings: the comparison, which has the log's policy, and its settings.
         log, row: the data of the log, and the observed run (`row_of`).
-        overridden: names of settings that differ from the log's; with any of them the log's policy is run once more, with
-            the log's settings in their place.
+        overridden: names of settings that differ from the log's. With any, the log's policy is run once more without them.
     """
     said, error = log.said, {}
     if overridden:
@@ -204,7 +197,7 @@ def with_observed(
 
 
 def _on_its_own_fleet(log: FromLog, settings: CompareSettings, overridden: Collection[str]) -> Comparison:
-    """One run of the log's policy, without the settings that override the log."""
+    """Run the log's policy once, with the log's values or defaults in place of the `overridden` settings."""
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.sources import plan_of

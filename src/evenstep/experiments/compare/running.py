@@ -1,4 +1,4 @@
-"""Runs the contenders of a comparison on the same replicates, and computes what is compared."""
+"""Runs the contenders of a comparison on the same replicates, and computes the comparison."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A comparison and the runs it was computed from.
-
-    ``runs[c][r]`` is contender c, in the order asked, on ``traces[r]``, the requests of replicate r.
-    """
+    """A comparison and its runs: ``runs[c][r]`` is contender c, in the order asked, on ``traces[r]`` (replicate r)."""
 
     comparison: Comparison
     runs: list[list[Run]]
@@ -38,25 +35,27 @@ def run_comparison(
     progress: Progress | None = None,
     on_contender: Callable[[Contender, list[Run]], None] | None = None,
 ) -> Outcome:
-    """Run every contender on every replicate, and compare each with the first and with the baseline.
+    """Run every contender on every replicate, and compare each with the baseline, replicate by replicate.
 
     A note of the comparison says if there were fewer replicates than `plan.seeds`.
 
     Args:
-        plan, asked: what the runs share, and the contenders.
+        plan, asked: the data that the runs share, and the contenders.
         baseline: name of one of them; None = the first.
-        processes: see `jobs.run_all`; None means one if any policy is an object, because it may remember earlier runs.
-        progress: told what happens; None = silent.
+        processes: number of processes. None = all cores once that saves time, but one if any policy is an object, because it
+            may remember earlier runs.
+        progress: receives messages; None = silent.
         on_contender: called when all replicates of a contender have run, in the order asked.
 
     Raises:
-        InputError, PolicyError: see `compare`.
+        InputError: an unknown baseline, or equal replicates without `plan.fewer`; or from the first run that fails.
+        PolicyError: a policy broke its contract.
     """
     from evenstep.measure.comparison import compare_runs
 
     first = place_of(baseline, [one.name for one in asked])
     if processes is None and not all(isinstance(one.policy, Mapping) for one in asked):
-        processes = 1  # an object may remember what it saw, which would be lost in another process
+        processes = 1  # an object may have memory, which another process would lose
     traces = replicates(plan.replicate, plan.seeds, plan.fewer)
     shared = Shared(replace(plan, seeds=len(traces)), asked, traces)
 
@@ -82,10 +81,10 @@ def collected(
     """Make all runs and wait for them; ``found[c][r]`` is the result of contender c on replicate r.
 
     Args:
-        shared, processes: see `jobs.run_all`.
-        progress: told what happens; None = silent.
+        shared, processes: the data of the runs, and the number of processes (`jobs.run_all`, whose errors are raised).
+        progress: receives messages; None = silent.
         on_contender: called with a contender's index and runs once all its replicates have run. Calls come in the order of
-            the contenders: one that ends early waits for those before it.
+            the contenders, so a contender that ends early waits for those before it.
     """
     watch = progress if progress is not None else Progress()
     names, seeds, told = shared.names, len(shared.traces), 0
@@ -110,7 +109,7 @@ def collected(
 
 
 def place_of(baseline: str | None, names: Sequence[str]) -> int:
-    """The index, from 0, of the baseline in `names`, else `InputError`; 0 if it is None."""
+    """The index of the baseline in `names`, from 0; 0 if it is None. `InputError` if it is not there."""
     if baseline is not None and baseline not in names:
         raise InputError("compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names))
     return names.index(baseline) if baseline is not None else 0

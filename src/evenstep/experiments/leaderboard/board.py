@@ -1,6 +1,6 @@
 """The leaderboard: every policy on every workload of a board, with the same requests and random draws, ranked.
 
-Runs are kept and shared as in a sweep (`sweep.runs`), so a stopped board continues where it was.
+Runs are cached and shared as in a sweep (`sweep.runs`), so a stopped board continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIVE = "predictor=live"
 
 @dataclass(frozen=True, slots=True)
 class _EmptyCell:
-    """A cell to be filled: a workload, a policy as the board lists it, what that means there, and its replicates."""
+    """A cell to be filled: a workload, a policy as the board lists it, the contender it means there, and its replicates."""
 
     workload: Workload
     policy: str
@@ -47,11 +47,11 @@ class Board:
         path: the BOARD.yaml.
         workloads, policies: only these; all when empty. A policy's name alone selects all its entries.
         cache: folder for finished runs; None = they are kept in memory only.
-        progress: called with messages; None = silent.
+        progress: receives messages; None = silent.
 
     Attributes:
         file: the content of the file.
-        made: runs that `run` made so far; all others came from the cache.
+        made: number of runs that `run` made so far; all others came from the cache.
 
     Raises:
         InputError: a bad board, workload or policy.
@@ -91,7 +91,7 @@ class Board:
 
     @property
     def cells(self) -> list[tuple[str, str]]:
-        """(workload, policy) of every selected cell, workload by workload, without those that a slow policy leaves out."""
+        """(workload, policy) of every selected cell, workload by workload; cells left out for a slow policy are absent."""
         return [(one.workload.name, one.policy) for one in self._asked]
 
     @property
@@ -100,9 +100,9 @@ class Board:
         return tuple(one.line for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
-        """Make the runs of the cells that the cache lacks, and end the processes started; returns the filled cells in order.
+        """Make the runs of the cells that the cache lacks, end the processes started, and return the filled cells in order.
 
-        `only` are (workload, policy) of the cells to fill, as in `cells`; all when None. Unknown ones are ignored.
+        `only` has the (workload, policy) of the cells to fill, as in `cells`; None = all. Unknown ones are ignored.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with its place on the board.
@@ -120,16 +120,13 @@ class Board:
         return [_cell(one, [self._cache.kept(task.key) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
-        """The leaderboard made of these cells.
-
-        Its picture shows the selected ones of the file's `picture` workloads; if none is, the first selected workload.
-        """
+        """The leaderboard of these cells. Its picture shows selected workloads of the file's `picture`, else the first."""
         shown = {one.name for one in self._workloads}
         picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
         return Table(self.lines, tuple(cells), tuple(picture), origin)
 
     def _listed(self) -> list[str]:
-        """Every member of the routing room at its defaults, then the file's additions."""
+        """Specs to rank: every routing policy at its defaults (``predictor=live`` if it looks ahead), then the file's."""
         found: list[str] = []
         for name in names.members("routing"):
             looks = horizon_of(names.build("routing", {"name": name})) > 0
@@ -137,13 +134,14 @@ class Board:
         return list(dict.fromkeys([*found, *self.file.policies]))
 
     def _seeds(self, workload: Workload, policy: str) -> int:
-        """Replicates of a policy on a workload; 0 = left out."""
+        """The number of replicates of a policy on a workload; 0 = the file leaves this cell out."""
         slow = self.file.slow.get(policy) or self.file.slow.get(policy.partition(":")[0])
         if slow is None:
             return self.file.seeds
         return 0 if workload.name in slow.leave_out else slow.seeds
 
     def _contender(self, workload: Workload, policy: str) -> Contender:
+        """The contender that a listed policy means on a workload, with its ``live`` predictor; built once as a check."""
         text = policy.replace(_LIVE, f"predictor={workload.line.predictor}")
         one = contender(text)
         one.build()
@@ -160,6 +158,7 @@ class Board:
 
 
 def _cell(asked: _EmptyCell, runs: list[dict[str, Any]]) -> Cell:
+    """The filled cell from the cached results of its replicates; `InputError` if two replicates are copies."""
     check_replicates(f"{asked.workload.name}, {asked.policy}", [run["digest"] for run in runs])
     return Cell(
         workload=asked.workload.name,
@@ -172,17 +171,17 @@ def _cell(asked: _EmptyCell, runs: list[dict[str, Any]]) -> Cell:
 
 
 def _check_policy(where: str, field: str, text: str) -> None:
-    """See that a policy of the file can be built."""
+    """Raise an `InputError` that names file and line if a policy cannot be built; under ``slow`` it needs no predictor."""
     try:
         contender(text.replace(_LIVE, "predictor=survival")).build()
     except InputError as error:
         if field == "slow" and error.field == "predictor":
-            return  # the name of one that looks ahead stands for all that is listed of it
+            return  # a name alone stands for all listed entries of the policy, which have predictors
         raise InputError(f"{where}: {error.where}", error.field, error.value, error.expected, error.hint) from None
 
 
 def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, list[str]]) -> list[str]:
-    """The selected items, in the order of the board; all if none are selected."""
+    """The items that the names `asked` select, in the order of the board; all if it is empty. `known` has a name's items."""
     for name in asked:
         check_known("evenstep leaderboard", flag, name, known, "one on the board")
     every = list(dict.fromkeys(one for found in known.values() for one in found))

@@ -1,4 +1,4 @@
-"""Checks a leaderboard by running a tenth of it again: which tenth, and which orders flipped."""
+"""Checks a leaderboard by running a tenth of it again: selects the tenth, and finds the orders that flipped."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from itertools import permutations
 from evenstep.experiments.leaderboard.table import Cell, Table
 from evenstep.measure.comparison import Interval, below
 
-#: Parts a board is cut into; one is run again at a time.
+#: Number of parts of a board; a check runs one of them again.
 PARTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Two policies whose order turned over, with disjoint intervals before and after.
+    """Two policies whose order reversed, with disjoint intervals before and after.
 
     Args:
-        workload, metric: where, and of what.
+        workload, metric: the workload, and the compared metric.
         first, second: the policies; the first was the better one, with lower values.
         before, after: intervals of the metric, of first and second, as published and as run again.
     """
@@ -37,9 +37,10 @@ class Flip:
 
 
 def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]]:
-    """A tenth of a board, the same for the same board: about a tenth of every workload's policies, in the order of `cells`.
+    """A tenth of a board's cells, in the order of `cells`: about a tenth of every workload's policies.
 
-    `cells` are (workload, policy). The parts 0 to 9 have every cell once. With fewer than ten cells, each part has one.
+    `cells` are (workload, policy); the same cells give the same tenth. The parts 0 to 9 have every cell once. With fewer
+    than ten cells, each part has one.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:
@@ -50,10 +51,10 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 
 
 def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
-    """Pairs of policies whose order in the ranking metric turned over; both orders with disjoint 95 % intervals.
+    """Pairs of policies whose order in the ranking metric reversed, with disjoint 95 % intervals in both orders.
 
-    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count too. A cell
-    that is not on the board has no order to keep.
+    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count, too. Cells
+    that are not stored are ignored.
     """
     found: list[Flip] = []
     for line in stored.workloads:
@@ -69,7 +70,7 @@ def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
 
 
 def changed(stored: Table, again: Sequence[Cell]) -> list[Cell]:
-    """The cells of `again` whose digests differ from the stored ones: other decisions. Cells not stored are left out."""
+    """The cells of `again` whose digests differ from the stored ones, so decisions differ. Cells not stored are left out."""
     known = {(cell.workload, cell.policy): cell.digests for cell in stored.cells}
     return [cell for cell in again if known.get((cell.workload, cell.policy), cell.digests) != cell.digests]
 

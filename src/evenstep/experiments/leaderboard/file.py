@@ -25,9 +25,9 @@ from evenstep.errors import InputError, check_known, nearest
 from evenstep.experiments.leaderboard.table import WorkloadLine
 from evenstep.experiments.settings import CompareSettings, checked, mapping
 
-#: What policies are ranked by on a saturated fleet, and below saturation, where time lost is mostly emptiness.
+#: The ranking metric on a saturated fleet, and below saturation, where most idle time comes from a lack of requests.
 SATURATED, BELOW = "idle_time_share", "imbalance_envelope_tokens"
-#: Settings of `compare` that a board has in another place.
+#: Settings of `compare` that may not stand under ``settings``, and where they belong.
 ELSEWHERE = {
     "source": "The workload stands under `source`.",
     "policies": "Policies are listed under `policies`.",
@@ -42,10 +42,10 @@ class WorkloadEntry:
     """One workload of a board.
 
     Args:
-        name: what the board calls it.
+        name: its name on the board.
         source: a trace file, a workload YAML (relative to the board's folder) or sample:azure-conv.
         about: a phrase for readers.
-        predictor: what predictor=live stands for here.
+        predictor: the predictor that predictor=live stands for here.
         settings: settings of evenstep compare.
     """
 
@@ -74,7 +74,7 @@ class BoardFile:
     """The content of a board file.
 
     Args:
-        workloads: what policies are ranked on.
+        workloads: the workloads that policies are ranked on.
         seeds: replicates of each policy on each workload.
         policies: ranked next to every policy at its defaults; predictor=live is the workload's predictor.
         slow: policies with fewer replicates, by name; also for all that is listed with options of theirs.
@@ -93,7 +93,7 @@ class Workload:
     """A checked workload of a board.
 
     Args:
-        line: what a page says of it, with its ranking metric and command.
+        line: its description for a page, with ranking metric and command.
         settled: settings with their origin.
         settings: the same after `settings.checked`: in range, with the arrivals they imply.
     """
@@ -110,13 +110,9 @@ class Workload:
 def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
     """Read and check a board file. Policies are not built, and traces are not read.
 
-    Returns:
-        The file's content; its workloads in order, their sources relative to the board's folder; and the document that knows
-        the line of each key. Workloads with timed arrivals are ranked by `BELOW`, others by `SATURATED`.
-
-    Raises:
-        InputError: see `config.read_yaml`; unknown keys, settings that do not fit, fewer than two replicates, a name twice
-            or unknown.
+    Returns the file's content, its workloads in order, and the document that knows the line of each key. Sources are
+    relative to the board's folder. Workloads with timed arrivals are ranked by `BELOW`, others by `SATURATED`. `InputError`
+    as in `config.read_yaml`, and for unknown keys, bad settings, fewer than two replicates, or a repeated or unknown name.
     """
     document = config.read_yaml(path)
     found = config.convert(document.values, BoardFile, document)
@@ -151,6 +147,7 @@ def schema() -> dict[str, Any]:
 
 
 def _workload(found: BoardFile, number: int, document: Document, folder: Path) -> Workload:
+    """Check workload entry `number` of the file, whose source is relative to `folder`; `InputError` for a bad setting."""
     entry, place = found.workloads[number], f"workloads[{number}]"
     known = [f.name for f in dataclasses.fields(CompareSettings) if f.name not in ELSEWHERE]
     for key in entry.settings:
@@ -169,7 +166,7 @@ def _workload(found: BoardFile, number: int, document: Document, folder: Path) -
 
 
 def _flags(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as flags of `compare`."""
+    """Settings as command-line words of `compare`."""
     words: list[str] = []
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")

@@ -44,7 +44,7 @@ def page(table: Table, *, data: str, picture: str) -> str:
 def text_lines(table: Table, width: int | None = None) -> list[str]:
     """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
 
-    Oracles are left out. `width` is in letters, as in `fitted`; None = any number, and no name is cut.
+    Oracles are left out. `width` is in characters, as in `fitted`; None = any number, and no name is cut.
     """
     rows = overall(table)
     names = cut_names([one.policy for one in rows], name_limit(width))
@@ -86,7 +86,7 @@ def _intro(table: Table, data: str) -> list[str]:
 
 
 def _ranked(table: Table) -> list[str]:
-    """Exactly which policies: those at their defaults, then variants of them."""
+    """Sentences that list the ranked policies: those at their defaults, then variants of them."""
     plain: list[str] = []
     variants: list[str] = []
     for policy in table.policies:
@@ -97,7 +97,7 @@ def _ranked(table: Table) -> list[str]:
 
 
 def _fewer(table: Table) -> str:
-    """Policies with fewer replicates, or left out on some workload."""
+    """A remark on policies with fewer replicates, or left out on some workload; empty if there are none."""
     found: list[str] = []
     for policy in table.policies:
         cells = [cell for cell in table.cells if cell.policy == policy]
@@ -167,13 +167,14 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
 
 
 def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
-    """The columns after the ranking metric: those with a value in some run of the workload."""
+    """(heading, metric, factor) of the columns after the ranking metric, if a run of the workload has a value."""
     columns = (*(_BELOW_COLUMNS if line.metric == BELOW else _SATURATED_COLUMNS), *_WAITS)
     known = {name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}}
     return [one for one in columns if one[1] != line.metric and one[1] in known]
 
 
 def _behind(one: Standing, factor: float, places: int) -> str:
+    """The text of the paired difference to the leader, with ``level`` if its interval contains 0."""
     if one.behind is None:
         return MISSING
     text = _interval(one.behind, factor, places, sign="+")
@@ -181,6 +182,7 @@ def _behind(one: Standing, factor: float, places: int) -> str:
 
 
 def _interval(found: Interval | None, factor: float, places: int, sign: str = "") -> str:
+    """``value ± half`` as text, both times `factor`, with `places` decimals; `sign` is a format flag."""
     if found is None:
         return MISSING
     text = f"{factor * found.value:{sign},.{places}f}"

@@ -1,4 +1,4 @@
-"""The picture of a leaderboard: bars of what policies are ranked by, a panel a workload, oracles set apart."""
+"""The picture of a leaderboard: bars of the ranking metric by policy, a panel a workload, oracles set apart."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from evenstep.experiments.leaderboard.ranks import Standing, alike, overall, sta
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 
 WIDTH, LEFT, ROW, HEAD, FOOT, GAP = 960, 300, 19, 46, 34, 64
-#: Policies shown: this many by mean rank, then those that are shown true lengths. Paper modes, and policies that decide
-#: like one above them, are left to the page.
+#: Number of live policies shown, by mean rank.
 SHOWN = 18
-#: A bar longer than this multiple of this quantile is cut and pointed: one very slow policy would hide the others.
+#: A bar longer than `CUT` times the quantile `BUT` is cut and gets a point, so that it does not dwarf the others.
 CUT, BUT = 1.15, 0.85
 #: The policy that is set in bold.
 OURS = "best"
@@ -28,10 +27,10 @@ _TITLES = {
 
 
 def picture(table: Table) -> str:
-    """The picture as the text of an SVG document: policies from above by mean rank, a panel for each of `table.picture`.
+    """The picture as the text of an SVG document: a panel for each of `table.picture`, with policies by mean rank.
 
-    It shows the first `SHOWN` live policies, then all oracles. Paper modes, and all but the first of policies that decided
-    alike, are left out. Very long bars are cut and pointed.
+    It shows the first `SHOWN` live policies, then all oracles. Paper modes are left out, and all but the first of policies
+    that decided alike. Very long bars are cut, with a pointed end.
     """
     paper = [policy for policy in table.policies if "age_limit=0" in policy]
     twins = [policy for group in alike(table) for policy in group[1:]]
@@ -58,6 +57,7 @@ def picture(table: Table) -> str:
 
 
 def _panel(table: Table, line: WorkloadLine, places: dict[str, int], left: float, wide: float) -> list[str]:
+    """SVG elements of one workload's panel, at x = `left`, `wide` pixels; `places` has each policy's y."""
     title, factor = _TITLES[line.metric]
     found = {one.cell.policy: one for one in standings(table.of(line.name), line.metric)}
     values = {policy: one for policy, one in found.items() if policy in places and one.value is not None}
@@ -75,6 +75,7 @@ def _panel(table: Table, line: WorkloadLine, places: dict[str, int], left: float
 
 
 def _bar(one: Standing, factor: float, left: float, y: int, wide: float, most: float) -> list[str]:
+    """SVG elements of one policy's bar, interval and number; a value above `most` gets a bar of full width with a point."""
     assert one.value is not None
     kind = "oracle" if one.cell.oracle else "ours" if _is_ours(one.cell.policy) else "live"
     value = factor * one.value.value
@@ -118,7 +119,7 @@ def _is_ours(policy: str) -> bool:
 
 
 def _label(policy: str) -> str:
-    """A policy's name without what its colour says."""
+    """A policy's spec as text, without its predictor, which the colour of its bar tells."""
     name, _, options = policy.partition(":")
     kept = [one for one in options.split(",") if one and not one.startswith("predictor=")]
     return f"{name} {', '.join(kept)}".rstrip()

@@ -15,7 +15,7 @@ class Standing:
 
     Args:
         cell: its runs.
-        rank: 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank; None
+        rank: 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank. None
             for an oracle, or without a value.
         value: mean and interval of the ranking metric; None if a replicate has no value.
         behind: paired difference, this policy minus the best live one; None for that one itself, and without a value.
@@ -28,7 +28,7 @@ class Standing:
 
     @property
     def level(self) -> bool:
-        """Whether the policy is the best live one, or its paired interval to that one contains 0; False without a rank."""
+        """True if this is the best live policy, or its paired interval to that one contains 0; False without a rank."""
         return self.rank is not None and (self.behind is None or not self.behind.is_clear)
 
 
@@ -50,14 +50,12 @@ class Overall:
 
     @property
     def complete(self) -> bool:
-        """Whether the policy has a rank on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
+        """True if the policy has a rank on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
         return None not in self.ranks
 
 
 def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
-    """The cells of one workload from best to worst by the ranking metric, lower is better; oracles stand at their place
-    among them, and cells without a value come last.
-    """
+    """One workload's standings by the ranking metric, best (lowest) first; oracles among them, cells without value last."""
     known = [(found.value, cell) for cell in cells if (found := cell.interval(metric)) is not None]
     ordered = sorted(known, key=lambda one: one[0])
     live = [(value, cell) for value, cell in ordered if not cell.oracle]
@@ -71,7 +69,7 @@ def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
 
 
 def overall(table: Table) -> list[Overall]:
-    """Live policies by mean rank over the workloads, best first; after them those that lack a rank on some workload.
+    """Live policies by mean rank over the workloads, best first. Policies that lack a rank on some workload come last.
 
     A policy without any rank is left out. Equal mean ranks keep the order of `table.policies`.
     """
@@ -91,7 +89,7 @@ def overall(table: Table) -> list[Overall]:
 
 
 def alike(table: Table) -> list[tuple[str, ...]]:
-    """Groups of two or more policies that made the same decisions in every run, by their digests; in the table's order.
+    """Groups of two or more policies with the same digests, so the same decisions, in every run; in the table's order.
 
     Policies that ran on different workloads, or with different replicates, are never alike.
     """

@@ -31,7 +31,7 @@ class Cell:
         workload: name of the workload.
         policy: as the board lists it.
         predictor: the predictor it was given, or empty.
-        oracle: whether true lengths were shown: unreachable live.
+        oracle: True if it was shown true lengths, which no live policy is.
         digests: digest of each replicate.
         values: for each of `METRICS` one number a replicate, None where a run has no value.
     """
@@ -48,10 +48,7 @@ class Cell:
         return interval_of(self.values[metric])
 
     def versus(self, other: Cell, metric: str) -> Interval | None:
-        """Mean of own minus `other`'s value, replicate by replicate, with its 95 % interval.
-
-        Only the first replicates that both cells have count. None if one of these has no value.
-        """
+        """Mean of own minus `other`'s value over common replicates, with its 95 % interval; None if a value is missing."""
         pairs = [*zip(self.values[metric], other.values[metric], strict=False)]
         ours, theirs = [a for a, _ in pairs if a is not None], [b for _, b in pairs if b is not None]
         return paired_difference(ours, theirs) if len(ours) == len(theirs) == len(pairs) else None
@@ -98,9 +95,10 @@ class Table:
     """A whole leaderboard.
 
     Args:
-        workloads, cells: in the order of the board's file, and workload by workload.
+        workloads: in the order of the board's file.
+        cells: workload by workload.
         picture: names of the workloads that the picture shows.
-        origin: when and by which command it was made.
+        origin: the date, command and versions that made it.
     """
 
     workloads: tuple[WorkloadLine, ...]
@@ -119,9 +117,9 @@ class Table:
 
 
 def write_table(table: Table, path: Path) -> int:
-    """Write a row for each run, cell by cell, with workloads, picture and origin in the head; returns the number of rows.
+    """Write the table to a Parquet file, a row for each run, cell by cell; returns the number of rows.
 
-    The Parquet file is replaced whole; `InputError` if it cannot be written.
+    Workloads, picture and origin are in the file's head. The file is replaced whole; `InputError` if it cannot be written.
     """
     import pyarrow as pa
 
@@ -142,11 +140,7 @@ def write_table(table: Table, path: Path) -> int:
 
 
 def read_table(path: Path) -> Table:
-    """Read what `write_table` wrote; a metric that the file lacks is None in every run.
-
-    Raises:
-        InputError: a file that cannot be read or is no leaderboard of this version.
-    """
+    """Read a file of `write_table`; a metric that it lacks is None. `InputError` for an unreadable or other file."""
     read, head = read_columns(path, ["leaderboard"], "a leaderboard", "a leaderboard's Parquet file")
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in read.to_pylist():
@@ -160,6 +154,7 @@ def read_table(path: Path) -> Table:
 
 
 def _cell(rows: Sequence[Mapping[str, Any]]) -> Cell:
+    """The cell of one policy and workload, from its rows, one a replicate."""
     first = rows[0]
     return Cell(
         workload=first["workload"],

@@ -1,4 +1,4 @@
-"""The synthetic workloads that stand in where long prompts or capped outputs decide: heavy, and near a cap."""
+"""Synthetic workloads that stand in where long prompts or capped outputs decide: heavy, and near a cap."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
 
 #: A large model whose fixed part of a step is long: 60 ms, and 2e-7 s a KV token.
 STEP_TIME = Linear(overhead_s=0.06, per_token_s=2e-7)
-#: Prompts that come back, and how far their outputs spread.
+#: Number of recurring prompts, and how far their outputs spread, tokens.
 KEYS, JITTER = 300, 3
 
 
 def heavy(requests: int, recurring: bool = False) -> Synthetic:
-    """A generator of `requests` requests: prompts of median 4,000 tokens, outputs Pareto of mean 500 cut at 2,000 tokens.
+    """A generator of `requests` requests: prompts of median 4,000 tokens, outputs Pareto of mean 500, cut at 2,000 tokens.
 
-    With `recurring`, they are of 300 prompts that come back, with outputs within 3 tokens of the prompt's own.
+    With `recurring` each has one of 300 recurring prompts, and an output within 3 tokens of the prompt's own.
     """
     return Synthetic(
         requests,

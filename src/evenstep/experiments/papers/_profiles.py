@@ -22,7 +22,7 @@ PROFILES = {
     "30B-A3B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-30b-a3b-ep2",
     "32B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-32b-tp2",
 }
-#: Parameters in billions, of a token's way through the model.
+#: Parameters, in billions, that are active for a token.
 ACTIVE = dict(zip(PROFILES, (8, 8, 3, 32), strict=True))
 BATCH_LIMIT = 256
 #: KV tokens of memory, by the name shown: of the RTX 4090 as vLLM counted them; roughly what 96 GB leave elsewhere.
@@ -36,11 +36,12 @@ def law(name: str) -> Profile:
 
 
 def shown(setting: ex.Setting) -> list[str]:
+    """Names of the profiles to run, from `PROFILES`; the first two when quick."""
     return setting.pick(list(PROFILES), list(PROFILES)[:2])
 
 
 def requests(setting: ex.Setting, number: int) -> Trace:
-    """400 requests (80 when quick) of ``sample:sharegpt``'s replicate `number`, every 7th row, without arrival times."""
+    """400 requests (80 when quick), every 7th row of replicate `number` of ``sample:sharegpt``, without arrival times."""
     source = source_of(file_of("sample:sharegpt"), options={"prefix_blocks": False})
     drawn = replicate(source, number, setting.seed)
     rows = np.arange(setting.pick(400, 80)) * 7 % len(drawn)
@@ -48,7 +49,7 @@ def requests(setting: ex.Setting, number: int) -> Trace:
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """Iterations of an engine under `sarathi` with a budget in tokens, up to `until_s`; `name` sets law and memory."""
+    """The iterations of an engine under `sarathi`, `budget` tokens each, up to `until_s`; `name` gives law and memory."""
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None
@@ -56,12 +57,12 @@ def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTab
 
 
 def full(table: IterationTable, budget: int) -> F8:
-    """float64, seconds of each iteration that ran exactly `budget` tokens, in order; the others are left out."""
+    """Seconds of each iteration that ran exactly `budget` tokens, float64, in order; the others are left out."""
     return table.seconds[table.tokens == budget]
 
 
 def constants(setting: ex.Setting) -> list[ex.Constant]:
-    """What experiments that use `served` have in common, for `Findings.constants`: requests, batch limit, memory, policy."""
+    """The constants of findings that experiments with `served` share: requests, batch limit, memory, policy."""
     return ex.constants(f"""
         requests | {setting.pick(400, 80)} | of sample:sharegpt, all there at the start; the paper drives it under a high
           load

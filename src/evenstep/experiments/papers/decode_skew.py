@@ -1,4 +1,4 @@
-"""How much the time of a decode batch depends on unequal contexts, beyond the sum of its KV: measured attention."""
+"""The extra time of a decode batch for unequal contexts, beyond the sum of its KV tokens, from measured attention."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from evenstep.request import F8
 #: Profiles that have a table of unequal decodes of their own.
 NAMES = [name for name in profiles.PROFILES if not name.startswith("32B")]
 COLUMNS = ("prefill_chunk", "n_decode", "n_long", "kv_short", "kv_long", "equal_us", "unequal_us", "longest_us")
-#: A step that takes at most so much longer is one that the sum of KV explains.
+#: If a step takes longer by at most this share, the sum of KV explains its time.
 CLOSE = 0.05
-#: Decodes of a served batch: as many as a worker of the default fleet has slots, 72.
+#: Least and most decodes of a served batch; and slots of a worker of the default fleet.
 SERVED = (32, 128)
 SLOTS = 72
-#: Contexts a line through the steps of equal ones goes through.
+#: The two contexts, tokens, that fix the line of steps with equal contexts.
 CONTEXTS = (256, 4096)
 
 Table = dict[str, F8]
 
 
 def _above_mean(rows: Table) -> F8:
-    """KV tokens the longest decode has above the mean of its batch."""
+    """KV tokens by which the longest decode of each batch is above the batch's mean, float64."""
     held = rows["n_long"] * rows["kv_long"] + (rows["n_decode"] - rows["n_long"]) * rows["kv_short"]
     return rows["kv_long"] - held / rows["n_decode"]
 
 
-#: Forms of a correction: what one number, fitted by least squares, is multiplied with.
+#: Forms of a correction: microseconds or tokens by batch, to be multiplied by one fitted number.
 FORMS: dict[str, Callable[[Table], F8]] = {
     "a share of the longest": lambda rows: rows["longest_us"] - rows["equal_us"],
     "longest less mean": _above_mean,
@@ -42,7 +42,7 @@ FORMS: dict[str, Callable[[Table], F8]] = {
 
 
 def table(name: str) -> Table:
-    """The measured batches of a profile in `PROFILES`: by name of `COLUMNS`, float64, one entry a batch.
+    """The measured batches of a profile in `PROFILES`, float64 by name of `COLUMNS`, one entry a batch.
 
     Of `n_decode` decodes, `n_long` have a context of `kv_long` tokens, the others of `kv_short`. Times of one layer's
     attention are in microseconds: `unequal_us` as measured, `equal_us` with equal contexts of the same sum, `longest_us`
@@ -52,36 +52,37 @@ def table(name: str) -> Table:
 
 
 def fitted(rows: Table, form: str) -> float:
-    """The factor of ``FORMS[form]`` that best explains `unequal_us` less `equal_us`, by least squares without intercept."""
+    """The factor of ``FORMS[form]`` that best explains `unequal_us` minus `equal_us`, by least squares without intercept."""
     way, gone = FORMS[form](rows), rows["unequal_us"] - rows["equal_us"]
     return float((way * gone).sum() / (way * way).sum())
 
 
 def share(rows: Table) -> float:
-    """Share of the way from `equal_us` to `longest_us` at which `unequal_us` lies, by least squares over the batches."""
+    """The place of `unequal_us` between `equal_us` (0) and `longest_us` (1), by least squares over the batches."""
     return fitted(rows, "a share of the longest")
 
 
 def served(rows: Table) -> Table:
-    """The batches of 32 to 128 decodes (`SERVED`), as served ones have; all columns are kept."""
+    """The batches with 32 to 128 decodes (`SERVED`), as engines serve them; all columns are kept."""
     return _chosen(rows, (rows["n_decode"] >= SERVED[0]) & (rows["n_decode"] <= SERVED[1]))
 
 
 def _chosen(rows: Table, chosen: Any) -> Table:
+    """The batches that a mask selects, in all columns."""
     return {name: column[chosen] for name, column in rows.items()}
 
 
 def beyond(rows: Table, corrected: float = 0.0) -> F8:
-    """The extra time of attention of each batch over a prediction, as a share of the prediction: 0.1 = 10 % longer.
+    """The extra attention time of each batch over a prediction, as a share of the prediction: 0.1 = 10 % longer.
 
-    The prediction is `equal_us` plus `corrected` of the way to `longest_us`; 0 = equal contexts.
+    The prediction is `equal_us` plus the share `corrected` of the way to `longest_us`; 0 = equal contexts.
     """
     said = rows["equal_us"] + corrected * (rows["longest_us"] - rows["equal_us"])
     return rows["unequal_us"] / said - 1.0
 
 
 def of_step(name: str, rows: Table, form: str = "") -> F8:
-    """The extra time of a whole iteration of each batch over one with equal contexts, as a share of the latter.
+    """The extra time of each batch's whole iteration over one with equal contexts, as a share of the latter.
 
     With `form`, the correction of that name in `FORMS`, fitted to `rows`, is subtracted first. `name` is the profile's.
     """
@@ -98,7 +99,7 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
 def line(name: str) -> tuple[float, float]:
     """C and t_l of a profile in seconds: a step of 72 decodes without KV, and the addition of each KV token.
 
-    They are of the line through two batches of equal contexts, of 256 and of 4,096 tokens.
+    They belong to the line through two batches of equal contexts, of 256 and of 4,096 tokens.
     """
     low, high = (
         profiles.law(name).seconds(Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c))
@@ -150,7 +151,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
-    """Unit and value of each quantity."""
+    """(unit, value) of each quantity for the batches of a profile."""
     alpha = share(own)
     plain, better = beyond(own), np.abs(beyond(own, alpha))
     step = of_step(name, own)
@@ -165,7 +166,7 @@ def _figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
 
 
 def _law_figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
-    """The data of the step-time law `unequal`: forms of the correction over the grid, and its numbers."""
+    """(unit, value) of quantities for the step-time law `unequal`: errors of each form of correction, and C and t_l."""
     overhead_s, per_token_s = line(name)
     figures = {"step off, mean": ("%", 100 * float(np.abs(of_step(name, own)).mean()))}
     for form in FORMS:

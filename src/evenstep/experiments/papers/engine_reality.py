@@ -1,6 +1,6 @@
-"""Four measured runs of vLLM, replayed: request by request on a law made of measured layers.
+"""Four measured runs of vLLM, replayed request by request on a law made of measured layers.
 
-No number is fitted to the runs. Two choices were made with knowledge of them. One is that both directions of a link
+No number is fitted to the runs, but two choices were made with knowledge of them. One is that both directions of a link
 share its path: without it the 30B-A3B run was too fast or too slow. The other is which of two link measurements is used: it
 decides the 32B run.
 """
@@ -29,7 +29,7 @@ _FOLDER = Path(__file__).parent / "measured"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measured run: the stem of its file in ``measured``, the bundled profile of its device and model, its own arguments.
+    """A measured run: the stem of its file in ``measured``, the bundled profile of its device and model, its engine.
 
     `within` is the tolerated relative error of the mean and the 95 % point of each latency, as a share.
     """
@@ -56,11 +56,11 @@ WITHOUT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the longest context": ({}, {"skew": (0.0, 0.0)}),
     "padding to captured sizes": ({}, {"graph_tokens": 0}),
 }
-#: Of data-parallel ranks: each runs by itself, and they get the requests in turn.
+#: For data-parallel ranks: each runs by itself, and they get the requests in turn.
 APART = "ranks waiting for each other"
-#: Of data-parallel ranks, and the law's option: the two directions of their link have a lane each.
+#: For data-parallel ranks, with the law's option: the two directions of their link do not share its path.
 LANES: dict[str, dict[str, Any]] = {"a path both directions of the link share": {"shares_path": False}}
-#: The link between two devices as it was measured weeks later; of the tensor-parallel run.
+#: For the tensor-parallel run: the link between two devices as measured weeks later.
 LATER_LINK = "the link as measured on 2026-09-26"
 #: Quantity -> unit and factor from seconds.
 QUANTITIES = {"TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0)}
@@ -72,7 +72,7 @@ Latencies = Mapping[str, F8]
 
 
 def columns(name: str) -> dict[str, F8]:
-    """A measured run by its file's name: float64 by column, one entry a request; times in seconds, lengths in tokens."""
+    """A measured run by its file's stem: float64 by column, one entry a request; times in seconds, lengths in tokens."""
     with gzip.open(_FOLDER / f"{name}.csv.gz", "rt", encoding="utf-8") as text:
         rows = list(csv.DictReader(text))
     return {column: np.array([float(row[column]) for row in rows]) for column in rows[0]}
@@ -81,17 +81,16 @@ def columns(name: str) -> dict[str, F8]:
 def measured(rows: Mapping[str, F8]) -> Latencies:
     """Latencies of each request in seconds, by name of `QUANTITIES`, from the columns of a measured run.
 
-    ``TTFT in the engine`` counts from when the engine took the request up, the others from its arrival.
+    ``TTFT in the engine`` counts from the time at which the engine took the request up, the others from its arrival.
     """
     return _latencies(rows["arrival_s"], rows["queued_s"], rows["first_token_s"], rows["last_token_s"], rows)
 
 
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
-    """Latencies, as `measured`, of the simulated engine under `vllm` on the requests of `rows`.
+    """Simulate the run's engine under `vllm` on the requests of `rows`; returns latencies as `measured`.
 
-    Args:
-        without: a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART`. `LATER_LINK` replaces the
-            link's measurement instead. Any other text changes nothing.
+    `without` names a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART`. `LATER_LINK` replaces the
+    link's measurement instead. Any other text changes nothing.
     """
     later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
     changed, options = WITHOUT.get(without, ({}, LANES.get(without, later)))
@@ -113,22 +112,20 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
 
 
 def taken_up(run: EngineRun) -> F8:
-    """float64[N], seconds at which the engine took each request up: the first start of an iteration at or after its arrival.
-
-    Without one it is the run's end.
-    """
+    """float64[N], seconds at which the engine took each request up: the first iteration start after arrival, or the end."""
     assert run.iterations is not None
     starts = np.append(run.iterations.start_s, run.totals.makespan_s)
     return starts[np.searchsorted(starts, run.requests.arrival_s, side="left")]
 
 
 def _latencies(arrival: F8, queued: F8, first: F8, last: F8, rows: Mapping[str, F8]) -> Latencies:
+    """Latencies by name of `QUANTITIES`, from each request's times in seconds and the output tokens in `rows`."""
     tpot = (last - first) / (rows["output_tokens"] - 1.0)
     return dict(zip(QUANTITIES, (first - arrival, first - queued, tpot, last - arrival), strict=True))
 
 
 def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
-    """Relative errors, ours over real minus 1, of the latencies' ``mean`` and ``p95``, by (quantity, figure)."""
+    """Relative errors of the latencies' ``mean`` and ``p95`` by (quantity, figure): ours over real, minus 1."""
     return {
         (quantity, name): float(figure(ours[quantity]) / figure(real[quantity]) - 1.0)
         for quantity in QUANTITIES
@@ -200,6 +197,7 @@ def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
 
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:
+    """The row of the largest of the errors `apart`, per cent."""
     (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
     return ex.row(case, f"furthest off: {quantity}, {label}", "%", [100 * share])
 

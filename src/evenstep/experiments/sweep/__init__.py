@@ -11,7 +11,7 @@ __all__ = ["sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `sweep` at its first use, so that a part of this room can be imported alone."""
+    """Import `sweep` at its first use, so that a part of this package can be imported alone."""
     if name != "sweep":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from evenstep.experiments.sweep.sweeping import sweep

@@ -1,4 +1,4 @@
-"""Finished runs of sweeps on disk, one small file each, named by what decides the run; and the same kept in memory."""
+"""A cache of finished runs of sweeps: in memory, and on disk, one small file each, named by the key of the run's inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = 1
 class Cache:
     """Results of runs by key, in memory and, with a folder, on disk. A result is a JSON object; nan comes back as None.
 
-    The disk is asked once for each key. A damaged file counts as missing; `damaged` counts those that were met.
+    The disk is read once for each key. A damaged file counts as missing; `damaged` is the number of those met.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -26,16 +26,13 @@ class Cache:
         self._known: dict[str, dict[str, Any] | None] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The stored result for this key; do not change it. None if there is none, or if its file is damaged.
-
-        Raises an `InputError` if the file cannot be opened.
-        """
+        """The stored result, not to be changed; None if absent or damaged. `InputError` if the file cannot be opened."""
         if key not in self._known:
             self._known[key] = self._read(key)
         return self._known[key]
 
     def kept(self, key: str) -> dict[str, Any]:
-        """The stored result for a key that has one, as `get`; an `AssertionError` if it has none."""
+        """The stored result, as `get`, for a key that has one; otherwise an `AssertionError`."""
         found = self.get(key)
         assert found is not None
         return found
@@ -43,13 +40,10 @@ class Cache:
     def put(self, key: str, result: dict[str, Any]) -> None:
         """Store a result in memory and, with a folder, in its file; an earlier one is replaced.
 
-        Other processes see the whole file or none. The folder is made if it is missing.
-
-        Raises:
-            InputError: the file cannot be written.
+        Other processes see the whole file or none. A missing folder is made. `InputError` if the file cannot be written.
         """
         text = orjson.dumps(result)
-        self._known[key] = orjson.loads(text)  # the same values, whether it was run now or read
+        self._known[key] = orjson.loads(text)  # the same values as read from disk
         if self.folder is not None:
             path = self._path(self.folder, key)
             make_folder(path.parent)

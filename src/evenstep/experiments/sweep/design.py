@@ -17,7 +17,7 @@ from evenstep.experiments.sweep.points import Axis, axis_of, grid_points, latin_
 from evenstep.experiments.sweep.until import Until, parse_until
 from evenstep.measure.swept import value_text
 
-#: Room of what an option's prefix names.
+#: Package of the policies or predictors that an option's prefix stands for.
 ROOMS = {"policy": "routing", "predictor": "predict"}
 
 
@@ -26,11 +26,11 @@ class Point:
     """One point of a sweep.
 
     Args:
-        values: of the parameters, in their order.
+        values: one for each parameter, in their order.
         settled: its settings with their origin.
         settings: the same after `settings.checked`: in range, with the arrivals they imply.
         contenders: its policies with their swept options, in the order asked; names are those asked for.
-        label: what messages call it: ``workers=8, pool=32``.
+        label: its name in messages: ``workers=8, pool=32``.
     """
 
     values: tuple[Any, ...]
@@ -45,14 +45,14 @@ class Design:
     """A sweep, ready to be run.
 
     Args:
-        parameters: names of what is swept, in the file's order.
+        parameters: names of the swept parameters, in the file's order.
         points: at least one; on a grid the last parameter varies fastest.
         policies: their specs, as asked.
         metrics: names of the metrics that are shown.
-        grid: whether the points are a grid; False = a Latin hypercube.
+        grid: True if the points are a grid; False = a Latin hypercube.
         fixed: settings all points share, as the file gives them, with its source.
-        until: when replicates are enough, or None.
-        most_seeds: replicates a point may have under `until`.
+        until: the stopping rule for replicates, or None.
+        most_seeds: most replicates of a point under `until`.
     """
 
     parameters: tuple[str, ...]
@@ -66,11 +66,9 @@ class Design:
 
 
 def design_of(found: SweepFile, document: Document) -> Design:
-    """The design of a sweep file that `read_sweep` gave; every policy is built once with the options of each point.
+    """The design of a sweep file that `read_sweep` gave. Every policy is built once with the options of each point.
 
-    Raises:
-        InputError: naming file, line and field of what does not fit, or the point at which settings do not fit
-            together.
+    `InputError` for bad content, with file, line and field; or, with the point, for settings that do not fit together.
     """
     known = metric_names()
     for name in found.metrics:
@@ -106,12 +104,12 @@ def design_of(found: SweepFile, document: Document) -> Design:
     return design
 
 
-#: Metrics that there are only with an objective.
+#: Metrics that need an objective.
 SLO_METRICS = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
 
 
 def metric_names() -> tuple[str, ...]:
-    """Names of every metric a sweep can show or wait for: the numbers of a run's summary, those of an objective included."""
+    """Names of all metrics that a sweep can show or wait for: the numbers in a summary, with those of an objective."""
     from evenstep.measure.metrics import Slo
     from evenstep.measure.records import Conditions, Totals
     from evenstep.measure.tally import Tally
@@ -122,6 +120,7 @@ def metric_names() -> tuple[str, ...]:
 
 
 def _policies(found: SweepFile, document: Document) -> list[Contender]:
+    """The contenders of the file's policies, not built; `InputError` for an empty list, a repeated or an unknown name."""
     if not found.policies:
         raise InputError(document.where("policies"), "policies", "empty", "at least one policy")
     made: list[Contender] = []
@@ -140,9 +139,7 @@ def _policies(found: SweepFile, document: Document) -> list[Contender]:
 
 
 def _check_contenders(points: list[Point], found: SweepFile, document: Document) -> None:
-    """Build every policy and predictor with the options of its points, each once, before any run; an error has the line of
-    the swept option at fault, or else of the policy.
-    """
+    """Build every policy and predictor once with the options of its points; an `InputError` names the line at fault."""
     built: set[str] = set()
     for point in points:
         for index, one in enumerate(point.contenders):
@@ -159,12 +156,13 @@ def _check_contenders(points: list[Point], found: SweepFile, document: Document)
 
 
 def _placed(error: InputError, where: str) -> InputError:
-    """The error with its place in the file; its origin becomes part of the field."""
+    """The error with its place in the file; its former place becomes part of the field."""
     field = error.where if error.where in ROOMS else f"{error.field} of {error.where}"
     return InputError(where, field, error.value, error.expected, error.hint)
 
 
 def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> Axis:
+    """The axis of a parameter of ``over``; `InputError` for an option that no policy of the sweep has, or one also sets."""
     where = document.where(f"over.{name}")
     prefix, dot, option = name.partition(".")
     if not dot:
@@ -196,7 +194,7 @@ def _point(
 
 
 def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
-    """The contender with the swept options it has."""
+    """The contender with those swept options that its policy or predictor has."""
     for name, value in given.items():
         prefix, dot, option = name.partition(".")
         room, key = ROOMS.get(prefix, ""), option.replace("-", "_")
@@ -209,7 +207,7 @@ def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
 
 
 def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
-    """The spec of a contender's policy or predictor; without a predictor, that of the policy's usual one, if it has one."""
+    """The spec of a contender's policy (room ``routing``) or predictor, else of its policy's usual one; None without any."""
     policy = cast("Mapping[str, Any]", one.policy)
     if room == "routing" or one.predictor is not None:
         return policy if room == "routing" else one.predictor
@@ -218,6 +216,7 @@ def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
 
 
 def _options(kind: Any) -> list[str]:
+    """Names of the options that a class of policies or predictors takes."""
     return [f.name for f in dataclasses.fields(kind) if f.init] if dataclasses.is_dataclass(kind) else []
 
 
@@ -226,6 +225,6 @@ def _layer(document: Document, section: str, name: str, value: Any) -> Layer:
 
 
 def _number(hint: Any) -> type[int] | type[float] | None:
-    """The kind of numbers in a range of a field of this type; None if it is not numeric."""
+    """The type, int or float, of numbers in a range of a field with this type hint; None if it is not numeric."""
     options = get_args(hint) or (hint,)
     return float if float in options else int if int in options else None

@@ -25,7 +25,7 @@ from evenstep.config import Document
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.settings import USUAL, CompareSettings, mapping
 
-#: Settings of `compare` that a sweep has in another place, or that would not change a result.
+#: Settings of `compare` that may not stand under ``fixed``, and where they belong.
 ELSEWHERE = {
     "policies": "Policies are listed under `policies`.",
     "source": "One workload stands under `source`; several under `over.source`.",
@@ -34,9 +34,9 @@ ELSEWHERE = {
 }
 #: Settings of `compare` by name.
 SETTINGS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(CompareSettings))
-#: Settings that cannot be swept: what makes replicates differ is no parameter.
+#: Settings that cannot be swept.
 _NEVER_SWEPT = ("policies", "baseline", "processes", "seeds", "seed")
-#: Prefixes of an option that every policy (or predictor) which has it is given.
+#: Prefixes of an option; it goes to every policy (or predictor) that has it.
 OPTIONS = ("policy.", "predictor.")
 #: The default metrics.
 METRICS = ("idle_time_share", "full_slot_tokens_per_s", "oldest_wait_s")
@@ -72,14 +72,9 @@ class SweepFile:
 def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Document]:
     """Read and check a sweep file; policies, metrics and values are checked later, by `design_of`.
 
-    Args:
-        source: a path, or a mapping with the content of such a file.
-
-    Returns:
-        The sweep, and the document that knows the line of each key, for errors.
-
-    Raises:
-        InputError: see `config.read_yaml`; unknown keys anywhere, a parameter that is fixed and swept, or no workload.
+    `source` is a path, or a mapping with the content of such a file. Returns the sweep, and the document that knows the line
+    of each key, for errors. `InputError` as in `config.read_yaml`, and for unknown keys, a parameter that is fixed and
+    swept, or no workload.
     """
     if isinstance(source, Mapping):
         document = Document("sweep", {k: v for k, v in source.items() if k != "version"}, {})
@@ -108,10 +103,9 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
 
 
 def sampling(found: SweepFile, document: Document) -> tuple[int, int] | None:
-    """Points and seed of the Latin hypercube that the key `sample` asks for; None = a grid. `document` is for errors.
+    """(points, seed) of the Latin hypercube that the key `sample` asks for; None = a grid. `document` is for errors.
 
-    Raises:
-        InputError: something else than ``grid`` or a mapping with ``latin-hypercube`` >= 1 and perhaps ``seed`` >= 0.
+    `InputError` for a value other than ``grid`` or a mapping with ``latin-hypercube`` >= 1 and perhaps ``seed`` >= 0.
     """
     given = found.sample
     if given == "grid":
@@ -132,7 +126,7 @@ def sampling(found: SweepFile, document: Document) -> tuple[int, int] | None:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of SWEEP.yaml; ``fixed`` takes settings of `compare`, ``over`` those of them that can be swept."""
+    """The JSON Schema of SWEEP.yaml. ``fixed`` takes settings of `compare`, ``over`` those that can be swept."""
     found = config.schema(SweepFile, "evenstep SWEEP.yaml")
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
     fixed = mapping(ELSEWHERE, said["fixed"])
@@ -168,6 +162,7 @@ def schema() -> dict[str, Any]:
 
 
 def _strict(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    """The JSON Schema of an object with these properties and no others; `required` are keys it must have."""
     return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
 
 
@@ -176,6 +171,7 @@ def _plain(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_setting(document: Document, field: str, name: str, elsewhere: tuple[str, ...]) -> None:
+    """Raise `InputError` if `name` is no setting of `compare`, or one of `elsewhere`, which may not stand here."""
     if name in elsewhere:
         hint = ELSEWHERE.get(name, "Replicates stand under `fixed`.")
         raise InputError(document.where(field), "key", field, "another setting", hint)

@@ -1,8 +1,7 @@
 """One SHA-256 over all inputs of a sweep's run; two runs share it if and only if their inputs are equal.
 
-It is taken over requests, fleet, step-time and power laws, seed, and policy and predictor with all their options. It is
-also taken over the sources of evenstep that decide results, and of all code outside evenstep. A text that
-names a file stands for the file's content.
+Inputs are requests, fleet, step-time and power laws, seed, and policy and predictor with all their options. The sources of
+evenstep that decide results count, too, and all code outside evenstep. Text that names a file stands for the file's content.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan
 from evenstep.names import USER_MODULE
 
-#: Rooms and files of evenstep whose sources affect the result of a run.
+#: Packages and files of evenstep whose sources affect the result of a run.
 _DECIDING = (
     "routing/**/*.py",
     "predict/**/*.py",
@@ -43,9 +42,8 @@ _DECIDING = (
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
     """The key of one run: SHA-256 in hex, also over the versions of evenstep and NumPy. Policy and predictor are built once.
 
-    The plan's source is known by `trace`, the SHA-256 of the replicate's requests (`jobs.fingerprint`); `index` is the
-    replicate:
-    with the plan's seed it is the seed of the run.
+    `trace`, the SHA-256 of the replicate's requests (`jobs.fingerprint`), stands for the plan's source. `index` is the
+    replicate; the plan's seed plus `index` is the run's seed.
     """
     parts = {
         "evenstep": evenstep.__version__,
@@ -66,7 +64,7 @@ _contenders: dict[str, Any] = {}
 
 
 def _contender(asked: Contender) -> Any:
-    """Policy and predictor as JSON; built once in a process, since a predictor may read a history."""
+    """Policy and predictor as JSON; built once in a process, since building a predictor may read a file."""
     known = repr((asked.policy, asked.predictor))
     if known not in _contenders:
         policy, predictor = asked.build()
@@ -82,14 +80,14 @@ def code_digest() -> str:
 
 
 def content(value: Any, options: object = None) -> Any:
-    """A value as JSON that differs whenever the result of a run could differ.
+    """A JSON form of a value, which differs whenever the result of a run could differ.
 
     A float is written in hex, an array as type, shape and SHA-256. Text that names a file becomes the SHA-256 of its
     content. An object becomes its class, its fields, and the SHA-256 of its source if it is not evenstep's.
 
     Args:
         value: settings, laws, policies, predictors and their parts.
-        options: what an object that is not a dataclass was made with; used in place of its own state.
+        options: the options that made an object that is not a dataclass; they stand for its state.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -106,7 +104,7 @@ def content(value: Any, options: object = None) -> Any:
     if isinstance(value, list | tuple):
         return [content(item) for item in cast("list[Any]", value)]
     kind: type[Any] = cast("type[Any]", type(value))
-    home = "" if kind.__module__.startswith(USER_MODULE) else f"{kind.__module__}."  # a moved file keeps its runs
+    home = "" if kind.__module__.startswith(USER_MODULE) else f"{kind.__module__}."  # a moved file keeps its cached runs
     named = {"class": f"{home}{kind.__qualname__}", "code": _foreign_code(kind)}
     if dataclasses.is_dataclass(value):
         fields = [f for f in dataclasses.fields(value) if f.init]
@@ -115,6 +113,7 @@ def content(value: Any, options: object = None) -> Any:
 
 
 def _text(text: str) -> Any:
+    """The text itself, or the SHA-256 of the file that it names."""
     with suppress(OSError):
         if (path := Path(text)).is_file():
             return {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -122,7 +121,7 @@ def _text(text: str) -> Any:
 
 
 def _foreign_code(kind: type[Any]) -> str:
-    """SHA-256 over the source of a class that is not evenstep's: its file and kernel, or its whole package."""
+    """SHA-256 over the source of a class: its file and kernel, or its whole package; empty for a class of evenstep."""
     if kind.__module__.startswith("evenstep."):
         return ""
     home = getattr(sys.modules.get(kind.__module__), "__file__", None)
@@ -139,6 +138,7 @@ def _source_digest(file: Path, module: str) -> str:
 
 
 def _files_digest(files: tuple[Path, ...], root: Path) -> str:
+    """SHA-256, in hex, over the paths (relative to `root`) and contents of files."""
     found = hashlib.sha256()
     for path in files:
         found.update(f"{path.relative_to(root).as_posix()}\0".encode())

@@ -18,7 +18,7 @@ _SPAN_KEYS = ("from", "to", "points", "scale")
 class Span:
     """A range of numbers, ``low < high``; if `log`, ``low > 0`` and values are spread evenly on a logarithmic scale.
 
-    `points` is the number of values on a grid, ends included, >= 2; None where only a Latin hypercube will ask.
+    `points` is the number of values on a grid, ends included, >= 2; None is valid for a Latin hypercube only.
     """
 
     low: float
@@ -27,7 +27,7 @@ class Span:
     log: bool = False
 
     def at(self, share: float) -> float:
-        """The value at a share of the way from `low` to `high`, to 12 digits, so that 0.1 + 0.2 reads 0.3."""
+        """The value at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3."""
         if self.log:
             value = self.low * math.exp(share * math.log(self.high / self.low))
         else:
@@ -43,7 +43,7 @@ class Axis:
         name: the parameter.
         values: its values, listed; empty if `span` gives them.
         span: a range of numbers instead.
-        whole: whether the parameter takes whole numbers only.
+        whole: True if the parameter takes whole numbers only.
         where: file and line, for messages.
     """
 
@@ -56,8 +56,7 @@ class Axis:
     def grid(self) -> tuple[Any, ...]:
         """Every value on a grid: the listed ones in their order, or those of the range from low to high.
 
-        Raises:
-            InputError: a range without its number of points, or whole numbers that fall together.
+        `InputError` for a range without its number of points, or whole numbers that become equal when rounded.
         """
         if self.span is None:
             return self.values
@@ -71,7 +70,7 @@ class Axis:
         return tuple(found)
 
     def at(self, share: float) -> Any:
-        """The value at a share in [0, 1) of the axis: a listed value, each for an equal part, or a number of the range.
+        """The value at a share in [0, 1) of the axis: a number of the range, or a listed value, each for an equal part.
 
         A parameter of whole numbers gets the number rounded.
         """
@@ -87,10 +86,8 @@ class Axis:
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
     """The axis described by a list of values, or by a mapping with ``from`` and ``to``, as the file has it.
 
-    `number` is the parameter's type; None = it is not numeric and takes no range. `where` is for messages.
-
-    Raises:
-        InputError: an empty list or range, a duplicate value, an unknown key, or a range of a parameter without numbers.
+    `number` is the parameter's type; None = it is not numeric and takes no range. `where` is for messages. `InputError` for
+    an empty list or range, a duplicate value, an unknown key, or a range of a parameter without numbers.
     """
     field = f"over.{name}"
     if isinstance(given, list):

@@ -1,4 +1,4 @@
-"""Makes the missing runs of a sweep, in this process, in several, or on Ray; stores each at once."""
+"""Makes the missing runs of a sweep, in this process, in several, or on Ray; caches each result at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenstep.experiments.sweep.task import Task, Workloads, at
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a sweep ran: `made` runs are finished and kept, `left` of the present `make` are not in the cache."""
+    """Ctrl-C while a sweep ran: `made` runs are finished and cached, `left` of the present `make` are not in the cache."""
 
     def __init__(self, made: int, left: int) -> None:
         super().__init__(f"{made} runs are kept, {left} are left")
@@ -19,16 +19,16 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Runs:
-    """Carries out tasks and stores their results. Started processes stay for further tasks until `close`.
+    """Carries out tasks and caches their results. Started processes stay for further tasks until `close`.
 
     Args:
-        cache: takes every result as soon as it is there.
+        cache: gets every result at once.
         workloads: workloads that were read already; handed to each process.
         places: where runs are made.
-        watch: told what happens.
+        watch: receives messages.
 
     Attributes:
-        made: runs made so far, over all calls of `make`.
+        made: number of runs made so far, over all calls of `make`.
     """
 
     def __init__(self, cache: Cache, workloads: Workloads, places: Places, watch: Progress) -> None:
@@ -36,7 +36,7 @@ class Runs:
         self.made = 0
 
     def make(self, tasks: Sequence[Task], *, may_begin_plain: bool = True) -> None:
-        """Carry the tasks out in their order, and put each result into the cache under the task's key.
+        """Carry out all tasks, started in their order, and put each result into the cache under the task's key.
 
         Args:
             tasks: the runs; they are made even if the cache has them.

@@ -1,8 +1,8 @@
 """Sweeps: policies at every point of a grid or a sample of parameters, resumable, to the same bytes wherever it ran.
 
-A run is a pure function of its task, and its result is kept under the SHA-256 of everything that decides it. So a sweep
-that was stopped goes on where it was, points that share a run share its result, and it does not matter which process
-made it. More than one process needs the usual ``if __name__ == "__main__"`` guard in a script.
+A run is a pure function of its task, and its result is cached under the SHA-256 of all its inputs. So a stopped sweep
+continues where it stopped, equal runs of several points are made once, and any process may make them. More than one process
+needs the usual ``if __name__ == "__main__"`` guard in a script.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Forecast:
     """The work that a sweep will take.
 
     Args:
-        points, runs: points, and runs that differ, with the replicates every point starts with.
+        points, runs: numbers of points, and of runs that differ, with the replicates every point starts with.
         cached: those of `runs` that were in the cache before the forecast timed any.
-        seconds: wall-clock estimate for those still left after the timed ones; None if none is left.
+        seconds: wall-clock estimate for the runs left after the timed ones; None if there are none.
         most: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
     """
 
@@ -68,18 +68,18 @@ def sweep(
 
     Args:
         source: a SWEEP.yaml, or a mapping with its keys.
-        cache: folder in which finished runs are kept and looked for; None = they are kept in memory only.
-        until: add replicates to a point until this holds for all its policies, e.g. ``ci(idle_share) < 2%``; wins over
-            the file.
-        most_seeds: replicates a point may have under `until`, >= 2; wins over the file. A point that reaches them without
+        cache: folder in which finished runs are stored and looked for; None = in memory only.
+        until: add replicates to a point until this holds for all its policies, e.g. ``ci(idle_share) < 2%``; wins over the
+            file.
+        most_seeds: most replicates of a point under `until`, >= 2; wins over the file. A point that reaches them without
             meeting `until` ends there.
         executor: ``processes`` of this machine, or ``ray``.
-        processes: how many; None = start here, and use all cores if it takes long.
-        ray_address: the Ray cluster; None = one on this machine.
-        progress: told what happens; silent when left out.
+        processes: number of processes; None = begin here, and use all cores if it takes long.
+        ray_address: address of the Ray cluster; None = see `on_ray.OnRay`.
+        progress: receives messages; silent when left out.
 
     Returns:
-        The sweep, the same wherever and however often interrupted it was run.
+        The sweep; the same wherever it runs and however often it was interrupted.
 
     Raises:
         InputError: a bad sweep file, workload, policy or number; a process that was killed twice over one run.
@@ -93,14 +93,11 @@ def sweep(
 
 
 class Sweep:
-    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`.
+    """A sweep with its cache: `run` makes it, `forecast` estimates its time.
 
     Making one reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
-    arguments are those of `sweep`, and `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins over the file.
-    Attribute `made` counts the runs that `run` made so far; all others came from the cache.
-
-    Raises:
-        InputError: see `sweep`.
+    arguments and errors are those of `sweep`, with `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins over the
+    file. Attribute `made` counts the runs that `run` made so far; all others came from the cache.
     """
 
     def __init__(
@@ -136,11 +133,7 @@ class Sweep:
             self._check(point)
 
     def run(self, places: Places) -> Swept:
-        """Make every run that the cache lacks, and return the whole sweep; started processes end with it.
-
-        Raises:
-            InputError, PolicyError, Interrupted: see `sweep`.
-        """
+        """Make every run that the cache lacks, end the processes started, and return the whole sweep. Raises as `sweep`."""
         runs = Runs(self.cache, self._workloads, places, self._watch)
         try:
             return self._run(runs)
@@ -149,6 +142,7 @@ class Sweep:
             runs.close()
 
     def _run(self, runs: Runs) -> Swept:
+        """Make runs, with more replicates until the stopping rule holds or none may be added, and return the sweep."""
         design = self.design
         counts = [point.settings.seeds for point in design.points]
         while True:
@@ -167,10 +161,10 @@ class Sweep:
         return self._tasks([point.settings.seeds for point in self.design.points])
 
     def forecast(self, processes: int | None = None) -> Forecast:
-        """Estimate the work still to do, shared by so many `processes`; None = one a core.
+        """Estimate the work still to do, shared by `processes`; None = one a core.
 
-        Replicate 0 of each policy is run, in this process, at the first, the middle and the last point where the cache lacks
-        it. These runs are stored like any other.
+        First, replicate 0 of each policy is run in this process at the first, the middle and the last point, where the cache
+        lacks it. These runs are cached like any other, but `made` does not count them.
         """
         design = self.design
         counts = [point.settings.seeds for point in design.points]
@@ -190,7 +184,7 @@ class Sweep:
         return Forecast(len(counts), len(every), len(every) - left, seconds, most)
 
     def _check(self, point: int) -> None:
-        """See that a point's workload and policies can be had, and that its replicates differ."""
+        """Check a point's workload and policies, and that its replicates differ; store its plan, loops and replicate indices."""
         found = self.design.points[point]
         self._plans[point] = plan = self._workloads.checked_plan(found.label, found.settled, found.settings)
         self._loops[point] = [loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders]
@@ -201,9 +195,9 @@ class Sweep:
             raise InputError(found.settings.source, "seeds", found.settings.seeds, expected, hint)
 
     def _differing(self, point: int, count: int) -> list[int]:
-        """The first replicates that differ: `count` of them, or as many as there are.
+        """Indices of the first replicates that differ: `count` of them, or as many as there are.
 
-        Without ``until`` all must differ; with it a replicate that is a copy of another is passed over.
+        With ``until``, repeated ones are skipped, up to index ``4 * count - 1``. Without it, only the first `count` are tried.
         """
         settings, plan = self.design.points[point].settings, self._plans[point]
         seen: dict[str, int] = {}
@@ -241,6 +235,7 @@ class Sweep:
         return list(found.values())
 
     def _met(self, point: int, count: int) -> bool:
+        """True if the stopping rule holds at a point for all policies, over the first `count` replicates."""
         until = self.design.until
         assert until is not None
 
@@ -251,7 +246,7 @@ class Sweep:
         return all(holds(policy) for policy in range(len(self.design.policies)))
 
     def _more(self, point: int, count: int) -> int:
-        """Replicates a point has next; as many as now when there are no more."""
+        """The number of replicates a point has next, `count` if no more differ; stores their indices for `_tasks`."""
         wanted = next_count(count, self.design.most_seeds)
         self._indices[point] = self._differing(point, wanted)
         return len(self._indices[point])
@@ -283,7 +278,7 @@ class Sweep:
 
 
 def _judged(found: SweepFile, slo: str) -> SweepFile:
-    """The sweep with an objective, and the share of requests that meet it among what is shown."""
+    """A copy of the sweep's file with the objective `slo`, and `slo_share` as a metric if no metric needs `slo`."""
     slo_of(slo)
     if "slo" in found.over:
         raise InputError("evenstep sweep", "--slo", slo, "no value when the sweep varies over.slo")

@@ -25,15 +25,15 @@ KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of a sweep.
+    """One run of a sweep (`executors.Job`).
 
     Args:
-        key: SHA-256 of everything that decides it (`sweep.key.key_of`).
+        key: SHA-256 of all its inputs (`sweep.key.key_of`).
         settings: the point's settings.
         contender: policy and predictor.
         index: the replicate, from 0.
-        label: what messages call it.
-        loop: module of the compiled loop it takes (`cluster.host.loop_of`).
+        label: its name in messages.
+        loop: module of the compiled loop that it uses (`cluster.host.loop_of`).
     """
 
     key: str
@@ -44,10 +44,10 @@ class Task:
     loop: str
 
     def carry_out(self, shared: Workloads) -> dict[str, Any]:
-        """Make the run, on the replicate that `shared` reads or has.
+        """Make the run, on a replicate that `shared` reads or has cached.
 
-        Returns JSON values: ``replicate``, ``seed``, ``digest``, ``trace`` (its SHA-256), ``predictor``, ``oracle``,
-        ``summary``, and ``seconds`` that the run took.
+        Returns JSON values: ``replicate``, ``seed``, ``digest``, ``trace`` (SHA-256 of its requests), ``predictor`` (text),
+        ``oracle`` (bool), ``summary`` (metrics by name), and ``seconds`` that the run took.
 
         Raises:
             InputError: this process would make another run than the one asked for: other files, code or versions.
@@ -75,12 +75,9 @@ class Task:
 
 
 class Workloads:
-    """Caches workloads that were read, and replicates.
+    """Caches workloads, each read once, the last `KEPT` replicates, and the SHA-256 of every replicate.
 
-    A workload is read once. The last `KEPT` replicates stay in memory, and the SHA-256 of every one.
-
-    Args:
-        sources: workloads that were read already, for instance in another process; the mapping is copied.
+    `sources` are workloads that were read already, for instance in another process; the mapping is copied.
     """
 
     def __init__(self, sources: Mapping[Reading, Workload] | None = None) -> None:
@@ -89,15 +86,15 @@ class Workloads:
         self._prints: dict[tuple[Any, ...], str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The requests read travel to another process; replicates are made there anew."""
+        """Pickle only the workloads that were read; the receiving process makes replicates anew."""
         return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:
-        """Everything the runs of a point share, made anew at each call; its workload is read at the first."""
+        """The plan that the runs of a point share, made anew at each call; its workload is read at the first."""
         return plan_of(settings, self._workload(settings))
 
     def checked_plan(self, label: str, settled: Settled[CompareSettings], settings: CompareSettings) -> Plan:
-        """The point's plan, as `plan`, after a check that its trace has what its arrivals need (`settings.check_fits`).
+        """The point's plan, as `plan`, after a check that its trace has the columns that its arrivals need (`check_fits`).
 
         `settings` are the settled ones after `settings.checked`. An `InputError` names the point by its label.
         """
@@ -109,7 +106,7 @@ class Workloads:
         return plan
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
-        """The trace of replicate `index` of a point, and its SHA-256 (`jobs.fingerprint`); made if it is not kept.
+        """The requests of a point's replicate `index`, and their SHA-256 (`jobs.fingerprint`); made if they are not cached.
 
         Call `plan` with these settings first: it reads the workload.
         """
@@ -124,7 +121,7 @@ class Workloads:
         return self._traces[place]
 
     def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
-        """The SHA-256 of a replicate, as in `replicate`; known even if the trace is no longer kept."""
+        """The SHA-256 of a replicate, as in `replicate`; known even if its trace was dropped from the cache."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 
@@ -135,12 +132,12 @@ class Workloads:
         return self.sources[key]
 
     def _place(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Any, ...]:
-        """What a replicate depends on: points that only differ in the rest of the fleet share it."""
+        """The cache key of a replicate: points have the same if they differ only in settings that do not change it."""
         key = Reading.of(settings)
         if plan.source is self.sources[key].source:
             return key, index
         fleet = plan.cluster.workers, plan.cluster.slots_of, plan.cluster.group_sizes
-        law = repr(plan.step_time) if isinstance(plan.step_time, Linear) else ""  # a load needs a linear one
+        law = repr(plan.step_time) if isinstance(plan.step_time, Linear) else ""  # scaling to a load needs a linear law
         return key, index, settings.rate, settings.load, fleet, law
 
 

@@ -25,7 +25,7 @@ class Condition:
     Args:
         metric: field of the summary.
         limit: half the width of the interval must be less, in the metric's unit or as a share of its mean (0.02 = 2 %).
-        relative: whether `limit` is a share of the mean.
+        relative: True if `limit` is a share of the mean.
     """
 
     metric: str
@@ -33,10 +33,7 @@ class Condition:
     relative: bool
 
     def holds(self, found: Interval | None) -> bool:
-        """Whether half the interval's width is below the limit; a width of 0 always is.
-
-        False without a value (None), or with one replicate.
-        """
+        """True if half the interval's width is below the limit, or 0; False without a value (None) or interval."""
         if found is None or found.half is None:
             return False
         return found.half == 0 or found.half < self.limit * (abs(found.value) if self.relative else 1.0)
@@ -44,24 +41,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The stopping rule, as the user wrote it, and its conditions, at least one, which must all hold."""
+    """The stopping rule: the text that the user wrote, and its conditions, at least one, which must all hold."""
 
     text: str
     conditions: tuple[Condition, ...]
 
     def holds(self, interval: Callable[[str], Interval | None]) -> bool:
-        """Whether all conditions hold; `interval` gives a metric's interval, None where a replicate has no value."""
+        """True if all conditions hold; `interval` gives a metric's interval, None where a replicate has no value."""
         return all(one.holds(interval(one.metric)) for one in self.conditions)
 
 
 def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Until:
     """Parse a stopping rule: conditions ``ci(METRIC) < NUMBER``, or ``NUMBER%`` of the mean, joined by ``and``.
 
-    `metrics` are the names there are; `where` is the flag or the line of the file that the text stands in.
-
-    Raises:
-        InputError: an unknown metric, a number not above 0, or another word that does not fit; it names the position,
-            counted from 1.
+    `metrics` are the known names. `where` is the flag, or the line of the file, that has the text. `InputError`, with the
+    position from 1, for an unknown metric, a number not above 0, or another unexpected word.
     """
     words = _words(text, where)
     found: list[Condition] = []
@@ -95,15 +89,12 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
 
 
 def next_count(count: int, most: int) -> int:
-    """The total number of replicates to have after `count`: half as many more, at least one more, but `most` at most.
-
-    Few looks are taken at the data that way.
-    """
+    """The next total number of replicates after `count`: half as many more, at least one more, and `most` at most."""
     return min(most, count + max(1, count // 2))
 
 
 def _words(text: str, where: str) -> Sequence[tuple[int, str, str]]:
-    """Position (from 1), kind and text of every word, and of the end: ``word``, ``number``, ``end``, or the text itself."""
+    """(position from 1, kind, text) of every word and of the end; kind: ``word``, ``number``, ``end`` or the text."""
     found: list[tuple[int, str, str]] = []
     place = 0
     while text[place:].strip():

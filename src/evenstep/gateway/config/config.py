@@ -1,6 +1,6 @@
-"""The gateway's configuration: one frozen value, from one YAML file, the environment and flags.
+"""The gateway's configuration: one frozen value, and the checks of its ranges and consistency.
 
-`evenstep.gateway.config.layers` layers these sources; `checked` verifies that every value is in range.
+`evenstep.gateway.config.layers` makes it from a YAML file, the environment and flags.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ WHERE = "evenstep serve"
 class GatewayConfig:
     """The whole config of a gateway.
 
-    Not checked when it is made: see `checked`.
+    It is not checked when it is made: see `checked`.
 
     Args:
-        listen: where clients come in.
-        admin: where operators come in.
-        workers: engines, each once; two workers differ in URL, role or rank.
-        discovery: engines that come and go.
-        slots: requests a worker runs at a time, where its own `slots` is left out.
+        listen: the listener for clients.
+        admin: the listener for operators.
+        workers: engine endpoints. Two workers differ in URL, role or rank, so that no engine is listed twice.
+        discovery: sources that find further workers, which come and go.
+        slots: requests a worker runs at a time, for workers that do not set their own `slots`.
         policy: routing policy, NAME[:key=value,...].
         predictor: predictor for a policy that looks ahead; empty = the policy's default.
         dispatch: how requests wait, are decided on, and are tried again.
-        engines: how engines are spoken to.
-        limits: what a client may do.
-        keys: API keys; empty = every client may ask, as the tenant `anonymous`.
-        tenants: limits by tenant; `*` stands for those not listed.
-        classes: classes of requests.
-        aliases: further names of models and the model whose pool serves each, e.g. of a LoRA adapter and its base.
-        tokenizers: model -> path of its tokenizer.json, to count prompts exactly before an engine has.
-        session_headers: lower-case names of headers whose value pins a client's requests together, for policies that look
-            at sessions. The first with a value counts.
+        engines: timeouts, connections and TLS of calls to engines.
+        limits: limits on the requests and connections of clients.
+        keys: API keys of clients; empty = no key is needed, and every client is the tenant `anonymous`.
+        tenants: limits by tenant; `*` = every tenant that is not listed.
+        classes: classes of requests, by name.
+        aliases: further model name -> the model whose pool serves it, e.g. a LoRA adapter -> its base model.
+        tokenizers: model -> path of its tokenizer.json, to count a prompt's tokens before an engine reports them.
+        session_headers: lower-case names of headers whose value identifies a client's session, for policies that look at
+            sessions. The first header with a value counts.
         decisions: the decision log.
-        log: what is said on stderr.
+        log: the log on stderr.
         traces: OpenTelemetry.
     """
 
@@ -78,13 +78,10 @@ class GatewayConfig:
     traces: sections.Traces = field(default_factory=sections.Traces)
 
     def fleet(self) -> list[Worker]:
-        """The workers that `workers` lists, in their order, one for each rank, each with its name and slots.
+        """The workers listed in `workers`, in order, one for each rank, each with its name and slots; not discovered ones.
 
-        Discovered workers are not among them.
-
-        Raises:
-            InputError: an entry that `Worker.each` rejects, two workers of the same name, or an engine listed twice
-                (`listed_twice`).
+        Raises InputError for an entry that `Worker.each` rejects, two workers of one name, or an engine listed twice
+        (`listed_twice`).
         """
         found: dict[str, Worker] = {}
         for entry in self.workers:
@@ -99,9 +96,10 @@ class GatewayConfig:
         return list(found.values())
 
     def weighed_policy(self) -> str:
-        """The policy's text; if it shares by weight and names no weights, ``class_weights`` of the classes are added.
+        """The text of `policy`, with ``class_weights`` of the classes if the policy has that option and the text lacks it.
 
-        The weights are joined by ``/``: 1 for requests without a class, then those of the classes in their order.
+        The weights are joined by ``/``: 1 for requests without a class, then those of the classes. Without classes nothing
+        is added.
         """
         spec = names.parse(self.policy)
         shares = hasattr(names.find("routing", spec["name"]), "class_weights")
@@ -113,10 +111,8 @@ class GatewayConfig:
     def settings(self) -> Settings:
         """The settings of a dispatcher: the section `dispatch` and the limits of `tenants`.
 
-        A `stale_s` that is left out becomes three times ``engines.scrape_s`` plus ``engines.scrape_timeout_s``.
-
-        Raises:
-            InputError: a value out of range.
+        A `stale_s` that is left out becomes three times ``engines.scrape_s`` plus ``engines.scrape_timeout_s``. Raises
+        InputError if a value is out of range.
         """
         tenants = {name: TenantLimits(**asdict(tenant)) for name, tenant in self.tenants.items()}
         told = asdict(self.dispatch)
@@ -125,7 +121,7 @@ class GatewayConfig:
         return Settings(**told, tenants=tenants)
 
 
-_PAGES_MISSED = 3  # readings of an engine's metrics in a row that may fail before its page counts as stale
+_PAGES_MISSED = 3  # readings in a row of an engine's metrics that may fail before its page counts as stale
 _AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("listen.port", "admin.port", "engines.connections", "decisions.part_bytes", "decisions.keep"), 0),
     **dict.fromkeys(("limits.body_bytes_per_s", "limits.drain_s", "log.status_s", "traces.share"), 0),
@@ -142,13 +138,11 @@ _ABOVE_ZERO = {
 
 
 def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
-    """Check a config for ranges and consistency, and return it; errors name the dotted field, for `layers` to place.
+    """Check a config for ranges and consistency, and return it unchanged.
 
-    Args:
-        before_rules: called with the config when all but policy and predictor are checked: these may import the compiler.
-
-    Raises:
-        InputError: a value is out of range, values contradict each other, or a policy, predictor or engine is unknown.
+    `before_rules` is called with the config after all checks but those of policy and predictor, which may import the
+    compiler. Files are not looked at: see `check_files`. Raises InputError, which names the dotted setting, for a value out
+    of range, values that contradict each other, or an unknown policy, predictor or engine.
     """
     for name, low in _AT_LEAST.items():
         high = _AT_MOST.get(name, math.inf)
@@ -184,12 +178,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
 
 @contextmanager
 def refused_as(setting: str, text: str) -> Generator[None]:
-    """In a ``with`` block, turn each `InputError` of a policy, predictor or engine into one that names its setting.
-
-    Args:
-        setting: its dotted name.
-        text: its value.
-    """
+    """Turn an `InputError` of the ``with`` block into one that names the dotted setting `setting` and its value `text`."""
     try:
         yield
     except InputError as error:
@@ -198,11 +187,7 @@ def refused_as(setting: str, text: str) -> Generator[None]:
 
 
 def check_files(config: GatewayConfig) -> None:
-    """Check files needed while serving: load each tokenizer, and check that the decision log may be written.
-
-    Raises:
-        InputError: a file cannot be used for this.
-    """
+    """Check that each tokenizer can be loaded, and that the decision log can be written. Raises InputError if not."""
     for model, path in config.tokenizers.items():
         try:
             TokenizerFile(Path(path))
@@ -215,6 +200,7 @@ def check_files(config: GatewayConfig) -> None:
 
 
 def _check_callers(config: GatewayConfig) -> None:
+    """Check keys and classes. Raises InputError for an empty key or tenant, an unknown class, or a number out of range."""
     for place, key in enumerate(config.keys):
         if not key.key.strip():
             raise InputError("config", f"keys[{place}].key", key.key, "a key that is not empty")
@@ -231,7 +217,7 @@ def _check_callers(config: GatewayConfig) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is a loopback IP address, in brackets or not, or ``localhost``; no name is looked up."""
+    """Whether a host is a loopback IP address, in brackets or not, or ``localhost``. No name is looked up."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -241,8 +227,7 @@ def is_loopback(host: str) -> bool:
 def value_at(config: Any, name: str) -> Any:
     """The value of a dotted setting such as ``limits.head_s``; None if its section is None.
 
-    Raises:
-        AttributeError: no such setting.
+    Raises AttributeError for an unknown setting.
     """
     for part in name.split("."):
         config = None if config is None else getattr(config, part)

@@ -1,7 +1,7 @@
 """Combines defaults, a YAML file, the environment and flags into one config, and keeps each value's origin.
 
-Later sources win, leaf by leaf: ``limits.body_bytes`` of the environment leaves ``limits.head_s`` of the file in force.
-Lists and mappings (``workers``, ``keys``, ``tenants``, ``classes``) are replaced as a whole.
+A later source overrides single settings: ``limits.body_bytes`` of the environment leaves ``limits.head_s`` of the file in
+force. Lists and mappings (``workers``, ``keys``, ``tenants``, ``classes``) are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from evenstep.gateway.config.worker import Worker, worker_of
 
 #: Prefix of the gateway's environment variables.
 PREFIX = "EVENSTEP_"
-#: What Kubernetes puts into the environment of pods for a service called ``evenstep-admin``.
+#: Variables that Kubernetes sets in its pods if a service is called ``evenstep-admin``.
 _OF_KUBERNETES = re.compile(r"\w*?(_SERVICE_(HOST|PORT)(=|_)|_PORT_\d+_(TCP|UDP)(=|_)|_PORT=(tcp|udp)://)")
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value given by a flag.
+    """A value given by a flag: text, which is converted as in the environment, or the value itself.
 
-    Args:
-        origin: as a person would say it: ``command line --port``.
-        value: text to be converted as in the environment, or the value itself.
+    `origin` is the flag as users see it in messages: ``command line --port``.
     """
 
     origin: str
@@ -44,8 +42,8 @@ class Sources:
 
     Args:
         file: path of a YAML file; empty = no file.
-        environment: variables. Those of a setting count (`variable_of`); unknown ones of a section are refused, others
-            ignored.
+        environment: variables; those of settings are used (`variable_of`). An unknown variable is an error if it begins with
+            ``EVENSTEP_`` and the first word of a known one; other unknown variables are ignored.
         flags: dotted setting -> its value on the command line.
     """
 
@@ -54,22 +52,18 @@ class Sources:
     flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
     def settled(self, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> Settled[GatewayConfig]:
-        """Read all sources, and return the checked config; the origins are one text for each dotted setting.
+        """Read and merge all sources; returns the checked config, and the origin of each dotted setting as text.
 
-        A flag wins over the environment, which wins over the file, which wins over the default.
-
-        Args:
-            before_rules: see `checked`.
-
-        Raises:
-            InputError: an unreadable file, an unknown setting, a value that does not fit; it names its origin.
+        A flag overrides the environment, which overrides the file, which overrides the default. `before_rules` is called
+        with the merged config before policy and predictor are checked. Raises InputError, which names the origin, for an
+        unreadable file, an unknown setting or a value that does not fit.
         """
         known = dict(leaves(GatewayConfig))
         origin = dict.fromkeys(known, "default")
         found: dict[str, Any] = {}
         for name, value, place in (*self._of_file(), *self._of_environment(known), *self._of_flags(known)):
             for other in [o for o in (*found, *origin) if o.startswith(f"{name}.") or name.startswith(f"{o}.")]:
-                found.pop(other, None)  # listen.tls: null replaces the whole section, and a later leaf the null
+                found.pop(other, None)  # a later ``listen.tls: null`` replaces the whole section, and a later leaf the null
                 origin.pop(other, None)
             found[name], origin[name] = value, place
         values: dict[str, Any] = {}
@@ -82,6 +76,7 @@ class Sources:
             raise placed(error, origin) from None
 
     def _of_file(self) -> Iterator[tuple[str, Any, str]]:
+        """Yield (dotted setting, value, origin) for each setting in the YAML file."""
         if not self.file:
             return
         document = settings.read_yaml(self.file)
@@ -89,6 +84,7 @@ class Sources:
         yield from _flat(document.values, GatewayConfig, "", document)
 
     def _of_environment(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+        """Yield (dotted setting, value, origin) for each variable of a setting; `known`: dotted setting -> its type."""
         by_variable = {variable_of(name): name for name in known}
         sections = {variable.split("_")[1] for variable in by_variable}
         for variable, text in sorted(self.environment.items()):
@@ -103,6 +99,7 @@ class Sources:
                 raise InputError("environment", "variable", variable, "a known variable", hint)
 
     def _of_flags(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+        """Yield (dotted setting, value, origin) for each flag; `known`: dotted setting -> its type."""
         for name, given in self.flags.items():
             if name not in known:
                 hint = _renamed(name) or nearest(name, known)
@@ -113,11 +110,10 @@ class Sources:
 
 
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted name and type of every setting that is not a section, in the order of the fields.
+    """Yield the dotted name and type of every setting that is not a section, in the order of the fields.
 
-    Args:
-        kind: a dataclass of settings.
-        path: dotted name of its section, put before each name; empty = the whole config.
+    `kind` is a dataclass of settings, and `path` the dotted name of its section, put before each name; empty = the whole
+    config.
     """
     hints = get_type_hints(kind)
     for field_name in settings.fields_of(kind):
@@ -130,7 +126,7 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _renamed(name: str) -> str:
-    """A hint for a dotted setting that has another name now."""
+    """A hint on what became of a dotted setting that was renamed or removed; empty for any other name."""
     kind: Any = GatewayConfig
     *parents, last = name.split(".")
     for part in parents:
@@ -144,6 +140,7 @@ def variable_of(name: str) -> str:
 
 
 def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tuple[str, Any, str]]:
+    """Yield (dotted setting, value, origin) for each setting in `values`, the section `path` of class `kind`."""
     hints = get_type_hints(kind)
     for key, value in values.items():
         name, section = f"{path}.{key}".lstrip("."), record_in(hints[key])
@@ -154,6 +151,7 @@ def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tup
 
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    """Set the dotted setting `name` in the nested mappings `values`, adding mappings that are missing."""
     *parents, last = name.split(".")
     for part in parents:
         values = values.setdefault(part, {})
@@ -161,7 +159,11 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _read(text: str, hint: Any, place: str, name: str) -> Any:
-    """A plain value from text: lists are separated by commas, workers by blanks, mappings and other lists are JSON."""
+    """Convert the text of a setting to a plain value of type `hint`.
+
+    Lists of text are separated by commas, workers by blanks; mappings and other lists are JSON. Where None is allowed, empty
+    text, none and null give it. Raises InputError, which names the origin `place` and the setting `name`.
+    """
     if hint == list[Worker]:
         return [msgspec.to_builtins(worker_of(part, place)) for part in text.split()]
     if hint == list[str] and not text.startswith("["):
@@ -184,7 +186,7 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
-    """The error with the origin of its value in place of its section, if it names a setting; else the error itself.
+    """A new error that names the origin of the value, if `error` is about a setting in `origin`; else `error` itself.
 
     Args:
         error: as `config.checked` or `config.check_files` raises it.

@@ -1,4 +1,4 @@
-"""The secret of this installation, under which prompts and names are hashed."""
+"""The salt: a secret of this installation that keys the hashes of prompts and names."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ _BYTES = 32
 
 
 def salt_of(decisions: Decisions) -> bytes:
-    """The salt: as configured, else drawn once and kept in the user's state folder, else drawn for this process.
+    """The salt: as configured; else drawn once and kept in a file; else, if no file can be written, drawn for this process.
 
-    The folder is ``$XDG_STATE_HOME/evenstep`` or ``~/.local/state/evenstep``. A drawn salt has 32 bytes.
+    The file is ``evenstep/salt`` in ``$XDG_STATE_HOME``, by default ``~/.local/state``. A drawn salt has 32 bytes. Raises
+    InputError if a configured secret cannot be read.
 
     Returns:
-        At most 64 bytes, the first of a longer salt; empty with ``plain_keys``, so that hashes are the same everywhere.
-
-    Raises:
-        InputError: a configured secret that cannot be read.
+        At most 64 bytes, the first of a longer salt; empty with ``plain_keys``, so that all gateways make the same hashes.
     """
     if decisions.plain_keys:
         return b""
@@ -39,7 +37,7 @@ def salt_of(decisions: Decisions) -> bytes:
 
 
 def _kept(place: Path) -> bytes:
-    """Read the salt from this file, or draw one if the file has none, as after a write cut short by a full disk."""
+    """Read the salt from a file; if the file is missing or was cut short, draw a salt and store it there first."""
     found = place.read_bytes()[:64] if place.exists() else b""
     if len(found) >= _BYTES:
         return found
@@ -52,4 +50,4 @@ def _kept(place: Path) -> bytes:
         fresh.replace(place)
     finally:
         fresh.unlink(missing_ok=True)
-    return place.read_bytes()[:64]  # another process may have been later
+    return place.read_bytes()[:64]  # another process may have replaced it since

@@ -1,4 +1,4 @@
-"""Secrets of a config: from a variable, from a file, as a hash, or written out."""
+"""Reads secrets of a config, which are given by a variable, a file, a hash or plain text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ _OF_NOTHING = hashlib.sha256(b"").digest()
 
 
 def read_secret(text: str, where: str, field: str) -> str:
-    """The secret that ``env:NAME`` or ``file:PATH`` refers to, stripped of white space at its ends; other text as it is.
+    """The secret that ``env:NAME`` or ``file:PATH`` refers to, without white space at its ends; any other text unchanged.
 
-    Args:
-        where, field: section and setting that an error names.
-
-    Raises:
-        InputError: no such variable or file, or nothing in it.
+    Raises InputError if the variable or file is missing or empty; it names the setting `field` of the section `where`.
     """
     kind, colon, name = text.partition(":")
     if colon and kind == "env":
@@ -41,12 +37,10 @@ def read_secret(text: str, where: str, field: str) -> str:
 
 
 def digest_of(text: str, where: str, field: str) -> bytes:
-    """SHA-256 of a key that clients must send, 32 bytes; `text` is ``sha256:HEX`` of the key, or as `read_secret` takes it.
+    """SHA-256 (32 bytes) of a key that clients must send, without white space at its ends.
 
-    White space at the ends of a key does not count, as in what clients send.
-
-    Raises:
-        InputError: see `read_secret`; an empty key, or its hash; or not 64 hexadecimal digits after ``sha256:``.
+    `text` is ``sha256:`` and 64 hexadecimal digits, the hash of the key, or the key as `read_secret` takes it. Raises
+    InputError, as `read_secret` does, for an unreadable or empty key, the hash of an empty key, or an invalid hash.
     """
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)
@@ -61,5 +55,5 @@ def digest_of(text: str, where: str, field: str) -> bytes:
 
 
 def covered(text: str) -> str:
-    """What may be shown of a secret's setting: ``env:NAME``, ``file:PATH`` and empty text as they are, else ``(hidden)``."""
+    """The text to show in place of a secret: ``env:NAME``, ``file:PATH`` and empty text unchanged, else ``(hidden)``."""
     return text if not text or text.startswith(("env:", "file:")) else "(hidden)"

@@ -1,4 +1,4 @@
-"""The sections of a gateway's config: plain frozen values, one for each key of the file that holds more than one thing."""
+"""The sections of a gateway's config, each a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A certificate to show.
+    """Certificate of a listener.
 
     Args:
-        certificate: PEM file, the chain included.
-        key: PEM file of its key, without a passphrase; empty = it is in the certificate's file.
-        client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty = they need none.
+        certificate: PEM file with the certificate and its chain.
+        key: PEM file of its private key, without a passphrase; empty = the key is in the certificate's file.
+        client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty = clients need no
+            certificate.
     """
 
     certificate: str
@@ -25,12 +26,12 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where clients come in.
+    """The listener for clients.
 
     Args:
         host: address to listen at; 0.0.0.0 = every interface.
         port: port to listen at; 0 = any free one.
-        tls: certificate; without one, plain HTTP.
+        tls: certificate; left out = plain HTTP.
     """
 
     host: str = "127.0.0.1"
@@ -40,15 +41,15 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """Where operators come in: metrics, admin API.
+    """The listener for operators: metrics page and admin API.
 
     Args:
         enabled: whether the admin port is opened at all.
         host: address to listen at.
         port: port to listen at; 0 = any free one.
-        key: what `Authorization: Bearer` must carry, as env:NAME, file:PATH, sha256:HEX or itself; empty = nothing, which
-            only a loopback address may have.
-        tls: certificate; without one, plain HTTP.
+        key: bearer token that operators must send, as env:NAME, file:PATH, sha256:HEX or itself. Empty = no key is needed,
+            which is allowed only at a loopback address.
+        tls: certificate; left out = plain HTTP.
     """
 
     enabled: bool = True
@@ -60,18 +61,18 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """How engines are spoken to.
+    """Timeouts, connections and TLS of calls to engines.
 
     Args:
         connect_s: longest wait for a connection.
-        first_byte_s: longest wait for the first token of an answer, from the time a request is sent.
+        first_byte_s: longest wait for the first token of a stream, from the time the request is sent.
         silence_s: longest time between two tokens of a stream; comments and chunks without a token do not count.
-        answer_s: longest wait for a whole answer, without a stream, and for that of a prefill leg.
-        idle_s: how long an unused connection is kept.
-        connections: most unused connections kept for each engine.
+        answer_s: longest wait for a whole answer that does not stream, and for the answer of a prefill leg.
+        idle_s: how long an unused connection stays open.
+        connections: most unused connections kept open for each engine.
         scrape_s: seconds between readings of an engine's metrics.
         scrape_timeout_s: longest wait for one reading.
-        ca: PEM file of authorities for https; the system's when left out.
+        ca: PEM file of authorities trusted for https, besides those of the system.
         verify: whether certificates of engines are checked.
     """
 
@@ -89,19 +90,20 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may do.
+    """Limits on the requests and connections of clients.
 
     Args:
-        head_bytes: largest request head; beyond it status 431.
-        body_bytes: largest request body; beyond it status 413.
+        head_bytes: largest request head; a larger one gets status 431.
+        body_bytes: largest request body; a larger one gets status 413.
         head_s: longest time from the first byte of a head to its end; then status 408.
-        body_s: longest time from the end of the head to that of the body; then status 408.
-        body_bytes_per_s: slowest body, on average after the first two seconds, else status 408; 0 = no floor.
-        idle_s: how long a connection without a request is kept.
+        body_s: longest time from the end of the head to the end of the body; then status 408.
+        body_bytes_per_s: least mean rate of a body, not counting its first two seconds; a slower one gets status 408. 0 = no
+            such limit.
+        idle_s: how long a connection without a request stays open.
         connections: most open connections; a further one is closed at once.
-        buffer_bytes: bytes of an answer that may wait for a client that reads slowly; at a quarter of them the gateway
-            stops reading from the engine.
-        stalled_s: longest time in which a client with unread bytes reads nothing.
+        buffer_bytes: bytes of an answer that may wait for a slow client; at a quarter of them the gateway stops reading from
+            the engine.
+        stalled_s: longest time in which a client reads none of the bytes that wait for it; then its connection is closed.
         drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 
@@ -121,13 +123,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key that clients show as bearer.
+    """An API key, which clients send as bearer token.
 
     Args:
         key: the key, as env:NAME, file:PATH, sha256:HEX (of the key) or itself.
-        tenant: the tenant that its requests count for; limits are per tenant. Not empty.
-        classes: classes it may ask for by the header x-evenstep-class; `*` = every one, empty = no class. A request without
-            the header gets the first, or no class where `*` is first.
+        tenant: the tenant whose limits its requests count against. Not empty.
+        classes: classes that its requests may ask for in the header x-evenstep-class; `*` = every class, empty = no class. A
+            request without the header gets the first of them, or no class where `*` is first.
     """
 
     key: str
@@ -137,13 +139,13 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """A class of requests; its number for policies is its place in the file, from 1; 0 = no class.
+    """A class of requests. Policies see its number, which is its place in the file, from 1; 0 = no class.
 
     Args:
-        weight: its share of the slots while more wait than fit, for policies that share by weight, such as `best`. Requests
-            without a class have share 1.
-        ttft_s: seconds to the first token that it should keep to; 0 = no target. If the answer is not streamed, to its end.
-        tpot_s: seconds per further token that it should keep to; 0 = no target. Only of streamed answers.
+        weight: its share of the slots while more requests wait than fit, for policies that share by weight, such as `best`.
+            Requests without a class have weight 1.
+        ttft_s: target for the seconds to the first token, or to the end of an answer that does not stream; 0 = no target.
+        tpot_s: target for the seconds per further token of a streamed answer; 0 = no target.
     """
 
     weight: float = 1.0
@@ -156,15 +158,15 @@ class Decisions:
     """The decision log.
 
     Args:
-        path: file; empty = no log. JSON lines where the name ends in .jsonl, else msgpack. Of several models, each after
-            the first has a file with its name added, and a number where two such names are equal.
-        part_bytes: size from which a new part is begun; 0 = never.
-        keep: newest parts kept; 0 = all.
-        retry_s: wait before a log that could not be written, on a full disk for example, is tried again. Requests are
-            served meanwhile; their decisions are not in the log.
+        path: file; empty = no log. A name that ends in .jsonl gives JSON lines, any other msgpack. With several models, the
+            file of each after the first has the model's name added, and a number where two such names are equal.
+        part_bytes: bytes after which a new part begins; 0 = never.
+        keep: number of newest parts kept; 0 = all.
+        retry_s: seconds before a log that could not be written, e.g. on a full disk, is tried again. Requests are served
+            meanwhile; their decisions are not in the log.
         plain_keys: hash prompts without a salt, so that logs of several gateways can be joined (research).
-        salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; drawn once and kept in
-            the user's state folder when left out.
+        salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; left out = drawn once and
+            kept in the user's state folder.
     """
 
     path: str = ""
@@ -177,12 +179,12 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the gateway says on stderr.
+    """The log on stderr.
 
     Args:
-        format: text, or json lines.
+        format: text, or JSON lines.
         level: least severity that is written.
-        access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
+        access: write a line for each request: id, status, tokens, seconds; never text of prompts or answers.
         status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier (or load
             imbalance), workers; 0 = no such lines.
     """
@@ -195,12 +197,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """OpenTelemetry: one span a request (`pip install 'evenstep[otel]'`).
+    """OpenTelemetry: one span for each request (`pip install 'evenstep[otel]'`).
 
     Args:
-        endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no traces.
-        share: share of the requests, 0 to 1, that get a span where the client's traceparent does not say.
-        service: the spans' service.name.
+        endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no spans.
+        share: share of the requests, 0 to 1, that get a span. A client's traceparent, if there is one, decides instead.
+        service: service.name of the spans.
     """
 
     endpoint: str = ""

@@ -1,4 +1,4 @@
-"""Shows a config to people and programs: every setting with its value and origin, secrets covered."""
+"""Shows a config to people and programs: every setting with its value and origin, and with secrets hidden."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _SECRETS = {"key", "api_key", "salt", "token"}
 
 
 def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
-    """One row a setting, in the order of `settled.origin`: ``setting`` (dotted name), ``value`` in plain values, ``origin``.
+    """One row for each setting, in the order of `settled.origin`: ``setting`` (its dotted name), ``value`` and ``origin``.
 
-    A secret is shown as `covered` returns it. A setting of a section that is missing has the value None.
+    Values are plain, as in JSON. A secret is ``(hidden)`` unless it is env:NAME or file:PATH. A setting of a missing section
+    has the value None.
     """
     return [
         {"setting": name, "value": _covered(name, msgspec.to_builtins(value_at(settled.value, name))), "origin": origin}
@@ -31,9 +32,9 @@ def as_json(settled: Settled[GatewayConfig]) -> str:
 
 
 def as_text(settled: Settled[GatewayConfig]) -> str:
-    """A table of the `rows` as text: name, value and origin in columns, one line each.
+    """The `rows` as a text table: name, value and origin in columns, one line for each row.
 
-    A list of sections, such as `workers`, takes one line for each item, without its empty values.
+    A list of dataclasses, such as `workers`, takes one line for each item, without the item's empty values.
     """
     lines: list[tuple[str, str, str]] = []
     for row in rows(settled):
@@ -50,12 +51,14 @@ def as_text(settled: Settled[GatewayConfig]) -> str:
 
 
 def _text(value: Any) -> str:
+    """A plain value as text in the table: text as it is, None as ``none``, anything else and empty text as JSON."""
     if value is None:
         return "none"
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
 def _covered(name: str, value: Any) -> Any:
+    """The value with all secrets in it shown as by `covered`; the setting's or key's `name` tells which text is a secret."""
     if isinstance(value, list):
         return [_covered(name, item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Workers as their operator describes them, and sources that discover workers."""
+"""The config of workers, and of sources that discover workers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from evenstep.errors import InputError, check_range, check_range_if_given
 from evenstep.gateway.config.secrets import covered, read_secret
 from evenstep.sockets import in_url
 
-#: Slots of a worker whose operator does not say.
+#: Slots of a worker if the config does not set them.
 DEFAULT_SLOTS = 256
-#: Most ranks at one URL.
+#: Largest number of ranks at one URL.
 MOST_RANKS = 4096
 
 
@@ -30,20 +30,22 @@ class Worker:
 
     Args:
         url: http://host:port or https://host:port, with a path where the engine has one.
-        name: unique name in metrics and logs; host:port when left out, with #rank where there are ranks.
-        group: barrier group: workers with the same text share a barrier; empty = one of its own, or of its ranks together.
-        slots: requests it runs at a time; as in `slots` at the top when left out.
-        kv_tokens: KV capacity in tokens; 0 = as its metrics say, else unlimited.
-        role: decode (it does both where there is no prefiller) or prefill.
-        rank: data-parallel rank of this worker at its URL, from 0; left out = the URL has no ranks.
-        ranks: number of ranks at the URL, 0 to ranks - 1. Each is a worker, all in one group.
+        name: unique name in metrics and logs; left out = host:port, followed by #rank where there are ranks.
+        group: barrier group: workers with the same text share a barrier. Empty = a group of its own; with `ranks`, one for
+            all of them.
+        slots: requests it runs at a time; left out = the top-level setting `slots`.
+        kv_tokens: KV capacity in tokens; 0 = the one its metrics report, or no limit if they report none.
+        role: decode (it prefills, too, where there is no prefiller) or prefill.
+        rank: data-parallel rank of this worker at its URL, from 0; left out = the worker is the whole engine there.
+        ranks: number of ranks at the URL. Each of them, from rank 0, is a worker; all are in one group.
         first_rank: number of its first rank on its metrics page: 0, except for further nodes of vLLM's hybrid load
-            balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
-        engine: its dialect, one of the engines that evenstep knows, with options as in vllm:version=0.32.0.
-        models: names it serves; left out = those of its /v1/models. As text, once for each: models=a,models=b.
+            balancing. There the page counts the ranks of all nodes, but the rank header only those of the node.
+        engine: name of the engine's dialect, with options as in vllm:version=0.32.0.
+        models: names of the models it serves; left out = those of its /v1/models. In text, the key is repeated:
+            models=a,models=b.
         speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
-        api_key: its bearer token, as env:NAME, file:PATH or plain text; read again at each reload.
-        scraped: whether its metrics page is read; else only this gateway's own requests are counted there.
+        api_key: bearer token for its engine, as env:NAME, file:PATH or plain text; read again at each reload.
+        scraped: whether its metrics page is read; if not, only the requests of this gateway are counted there.
     """
 
     url: str
@@ -62,13 +64,9 @@ class Worker:
     scraped: bool = True
 
     def spec(self, slots: int = DEFAULT_SLOTS) -> WorkerSpec:
-        """The worker's description for a dispatcher. Call it on a worker from `each`, which has its name.
+        """The worker's description for a dispatcher. Call it on a worker from `each`, whose name is set.
 
-        Args:
-            slots: for a worker whose own `slots` is left out.
-
-        Raises:
-            InputError: no name, or a value out of range.
+        `slots` is for a worker whose own `slots` is left out. Raises InputError for an empty name or a value out of range.
         """
         return WorkerSpec(
             name=self.name,
@@ -81,10 +79,9 @@ class Worker:
         )
 
     def secret(self) -> str:
-        """Its bearer token, read where `api_key` refers to; empty = it has none.
+        """The bearer token that `api_key` gives or refers to; empty = no token.
 
-        Raises:
-            InputError: an unreadable secret, or one that no header can hold.
+        Raises InputError if the secret cannot be read, or is not printable ASCII in one line.
         """
         where = f"worker {self.name}"
         found = read_secret(self.api_key, where, "api_key")
@@ -93,13 +90,11 @@ class Worker:
         return found
 
     def each(self) -> list[Worker]:
-        """The worker as dispatchers see it: one copy with its name, or with `ranks` one copy for each rank, in order.
+        """The workers of this entry, each with its name: one for each rank, in order, if `ranks` is set, else one.
 
-        A copy of a rank is called ``name#rank``, has `rank` in place of `ranks`, and belongs to the group `group`, else
-        `name`.
-
-        Raises:
-            InputError: an invalid URL or rank, an empty model, both `rank` and `ranks`, or `first_rank` without either.
+        The worker of a rank is called ``name#rank``, has `rank` in place of `ranks`, and belongs to the group `group`, or if
+        that is empty to a group called ``name``. Raises InputError for an invalid URL or rank, an empty model, both `rank`
+        and `ranks`, or `first_rank` without either.
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)
@@ -125,26 +120,22 @@ class Worker:
 
 @cache
 def adapter_of(engine: str) -> EngineAdapter:
-    """The adapter that speaks a dialect, kept by its text: finding one by its name takes longer than reading a metrics page.
+    """The adapter for an engine's dialect, given as ``NAME[:key=value,...]``. Cached, because a search by name is slow.
 
-    Args:
-        engine: NAME[:key=value,...].
-
-    Raises:
-        InputError: no such engine or option.
+    Raises InputError for an unknown engine or option.
     """
     return names.build("engines", names.parse(engine))
 
 
 @dataclass(frozen=True, slots=True)
 class Dns:
-    """Workers by a DNS name, which is looked up again and again: one worker for each address.
+    """Workers at the addresses of a DNS name, one for each address. The name is looked up repeatedly.
 
     Args:
         name: a host name, e.g. that of a headless service.
         port: port of the workers.
         every_s: seconds between look-ups.
-        worker: what all of them have in common; its URL gives scheme and path alone, and it has no name.
+        worker: settings that all of them share. Its URL gives only scheme and path; it has no name.
     """
 
     name: str
@@ -159,15 +150,15 @@ class Kubernetes:
 
     Args:
         selector: label selector of the pods, e.g. app=vllm,tier=decode.
-        namespace: namespace of the pods; that of the gateway's own pod when left out.
+        namespace: namespace of the pods; left out = that of the gateway's own pod.
         port: port of the workers.
-        every_s: seconds after which the list of pods is fetched anew; between lists they are watched.
-        api: URL of the API server, for use outside the cluster; when left out, the pod's environment gives server, token
-            and authority.
+        every_s: seconds after which the pods are listed again; in between, their changes are watched.
+        api: URL of the API server, for use outside the cluster; left out = the pod's environment gives server, token and
+            authority.
         token: bearer token for `api`, as env:NAME, file:PATH or itself; not used without `api`.
         ca: PEM file of the authority of `api`; not used without `api`.
         group_label: label whose value is the barrier group of a pod; empty = the group of `worker`.
-        worker: what all of them have in common; its URL gives scheme and path alone, and it has no name.
+        worker: settings that all of them share. Its URL gives only scheme and path; it has no name.
     """
 
     selector: str
@@ -183,7 +174,7 @@ class Kubernetes:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Workers that come and go by themselves, in addition to those in `workers`.
+    """Sources that find workers, in addition to those in `workers`.
 
     Args:
         dns: by DNS names.
@@ -194,10 +185,9 @@ class Discovery:
     kubernetes: list[Kubernetes] = field(default_factory=list[Kubernetes])
 
     def sources(self) -> dict[str, Dns | Kubernetes]:
-        """The sources by name, ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``, in order.
+        """All sources by name, ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``, those of `dns` first.
 
-        Raises:
-            InputError: an invalid setting, or two sources with one name.
+        Raises InputError for an invalid setting, or for two sources with one name.
         """
         found: dict[str, Dns | Kubernetes] = {}
         for kind, sources in (("dns", self.dns), ("kubernetes", self.kubernetes)):
@@ -218,17 +208,15 @@ class Discovery:
 
 
 def at_address(common: Worker, host: str, port: int, name: str = "", group: str = "") -> list[Worker]:
-    """The worker at an address that a source of discovery found, or its ranks in order, as `Worker.each` returns them.
+    """The worker at an address that a discovery source found, or one for each of its ranks, as `Worker.each` returns them.
+
+    Raises InputError for an address or settings that `Worker.each` rejects.
 
     Args:
-        common: settings of all workers of the source; only scheme and path of its URL are used.
+        common: settings of all workers of the source. From its URL the workers take scheme and path; its name is not used.
         host: IPv4 or IPv6 address.
-        port: of the worker.
         name: of the worker; empty = derived from its address.
         group: its barrier group; empty = that of `common`.
-
-    Raises:
-        InputError: see `Worker.each`.
     """
     scheme, _, path, _, _ = urlsplit(common.url)
     url = urlunsplit((scheme, f"{in_url(host)}:{port}", path, "", ""))
@@ -236,7 +224,7 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
 
 
 def _check_source(where: str, source: Dns | Kubernetes) -> None:
-    """Check the port and the interval of a source of discovery, and that its `worker` has no host and no name."""
+    """Check port, interval and `worker` of a source. Raises InputError, with the place `where`, if one is invalid."""
     common = source.worker
     check_range(where, "a number from 1 to 65535", above=0, below=65536, port=source.port)
     check_range(where, "a number above 0", above=0, finite=True, every_s=source.every_s)
@@ -249,12 +237,10 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
 
 
 def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError]]:
-    """Each worker whose engine an earlier one is already, with the error that says so: its load would count twice.
+    """Yield each worker whose engine an earlier worker has, with the error to raise for it. Its load would count twice.
 
-    Engines differ in their address, path, role or rank; a worker without a rank is all ranks of its URL.
-
-    Args:
-        workers: valid ones, as `Worker.each` returns them.
+    Two workers have the same engine if address, path, role and rank are equal. A worker without a rank has all ranks of its
+    URL. `workers` are as `Worker.each` returns them.
     """
     found: dict[tuple[str, str, str], dict[int | None, Worker]] = {}
     for worker in workers:
@@ -270,7 +256,7 @@ def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError
 
 
 def _address(url: str, where: str) -> str:
-    """``host:port`` of a URL."""
+    """``host:port`` of a URL, with the scheme's default port if it has none. Raises InputError if the URL is invalid."""
     shape = "http://host:port or https://host:port"
     try:
         parts = urlsplit(url)
@@ -289,13 +275,8 @@ def _address(url: str, where: str) -> str:
 def worker_of(text: str, where: str) -> Worker:
     """Parse a worker from ``URL[,key=value,...]``, as in flags and the environment; ``models`` once for each model.
 
-    The result is as written: `Worker.each` checks its URL and gives it a name.
-
-    Args:
-        where: origin of the text, for errors.
-
-    Raises:
-        InputError: an unknown key, one that is there twice, or a value that does not fit.
+    The URL is not checked, and the name may be empty; `Worker.each` handles both. Raises InputError, with the origin `where`
+    of the text, for an unknown or repeated key or a value that does not fit.
     """
     url, *options = text.split(",")
     given: dict[str, Any] = {"url": url}
@@ -314,22 +295,16 @@ def worker_of(text: str, where: str) -> Worker:
 
 
 def _shown(text: str) -> str:
-    """What an error shows of a worker's text: if it has a key, only what stands before it, since a key may hold a comma."""
+    """The text of a worker for an error; its API key and all after it become ``(hidden)``, since a key may hold a comma."""
     before, key, _ = text.partition("api_key")
     return f"{before}{key}=(hidden)" if key else text
 
 
 def group_of(text: str, where: str) -> list[Worker]:
-    """Parse workers that share a barrier from ``URL,URL,...[,key=value,...]``; the options hold for each.
+    """Parse workers that share a barrier from ``URL,URL,...[,key=value,...]``: one for each URL, each with all options.
 
-    One worker for each URL, in order. Their group has the name that the option ``group`` gives, else the first
-    ``host:port``.
-
-    Args:
-        where: origin of the text, for errors.
-
-    Raises:
-        InputError: no URL, an unknown key, or a value that does not fit.
+    Their group has the name that the option ``group`` gives, else the first ``host:port``. Raises InputError, with the
+    origin `where` of the text, for a missing URL, an unknown key or a value that does not fit.
     """
     parts = text.split(",")
     urls = [part for part in parts if "://" in part.partition("=")[0]]

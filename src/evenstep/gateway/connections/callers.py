@@ -18,7 +18,7 @@ CLASS_HEADER = "x-evenstep-class"
 EXPECTED_HEADER = "x-evenstep-expected-tokens"
 #: Groups the calls of one agent's task, as a session does.
 TASK_HEADER = "x-evenstep-task"
-#: The smallest waits first, where the gateway's order asks for it.
+#: The smallest goes first, where ``dispatch.order`` looks at priorities.
 PRIORITY_HEADER = "x-evenstep-priority"
 _MOST_EXPECTED = 1 << 31
 
@@ -39,11 +39,10 @@ class Caller:
 
 
 class Callers:
-    """All callers that may send requests, by key. Rebuilt at every reload.
+    """All callers that may send requests, by key, from the keys and classes of a checked config. Rebuilt at every reload.
 
-    Args:
-        config: keys and classes, as `checked` returns it. Without keys every client is the tenant `ANONYMOUS` and may ask
-            for every class.
+    Without keys every client is the tenant `ANONYMOUS` and may ask for every class. Raises InputError for a key that is
+    unreadable, invalid or given twice.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -66,11 +65,8 @@ class Callers:
     def find(self, authorization: bytes) -> Caller | Refusal:
         """The caller of a request, or a refusal with status 401 if its key is missing or unknown.
 
-        The key is hashed before any lookup, so the time taken reveals nothing about how close a wrong key is to a right one.
-
-        Args:
-            authorization: the header's value, ``Bearer KEY``; empty if the header is missing. Without keys it is not looked
-                at.
+        `authorization` is the header's value, ``Bearer KEY``; empty = no header. Without configured keys it is ignored. The
+        key is hashed before any lookup, so the time taken reveals nothing about how close a wrong key is to a right one.
         """
         if not self._keys:
             return self._anybody
@@ -84,9 +80,7 @@ class Callers:
 def class_of(caller: Caller, name: str) -> int | Refusal:
     """The number of a request's class, 0 = no class; or a refusal with status 403 if the caller may not ask for it.
 
-    Args:
-        caller: the sender of the request.
-        name: the class its header asks for; empty = no header: the caller's default.
+    `name` is the class that the request's header names; empty = no header, which gives the caller's default.
     """
     if not name:
         return caller.default_class
@@ -98,9 +92,9 @@ def class_of(caller: Caller, name: str) -> int | Refusal:
 
 
 def expected_tokens(value: str) -> int | Refusal:
-    """Output tokens that a client expects by its header; 0 if it is empty.
+    """The output tokens that a client expects, from its header's value; 0 if that is empty.
 
-    A refusal with status 400 unless it is a whole number from 1 to 2^31 - 1.
+    Returns a refusal with status 400 unless the value is a whole number from 1 to 2^31 - 1.
     """
     if not value:
         return 0
@@ -112,10 +106,10 @@ def expected_tokens(value: str) -> int | Refusal:
 
 
 def priority(value: str) -> float | Refusal:
-    """The priority that a client states in its header, of any sign; 0 if it is empty.
+    """The priority that a client states in its header's value, a number of any sign; 0 if that is empty.
 
-    The smallest goes first, where ``dispatch.order`` looks at priorities. A refusal with status 400 unless it is a finite
-    number.
+    The smallest goes first, where ``dispatch.order`` looks at priorities. Returns a refusal with status 400 unless the value
+    is a finite number.
     """
     try:
         number = float(value or 0)

@@ -1,7 +1,7 @@
 """Hosts the server's side of HTTP for a client: the socket, the deadlines, and the job that answers.
 
 Rules of this file. `http.server` reads requests and writes answers. A late client gets an error, and its connection ends. A
-client that closes its side has left (RFC 9112 section 9.6 allows to treat it so). Answer bytes are written as they arrive,
+client that closes its side has left (RFC 9112 section 9.6 allows this reading). Answer bytes are written as they arrive,
 without a task or a queue of ours.
 """
 
@@ -26,12 +26,12 @@ _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
 _LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
-_GRACE_S = 2.0  # before the rate of a body is checked
+_GRACE_S = 2.0  # time before a body's rate is checked
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A whole request from a client; `body` is without chunk framing."""
+    """A whole request from a client: its parsed head, its body without chunk framing, and its request id (`name`)."""
 
     context: RequestContext
     body: bytes
@@ -50,7 +50,7 @@ class Job(Protocol):
         ...
 
     def give_up(self) -> None:
-        """Called when the gateway ends before the answer: send the client an error as the end of its answer, and stop."""
+        """Called when the gateway ends before the answer does: end it with an error for the client, and stop."""
         ...
 
 
@@ -83,14 +83,14 @@ class Service(Protocol):
 class Client(asyncio.Protocol):
     """A client's connection to the gateway, made by the listener for each one it accepts.
 
-    It is closed at once if there are ``limits.connections`` already. To answer, use `refuse` or `reply`, or else `start`
-    and then `send` or `forward`, up to the `last` piece.
+    It is closed at once if there are ``limits.connections`` already. To answer, use `refuse` or `reply`, or else `start` and
+    then `send` or `forward`, up to the `last` piece.
 
     Args:
         service: answers its requests.
 
     Attributes:
-        job: the request under way, if its answer takes time; None before `Service.serve` sets it and after the answer.
+        job: the running request, if its answer takes time; None before `Service.serve` sets it and after the answer.
         paused: the client reads more slowly than we write: the job must stop reading from the engine until
             `Job.client_resumed`.
     """
@@ -102,7 +102,7 @@ class Client(asyncio.Protocol):
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected, as the next one
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected; so is the next one
         self._deadline: Deadline = None  # type: ignore[assignment]
         self._machine: Server[RequestContext] = Server(service)
         self.job: Job | None = None
@@ -112,7 +112,7 @@ class Client(asyncio.Protocol):
     # --- what the loop calls -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # it writes, too
+        self.transport = transport  # type: ignore[assignment]  # a TCP transport also writes
         service = self._service
         self._deadline = Deadline(asyncio.get_running_loop(), self._late)
         if len(service.clients) >= service.limits.connections:
@@ -151,7 +151,7 @@ class Client(asyncio.Protocol):
         before = self._machine.state
         event: Event[RequestContext] | None = self._machine.receive(data)
         if type(event) is Request:
-            if not self.paused:  # else it has to read the last answer first
+            if not self.paused:  # a paused client must read the last answer first
                 self._deadline.at = NEVER
             context = event.parsed
             self._name = name = context.name or self._service.new_name()
@@ -171,7 +171,7 @@ class Client(asyncio.Protocol):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _wait(self, before: State) -> None:
-        """Limit the wait for the rest of a request."""
+        """Set the deadline for the rest of a request; `before` is the state before the last bytes came."""
         state, limits = self._machine.state, self._service.limits
         if state is _HEAD and before is not _HEAD:
             self._deadline.set(time.monotonic() + limits.head_s)
@@ -191,8 +191,9 @@ class Client(asyncio.Protocol):
             self._name = parsed.name or self._service.new_name()
 
     def _late(self) -> None:
+        """Called at the deadline: answer 408 to an unfinished request, else close; a client that reads gets more time."""
         unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent < self._unsent:  # it reads, slowly
+        if unsent and unsent < self._unsent:  # it reads slowly
             self._unsent = unsent
             self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
         elif self._machine.state in (_HEAD, _BODY):
@@ -202,11 +203,12 @@ class Client(asyncio.Protocol):
             self.abort()
 
     def _next(self) -> None:
-        """Read the request that waited until the previous one was answered."""
+        """Handle the next request, whose bytes waited until the previous one was answered."""
         if self._machine.state is _IDLE:
             self.data_received(b"")
 
     def _gone(self) -> None:
+        """Stop reading requests, drop those that wait, and tell the job, if there is one, that the client left."""
         self._machine.close()
         job, self.job = self.job, None
         if job is not None:
@@ -216,12 +218,12 @@ class Client(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request, or the fault of one, waits for the end of its answer."""
+        """Whether a request, or the error for an invalid one, waits for the end of its answer."""
         return self._machine.state is _ANSWERING
 
     @property
     def is_framed(self) -> bool:
-        """Whether the answer under way is sent in HTTP chunks; known after `start`."""
+        """Whether the present answer is sent in HTTP chunks; known after `start`."""
         return self._machine.is_framed
 
     def fail(self) -> None:
@@ -240,18 +242,14 @@ class Client(asyncio.Protocol):
             self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
 
     def refuse(self, refusal: Refusal, close: bool = False) -> None:
-        """Answer with an error, as JSON, with its Retry-After if it has one.
-
-        Args:
-            close: read nothing more of this client.
-        """
+        """Answer with an error, as JSON, with its Retry-After if it has one; with `close`, end the connection after it."""
         fields = b"Retry-After: %b\r\n" % refusal.retry_after if refusal.retry_after else b""
         if close:
             self._machine.keep_alive = False
         self.reply(refusal.status, refusal.body(), fields=fields)
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, fields: bytes = b"") -> None:
-        """Send a whole answer, and end the job. Does nothing on a connection that is over.
+        """Send a whole answer, and set `job` to None. Does nothing on a connection that is over.
 
         The request's id is added as X-Request-Id; while the gateway drains, the connection ends after it.
 
@@ -269,14 +267,14 @@ class Client(asyncio.Protocol):
         """Begin an answer that comes in pieces; its head is sent with the first piece, by `send` or `forward`.
 
         Args:
-            kind: its Content-Type.
-            fields: as in `reply`.
-            length: bytes of all pieces, -1 = not known.
+            kind, fields: its Content-Type, and further lines of the head, each with its CRLF; X-Request-Id is added.
+            length: bytes of all pieces together; -1 = not known: the body is sent in HTTP chunks (see `is_framed`), or ends
+                with the connection if the client is older than HTTP/1.1.
         """
         self._machine.start(status, kind, self._fields(status, fields), length)
 
     def send(self, data: bytes, last: bool = False) -> None:
-        """Send a plain piece of the answer in one write; `last` ends answer and job. Dropped on a closed connection."""
+        """Send an unframed piece of the answer; `last` ends it, and `job` is None then. Dropped on a closed connection."""
         machine = self._machine
         if machine.state is _OVER:
             return
@@ -289,7 +287,7 @@ class Client(asyncio.Protocol):
             self._answered()
 
     def forward(self, data: bytes) -> None:
-        """Send a piece that is framed already, in whole HTTP chunks if `is_framed`. Dropped on a closed connection."""
+        """Send whole HTTP chunks if `is_framed`, else body bytes; not the end. Dropped on a closed connection."""
         machine = self._machine
         if machine.state is not _OVER:
             self.transport.write(machine.forward(data))
@@ -300,18 +298,22 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def close_if_idle(self) -> None:
-        """Close the connection if it has neither a request, a part of one, nor an answer under way; else do nothing."""
+        """Close the connection unless a request, a part of one, or an answer is under way."""
         if self._machine.state is _IDLE and not self._machine.waiting:
             self.transport.close()
 
     def _fields(self, status: int, fields: bytes) -> bytes:
-        """The lines of the head of an answer that begins."""
+        """The header lines of an answer that begins: the request's id and `fields`.
+
+        Counts it by `Service.told`. While the gateway drains, it becomes the connection's last answer.
+        """
         if self._service.is_draining:
             self._machine.keep_alive = False
         self._service.told(status)
         return b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
 
     def _answered(self) -> None:
+        """After the end of an answer: set `job` to None, and close the connection or wait for the next request."""
         self.job = None
         now_s, self._unsent = time.monotonic(), _ANY
         machine = self._machine

@@ -18,8 +18,8 @@ class Deadline:
         reached: the callback, called each time the deadline is reached; `at` is `NEVER` then.
 
     Attributes:
-        at: seconds of `time.monotonic`; `NEVER` = no deadline. May be set directly to `NEVER`, or while it is finite to a
-            later time.
+        at: seconds of `time.monotonic`; `NEVER` = no deadline. Assign `NEVER`, or to a finite one a later time, directly;
+            else use `set`.
     """
 
     __slots__ = ("_armed", "_handle", "_loop", "_reached", "at")
@@ -45,12 +45,14 @@ class Deadline:
             self._handle = None
 
     def _arm(self, at: float) -> None:
+        """Set the loop's timer to this time, in place of the timer before."""
         if self._handle is not None:
             self._handle.cancel()
         self._armed = at
         self._handle = self._loop.call_later(max(0.0, at - time.monotonic()), self._look)
 
     def _look(self) -> None:
+        """The timer has fired: call the callback if the deadline is reached, or set the timer again if it has moved."""
         self._handle, self._armed = None, NEVER
         if self.at == NEVER:
             return

@@ -3,8 +3,8 @@
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
 close it. If a connection that was idle for a while breaks within a second of sending, before its first byte, the engine had
 closed it. The request is then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection
-used a moment ago and reset at once may have had the same fate: its request fails as ``stale``. Redirects are ordinary
-answers and are not followed here.
+used a moment ago and reset at once may have been closed, too: its request fails as ``stale``. Redirects are ordinary answers
+and are not followed here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evenstep.http.heads import response_heads
 from evenstep.sockets import in_url
 
 _STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
-_DRAIN_S = 1.0  # for the end of a body whose stream is complete
+_DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -39,9 +39,9 @@ KEPT_BY_THE_SYSTEM = 256 * 1024
 class Leg(Protocol):
     """One call to an engine, as its connection sees it.
 
-    An answer with a body that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise
-    `head` is called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After `cancel`,
-    nothing is called.
+    An answer with a body that comes whole, in one read, goes only to `at_once`, if the leg has that. Otherwise `head` is
+    called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After `cancel`, nothing is
+    called.
 
     Attributes:
         connection: set by the connection while it works for the leg; else None.
@@ -53,9 +53,9 @@ class Leg(Protocol):
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """A function for an answer whose body is one piece; called with head and body once the connection is free again.
+        """Called with head and body if one read brings a whole answer; the connection is released by then.
 
-        Any other answer goes to `head` and `body`, as all do if this is None.
+        None = such an answer goes to `head`, `body` and `ended`, as any other.
         """
         ...
 
@@ -66,16 +66,16 @@ class Leg(Protocol):
     def chunks(self, data: bytes) -> bytes:
         """Called with bytes that begin a chunk: handle whole HTTP chunks, and return the bytes that are left.
 
-        The connection unframes what is left and passes it to `body`; to return `data` itself is always right.
+        The connection unframes the returned bytes and passes them to `body`; to return `data` unchanged is always right.
         """
         ...
 
     def body(self, data: bytes) -> None:
-        """Take bytes of the answer's body, without chunk framing."""
+        """Called with bytes of the answer's body, without chunk framing."""
         ...
 
     def ended(self) -> None:
-        """Called when the body ended correctly; the connection no longer works for the leg."""
+        """Called when the body ended correctly, after the connection was released (`connection` is None by then)."""
         ...
 
     def broke(self, kind: Kind, why: str) -> None:
@@ -90,7 +90,7 @@ class Leg(Protocol):
 
 
 def cancel(leg: Leg) -> None:
-    """Cancel a call, whose answer is no longer wanted: close its connection, so that the engine stops. Sets `Leg.is_off`."""
+    """Cancel a call whose answer is no longer wanted: close its connection, so that the engine stops. Sets `Leg.is_off`."""
     leg.is_off = True
     if leg.connection is not None:
         leg.connection.close()
@@ -101,15 +101,15 @@ class Endpoint:
 
     Args:
         url: http://host:port or https://host:port, with a path where the engine has one.
-        settings: how engines are spoken to.
-        loop: the loop.
+        settings: timeouts and number of connections.
+        loop: the event loop.
         tls: for https; None = trust the system's authorities.
 
     Attributes:
         authority: host:port, for the Host header.
         base: path in front of every target.
         heads: parses the heads of its answers.
-        restarts: what an engine here answered from the start where it should continue: chats (True), completions (False).
+        restarts: the kinds of request that an engine here restarted, not continued: chats (True), completions (False).
         connections: those that are open, busy or idle; a connection adds itself.
     """
 
@@ -131,14 +131,12 @@ class Endpoint:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> bool:
-        """Send a request on a kept connection, or on a new one. Returns whether it is a kept one.
-
-        A kept one may be stale: the engine may have closed it already.
+        """Send a request on an idle connection, else on a new one. Returns True for an idle one: it may be closed already.
 
         Args:
             leg: takes the answer, after this call has returned; its `is_off` becomes False.
             data: head and body.
-            patience_s: first deadline of the answer, in seconds from the sending; the leg moves it as the engine shows
+            patience_s: first deadline of the answer, in seconds from the sending; the leg moves it when the engine shows
                 life.
         """
         leg.is_off = False
@@ -149,15 +147,16 @@ class Endpoint:
         return True
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """As `send`, on a fresh connection, opened later.
+        """Send a request on a new connection, opened in the background. Arguments as in `send`; `is_off` stays as it is.
 
-        If no connection is made within ``Engines.connect_s``, the leg breaks as ``connect``.
+        If no connection is made within ``Engines.connect_s``, calls `Leg.broke` with ``connect``.
         """
         task = self.loop.create_task(self._open(leg, data, patience_s))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        """Open a connection and send the request on it, or break the leg; keep the connection if the leg was cancelled."""
         # The wait for a connection is limited in two halves. If the loop itself was held up in the first half, the second
         # half handles what arrived meanwhile, before the engine is blamed.
         half_s = self.settings.connect_s / 2
@@ -171,7 +170,7 @@ class Endpoint:
                     )
                 finally:
                     timer.cancel()
-        except (OSError, ValueError) as error:  # ValueError: what the URL names is no host
+        except (OSError, ValueError) as error:  # ValueError: an invalid host name
             if not leg.is_off:
                 leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
             return
@@ -180,7 +179,7 @@ class Endpoint:
             with suppress(OSError):  # the engine is gone already
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
-        if made.is_closed:  # between the call of the loop and this one; nothing would come of it any more
+        if made.is_closed:  # closed since the loop made it: no callback would follow
             if not leg.is_off:
                 leg.broke("connect", "it closed the connection before it was asked")
         elif leg.is_off:
@@ -189,13 +188,9 @@ class Endpoint:
             made.send(leg, data, patience_s)
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request; close it if ``Engines.connections`` are kept or
-        after `retire`.
+        """Keep an idle connection for the next request; close it after `retire` or beyond ``Engines.connections``.
 
-        It is closed when nothing was sent on it for ``Engines.idle_s``.
-
-        Args:
-            now_s: seconds of `time.monotonic`.
+        It is closed when nothing was sent on it for ``Engines.idle_s``. `now_s` is in seconds of `time.monotonic`.
         """
         if self._is_retired or len(self._idle) >= self.settings.connections:
             connection.close()
@@ -204,13 +199,13 @@ class Endpoint:
         connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
-        """Drop a connection that was closed from `connections` and from those kept."""
+        """Remove a closed connection from `connections` and from the idle ones."""
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     def retire(self) -> bool:
-        """Close idle connections now, and each other one when its answer has ended. Returns whether any is left."""
+        """Close idle connections now, and the others when their answers have ended. True if any is left or being opened."""
         self._is_retired = True
         for connection in list(self._idle):
             connection.close()
@@ -225,10 +220,7 @@ class Endpoint:
 
 
 class EngineConnection(asyncio.Protocol):
-    """One connection to an engine; it carries one call at a time.
-
-    Args:
-        endpoint: the address it belongs to.
+    """One connection to the engine at `endpoint`; it carries one call at a time.
 
     Attributes:
         deadline: time at which the call fails as ``stall``, or an idle connection closes; a leg moves it when the engine
@@ -249,19 +241,16 @@ class EngineConnection(asyncio.Protocol):
         self._leg: Leg | None = None
         self.is_closed = self._is_old = self._is_paused = False
         self._idle_s = math.inf
-        self._data: tuple[bytes, bytes] | None = None  # of a request whose answer has not begun
+        self._data: tuple[bytes, bytes] | None = None  # the request, until its answer begins
         self._sent_s = self._patience_s = 0.0
         self.deadline = Deadline(endpoint.loop, lambda: self._break("stall", "it was silent for too long"))
 
     # --- called by a leg ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on this connection, which is made and has no leg, and set `Leg.connection`.
+        """Send a request on this connection, which is open and has no leg, and set `Leg.connection`.
 
-        Args:
-            leg: takes the answer, or how it failed.
-            data: head and body.
-            patience_s: seconds from now to the first `deadline`; the call fails then, unless the leg has moved it.
+        `data` are head and body. The call fails `patience_s` seconds from now, unless the leg has moved `deadline`.
         """
         self._leg, leg.connection, self._data = leg, self, data
         self._machine.ask(leg.is_head)
@@ -289,10 +278,10 @@ class EngineConnection(asyncio.Protocol):
             self.deadline.set(until_s)
 
     def acknowledge_late(self) -> None:
-        """Have the system acknowledge two chunks at a time, if they arrive within 40 ms.
+        """Let the system acknowledge two chunks at a time, if they arrive within 40 ms, which makes reading them cheaper.
 
-        Acknowledging each chunk is a large part of the cost of reading it. If chunks come later than that, the system
-        returns to single acknowledgements by itself, so this is said for each stream.
+        If chunks come later than that, the system returns to single acknowledgements by itself. So this is called for each
+        stream.
         """
         sock = self._transport.get_extra_info("socket")
         if _AT_ONCE is not None and sock is not None and not self.is_closed:
@@ -300,7 +289,7 @@ class EngineConnection(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
-        """Release the connection from its leg, which has all it needs: it is called no more.
+        """Release the connection from its leg, which has all it needs and is not called any more.
 
         If the end of the body comes within a second, and nothing else, the connection is kept; else it is closed.
         """
@@ -336,11 +325,12 @@ class EngineConnection(asyncio.Protocol):
             self._take(piece)
 
     def eof_received(self) -> None:
-        """The engine closed its side: close an idle connection at once; for one at work, see `connection_lost`."""
+        """The engine closed its side: close an idle connection at once; for a busy one, see `connection_lost`."""
         if self._machine.is_idle:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The connection ended: tell the leg that its answer ended or broke; if the connection was stale, send again."""
         if self.is_closed:
             return
         leg, data = self._leg, self._data
@@ -361,7 +351,7 @@ class EngineConnection(asyncio.Protocol):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _take(self, piece: Piece) -> None:
-        """A part of the answer. Each call of the leg may close the connection."""
+        """Pass a part of the answer to the leg. Each call of the leg may close the connection."""
         head, body = piece.head, piece.body
         if head is not None:
             leg = self._leg
@@ -376,7 +366,7 @@ class EngineConnection(asyncio.Protocol):
         if body:
             leg = self._leg
             if leg is None:
-                self.close()  # more than the stream whose end it was
+                self.close()  # bytes after the end of a stream that was let go
                 return
             leg.body(body)
             if self.is_closed:
@@ -390,7 +380,7 @@ class EngineConnection(asyncio.Protocol):
             self._break("status" if self._machine.head is None else "stream", piece.fault)
 
     def _done(self) -> None:
-        """The answer ended in order: the connection is kept for the next one, if that is safe."""
+        """The answer ended correctly: release the leg, and keep the connection for the next request, if that is safe."""
         if not self._machine.keeps or self._is_paused or self._transport.is_closing():
             self.close()
         else:
@@ -399,12 +389,14 @@ class EngineConnection(asyncio.Protocol):
             self._endpoint.keep(self, now_s)
 
     def _break(self, kind: Kind, why: str) -> None:
+        """Close the connection, and report to the leg that the call failed; `kind` and `why` as in `Leg.broke`."""
         leg = self._leg
         self.close()
         if leg is not None:
             leg.broke(kind, why)
 
     def _drop_leg(self) -> None:
+        """Release the connection from its leg, which is not told."""
         leg, self._leg, self._data = self._leg, None, None
         if leg is not None:
             leg.connection = None

@@ -1,7 +1,4 @@
-"""Fetches pages again and again, by GET over connections that stay open.
-
-An idle gateway does little else, so a page must cost little.
-"""
+"""Fetches pages repeatedly, by GET over connections that stay open, so that a page costs little."""
 
 from __future__ import annotations
 
@@ -22,11 +19,7 @@ _NO_PAGE = (404, 405, 501)
 class Pages:
     """Fetches pages, each URL over a connection of its own that stays open.
 
-    Args:
-        engines: how engines are spoken to.
-
-    Raises:
-        InputError: see `client_context`.
+    `engines` gives timeouts and TLS. Raises InputError if the file of ``engines.ca`` is unreadable or empty.
     """
 
     def __init__(self, engines: Engines) -> None:
@@ -66,13 +59,13 @@ class Pages:
         return page
 
     def forget(self, url: str) -> None:
-        """Close the connection of a page that is no longer fetched; an unknown URL is ignored."""
+        """Close the connection of a page; an unknown URL is ignored. A `read` of it that still runs would never return."""
         endpoint = self._endpoints.pop(url, None)
         if endpoint is not None:
             endpoint.close()
 
     def close(self) -> None:
-        """Close every kept connection."""
+        """Close every connection, as by `forget`."""
         for url in list(self._endpoints):
             self.forget(url)
 

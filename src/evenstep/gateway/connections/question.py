@@ -1,4 +1,4 @@
-"""Small questions to engines, outside any client's request: health, models, version, metrics."""
+"""GET requests of the gateway's own to engines: health, models, version, metrics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from evenstep.http.head import ResponseHead
 class Question:
     """A GET request, sent when it is made, that gathers its answer; await `answer`.
 
-    If a kept connection is closed before anything of the answer came, a fresh one is tried once: the engine had closed it.
-
-    Args:
-        endpoint: the engine to ask.
-        head: of the request: its bytes, to the empty line.
-        most: largest answer, bytes.
+    If it went out on an idle connection that closes before any answer, it is sent once more on a new one. `head` is the
+    request's, to its empty line; `most` is the largest answer in bytes.
     """
 
     at_once = None
@@ -32,10 +28,9 @@ class Question:
         self._is_kept = endpoint.send(self, self._data, math.inf)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Status, of any value, and body, however long that takes; cancelling the wait closes the connection. Await it once.
+        """Await status, of any value, and body, with no time limit; cancelling closes the connection. Call it once.
 
-        Raises:
-            EngineError: no connection, invalid HTTP, or an answer that is too large or cut off.
+        Raises EngineError for no connection, invalid HTTP, or an answer that is too large or cut off.
         """
         try:
             return await self._answer

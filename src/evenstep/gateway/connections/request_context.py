@@ -1,4 +1,4 @@
-"""What a client's head says about its requests, computed once for all requests with the same head."""
+"""Derives from a client's head what it says about the request, once for all requests with the same head."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     Args:
         head: as read; its `length` belongs to the first request with this head.
-        name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
+        name: the request's id from X-Request-Id, if it is up to 128 of A-Z a-z 0-9 . _ -; empty = it gets a new one.
         kind: ``chat`` or ``completions``, which generate tokens; ``other`` = it does not.
         caller: the client; None if its key is missing or wrong.
-        refusal: of its key, class, expected tokens or priority; None = not refused.
-        number: of its class, from 1; 0 = no class.
-        expected: output tokens the client expects, 0 = unknown.
+        refusal: for an invalid key, class, expected tokens or priority; None = not refused.
+        number: number of its class, from 1; 0 = no class.
+        expected: output tokens the client expects; 0 = unknown.
         priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
         carried: header lines that are forwarded to engines, each with its CRLF.
-        carries_key: the client's credentials are among them: the gateway has no keys of its own.
+        carries_key: `carried` has the client's credentials, because the gateway has no keys of its own.
         session: the text that names its session; empty = the head has none.
         task: the text that names its task; empty = the head has no task.
         traceparent: W3C trace context; empty = the head has no such header.
@@ -53,7 +53,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def wants_body(self) -> bool:
-        """Whether the client has a valid key. The gateway refuses a request without one, so it need not read the body."""
+        """False if the key is missing or wrong: the gateway refuses such a request, so it need not read the body."""
         return self.caller is not None
 
 
@@ -64,8 +64,7 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 class ClientHeads:
     """Parses clients' heads. Heads of generations that differ only in length or ``traceparent`` are parsed once.
 
-    Args:
-        read: parses a head, as the `make` of `Heads`.
+    `read` parses a head; it returns context, body length, and whether to cache both. It may raise HttpError.
     """
 
     def __init__(self, read: Callable[[bytes], tuple[RequestContext, int, bool]]) -> None:
@@ -74,26 +73,24 @@ class ClientHeads:
     def read(self, head: bytes) -> tuple[RequestContext, int]:
         """Parse a head; returns its context, and the length of the body: bytes or `CHUNKED`.
 
-        The context may be one of an earlier equal head: its ``head.length`` is not this request's. It raises what `read`
-        raises.
+        The context may be that of an earlier equal head: its ``head.length`` is not this request's. May raise HttpError.
         """
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
         begin, end = found.span(1)
         context, length = self._heads.read(head[:begin] + head[end:])
-        if context.kind == "other" or context.traceparent:  # its lines go on in another way, or there are two of it
+        if context.kind == "other" or context.traceparent:  # other paths forward other lines, or the head has two of it
             return self._heads.read(head)
         traced = b"traceparent: %b\r\n%b" % (head[begin:end], context.carried)
         return msgspec.structs.replace(context, traceparent=found[1].decode("ascii"), carried=traced), length
 
 
 def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
-    """Derive from a head what it asks for. It never raises: what is wrong is in the context's `refusal`.
+    """The context of a request, from its head. It never raises: an error is in the context's `refusal`.
 
-    Args:
-        callers: finds the client by its key.
-        session_headers: lower-case names of headers that name a session; the first with a value counts.
+    `callers` finds the client by its key. `session_headers` are lower-case names of headers that name a session; the first
+    with a value counts.
     """
     headers = head.headers
     found = callers.find(headers.get("authorization", "").encode("latin-1"))
@@ -126,13 +123,9 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
     """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty = no such line.
 
-    These are ``traceparent``, ``tracestate`` and what the arguments add. A value of over 512 characters or with control or
-    non-ASCII characters is left out, except for credentials.
-
-    Args:
-        headers: the client's, names in lower case.
-        with_authorization: its credentials are meant for the engine.
-        others: further names that go on, in lower case.
+    These are ``traceparent``, ``tracestate``, the headers named in `others` and, if `with_authorization`, the credentials.
+    Names are in lower case. A value of over 512 characters or with control or non-ASCII characters is left out, except for
+    credentials.
     """
     wanted = ("traceparent", "tracestate", *others)
     lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]

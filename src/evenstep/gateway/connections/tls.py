@@ -16,11 +16,7 @@ from evenstep.gateway.config.sections import Engines, Tls
 def server_context(tls: Tls, where: str) -> ssl.SSLContext:
     """A new context of a listener: TLS 1.2 or later, HTTP/1.1, and client certificates if there is a `client_ca`.
 
-    Args:
-        where: section of the config, for errors.
-
-    Raises:
-        InputError: a file that is unreadable or does not match.
+    `where` is the section of the config, for errors. Raises InputError if a file is unreadable or does not match.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -33,27 +29,22 @@ def server_context(tls: Tls, where: str) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
-    """Load the certificate and its key into a context again; `client_ca` is not. Later connections see them.
+    """Load certificate and key into a context again, for later connections; `client_ca` is not loaded.
 
-    Args:
-        where: section of the config, for errors.
-
-    Raises:
-        InputError: a file that is unreadable or does not match; the context is unchanged.
+    `where` is the section of the config, for errors. Raises InputError if a file is unreadable or does not match; the
+    context is unchanged then.
     """
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    for one in (fresh, context):  # into the running one only what another took
-        load = functools.partial(one.load_cert_chain, tls.certificate, tls.key or None, password="")  # it asks nobody
+    for one in (fresh, context):  # the running one is changed only if a new one took the files
+        load = functools.partial(one.load_cert_chain, tls.certificate, tls.key or None, password="")  # no prompt
         _load(load, where, "certificate", tls.certificate)
 
 
 def client_context(engines: Engines) -> ssl.SSLContext:
     """The context for engines with https; do not change it, since it may be shared.
 
-    It trusts ``engines.ca`` in addition to the system's authorities; without ``engines.verify``, every certificate.
-
-    Raises:
-        InputError: an authority's file that is unreadable or empty.
+    It trusts ``engines.ca`` in addition to the system's authorities; without ``engines.verify``, every certificate. Raises
+    InputError if the file of `ca` is unreadable or empty.
     """
     if engines.verify and not engines.ca:
         return _trusting_the_system()
@@ -68,17 +59,19 @@ def client_context(engines: Engines) -> ssl.SSLContext:
 
 @functools.cache
 def _trusting_the_system() -> ssl.SSLContext:
-    """One shared context, never changed: loading the system's authorities takes 50 ms."""
+    """A context that trusts the system's authorities; always the same one, because loading them takes 50 ms."""
     return _asking()
 
 
 def _asking() -> ssl.SSLContext:
+    """A new context for connections to engines: TLS 1.2 or later, the system's authorities."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def _load(call: Callable[[], None], where: str, field: str, path: str) -> None:
+    """Call a function that loads the file `path`; turn its error into an InputError about the setting `field`."""
     try:
         call()
     except FileNotFoundError:

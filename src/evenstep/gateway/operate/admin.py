@@ -1,6 +1,6 @@
 """The admin API of a running gateway, on a port of its own.
 
-Its handlers run on the loop of operation, never on the data path. Answers are JSON; errors are ``{"error": {"message": ...,
+Its handlers run in the operation thread, never on the data path. Answers are JSON; errors are ``{"error": {"message": ...,
 "field": ..., "value": ...}}``. ``GET /openapi.json`` describes all of it.
 """
 
@@ -45,11 +45,9 @@ OPEN = ("/healthz", "/readyz")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewPolicy:
-    """The body of ``PUT /policy``.
+    """The body of ``PUT /policy``: policy and predictor, each as NAME[:key=value,...].
 
-    Args:
-        policy: NAME[:key=value,...].
-        predictor: predictor for a policy that looks ahead; empty = the policy's default.
+    An empty predictor is the policy's default.
     """
 
     policy: str
@@ -57,17 +55,9 @@ class NewPolicy:
 
 
 class AdminApi:
-    """The endpoints of the admin API.
+    """The endpoints of the admin API; `app` builds the application that serves them.
 
-    Args:
-        settings: its key; the caller listens at its address.
-        door: the way to the gateway.
-        snapshots: its numbers.
-        membership: its workers.
-        reloader: its config.
-
-    Raises:
-        InputError: a key that cannot be read.
+    Only the key of `settings` is used; the caller listens at its address. Raises InputError if the key cannot be read.
     """
 
     def __init__(
@@ -77,7 +67,7 @@ class AdminApi:
         self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
 
     def app(self) -> web.Application:
-        """A new aiohttp application with all endpoints and the check of the key; serve it on the loop of operation."""
+        """A new aiohttp application with all endpoints and the check of the key; serve it in the operation thread."""
         app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [
@@ -100,7 +90,10 @@ class AdminApi:
 
     @web.middleware
     async def _allowed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Admit holders of the admin key, or without a key those who use a loopback name; never a page in a browser."""
+        """Middleware: pass on requests with the admin key or, without a key, those sent to a loopback name; refuse others.
+
+        Requests from a page in a browser get status 403. The paths of `OPEN` need no key.
+        """
         origin = request.headers.get("Origin")
         if origin is not None or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return _error(403, "Pages of a browser may not ask this API.", "Origin", origin or "")
@@ -118,11 +111,12 @@ class AdminApi:
         return await handler(request)
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        """Whether the data path answers at all."""
+        """Answer 200 if the data path answers, else 503 after 5 seconds."""
         await self._ask(self._door.gateway.not_ready)
         return web.json_response({"ok": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
+        """Answer 200 if the gateway should get requests, else 503, with the reason and with notes to the operator."""
         why = await self._ask(self._door.gateway.not_ready)
         notes = await self._ask(self._door.gateway.front.notes)
         found = {"ready": not why, "why": why, "notes": notes}
@@ -137,6 +131,7 @@ class AdminApi:
         return web.json_response({"age_s": age_s, **found}, dumps=_dumps)
 
     async def _workers(self, request: web.Request) -> web.Response:
+        """Answer with every worker: its settings, its source and its state."""
         known = await self._ask(self._door.gateway.workers)
         found, _ = await self._snapshots.latest()
         states = {
@@ -147,6 +142,7 @@ class AdminApi:
         return web.json_response({"workers": [self._shown(w, states.get(w.name)) for w in known]}, dumps=_dumps)
 
     async def _add(self, request: web.Request) -> web.Response:
+        """Add the worker in the request's body, or change a known one; answer with the names, one for each rank."""
         worker = await _body(request, Worker)
         adapter_of(worker.engine)
         fleet = dataclasses.replace(self._reloader.settled.value, workers=[worker]).fleet()
@@ -156,6 +152,7 @@ class AdminApi:
         return web.json_response({"workers": [one.name for one in fleet]}, status=201)
 
     async def _remove(self, request: web.Request) -> web.Response:
+        """Remove the worker, or the rank, that the URL names; 404 if it is unknown."""
         drain = request.query.get("drain", "true")
         if drain not in ("true", "false"):
             raise InputError("query", "drain", drain, "true or false")
@@ -170,7 +167,7 @@ class AdminApi:
         return web.json_response({"worker": name}, status=202)
 
     def _no_worker(self, name: str) -> str:
-        """The error that no worker has this name. If its ranks are workers, it says how to write them in a URL."""
+        """The message that no worker has this name. If its ranks are workers, it says how to write their names in a URL."""
         ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
         said = f"There is no worker {name}."
         if not ranks:
@@ -181,7 +178,7 @@ class AdminApi:
         )
 
     async def _policy(self, request: web.Request) -> web.Response:
-        """The policy in force, and how often and why least load decided in its place, by model."""
+        """Answer with the policy in force and, for each model, how often and why least load decided in its place."""
         found, _ = await self._snapshots.latest()
         shown = ("policy_is_off", "fallback_total", "fallback_last")
         models = {model: {name: one[name] for name in shown} for model, one in found["models"].items()}
@@ -211,10 +208,12 @@ class AdminApi:
         return web.json_response(document())
 
     async def _ask(self, call: Callable[[], T]) -> T:
+        """Call a function on the gateway's loop and return its result; TimeoutError if there is none after 5 seconds."""
         async with asyncio.timeout(_ASK_S):
             return await asyncio.wrap_future(self._door.ask(call))
 
     def _shown(self, worker: Worker, state: dict[str, Any] | None) -> dict[str, Any]:
+        """A worker's settings, with its key hidden, its source, and its state in the last snapshot."""
         said = dataclasses.asdict(worker)
         said["api_key"] = covered(worker.api_key)
         return {**said, "source": self._membership.source_of(worker.name), "state": state}
@@ -222,7 +221,7 @@ class AdminApi:
 
 @web.middleware
 async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """An error as JSON; nothing of ours leaks."""
+    """Middleware: turn each exception into a JSON error. One that we did not foresee is logged, and gets status 500."""
     try:
         return await handler(request)
     except InputError as error:
@@ -246,15 +245,15 @@ def _error(status: int, message: str, field: str = "", value: object = "") -> we
 
 
 def _shown_digest(request: web.Request) -> bytes:
+    """SHA-256 of the bearer token in a request; of empty bytes if there is none."""
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     return hashlib.sha256(key.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b"").digest()
 
 
 async def _body(request: web.Request, kind: type[T]) -> T:
-    """The JSON object of a request.
+    """The JSON object in a request's body, converted to the dataclass `kind`.
 
-    Raises:
-        InputError: no JSON, another content type, an unknown key, a value that does not fit.
+    Raises InputError for another content type, a body that is no JSON object, an unknown key, or a value that does not fit.
     """
     if request.content_type != "application/json":
         raise InputError("request", "Content-Type", request.content_type, "application/json")

@@ -1,7 +1,7 @@
 """Compiles and loads the kernels that decisions need, while the gateway's own process goes on.
 
-The first start on a machine compiles for up to a minute, in a process of its own: the compiler holds the interpreter's lock
-and much memory. What it made is on disk then, and this process loads it in a second. Meanwhile it decides in plain Python.
+The first start on a machine compiles for up to a minute. A separate process does it, because the compiler holds the
+interpreter's lock and much memory. This process decides in plain Python meanwhile, and then loads the kernels from disk.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
 
 COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")
-_LOOK_S = 1.0  # between two looks at whether another policy is in force
-_NICE = 5  # of the process that compiles: requests come first, and still leave it a quarter of the time
+_LOOK_S = 1.0  # between two checks whether another policy is in force
+_NICE = 5  # niceness of the compiling process: under full load it gets a quarter of the time
 _MAPS = Path("/proc/self/maps")
 _KERNELS = (
     "dispatch/rounds/projecting.py",
@@ -40,18 +40,18 @@ _KERNELS = (
 
 
 async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
-    """Compile and load what decisions need; returns when this process decides by compiled code.
+    """Compile and load the kernels that decisions need; returns when this process decides by compiled code.
 
-    Where it began in plain Python, a reload may bring other rules meanwhile: these are compiled before it changes over.
-    Without numba, it only checks that the rules can be built.
+    If the process began in plain Python, a reload may bring another policy meanwhile: its kernels are compiled, too, before
+    compiled code decides. Without numba, the function only checks that policy and predictor can be built.
 
     Args:
-        rules: the policy and the predictor in force, each as ``NAME[:key=value,...]``; called on this loop.
+        rules: returns the policy and the predictor in force, each as ``NAME[:key=value,...]``; called on this loop.
 
     Raises:
         InputError: an unknown policy, predictor or option.
-        PolicyError: a policy that ends Python.
-        Exception: the rules of the start cannot be compiled.
+        PolicyError: the policy, or a module it imports, exits Python.
+        Exception: the kernels for the first policy and predictor cannot be compiled.
     """
     first = found = rules()
     if not begins_plain():
@@ -75,35 +75,31 @@ async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
 
 
 def begins_plain() -> bool:
-    """Whether this process decides in plain Python now, until its kernels are compiled. False without numba."""
+    """Whether this process decides in plain Python now, because its kernels are not compiled yet. False without numba."""
     return compiled.numba is not None and not late.change.is_compiled
 
 
 async def try_plain(policy: str, predictor: str) -> None:
     """Check, in a thread, that a policy and a predictor can be built; both as ``NAME[:key=value,...]``.
 
-    Raises:
-        InputError: an unknown policy, predictor or option.
-        PolicyError: a policy that ends Python.
+    Raises InputError for an unknown policy, predictor or option, and PolicyError if loading the policy exits Python.
     """
     await _in_thread(_build, policy, predictor)
 
 
 async def compile_beside(policy: str, predictor: str) -> None:
-    """Compile in a separate process the kernels that are not on disk yet, and wait for it; an error of it is not reported.
+    """Compile the kernels that are not on disk yet in a separate process, and wait for it; its failure is ignored.
 
-    Nothing is compiled for a process that decides in plain Python so far: `compile_and_warm` does it. It loads nothing into
-    this process and is no check of the names: `build_or_warm` does both.
-
-    Raises:
-        InputError: an unknown policy or option of it, if kernels are looked for on disk.
+    It does nothing while this process decides in plain Python, since `compile_and_warm` compiles then. It loads nothing into
+    this process, and need not notice unknown names: `build_or_warm` does both. It raises InputError for an unknown policy or
+    option if it looks for kernels on disk.
     """
     if not begins_plain() and not is_compiled(policy, predictor) and not _is_on_disk(policy):
         await _compile_elsewhere(policy, predictor)
 
 
 def _is_on_disk(policy: str) -> bool:
-    """Whether there are kernels of a policy, of the dispatcher and of streams, judged by their folders."""
+    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, judged by their folders."""
     files = [kernel_cache.ROOT / name for name in _KERNELS]
     own = compiled.kernel_file(names.build("routing", names.parse(policy)))
     place = kernel_cache.place()
@@ -111,6 +107,7 @@ def _is_on_disk(policy: str) -> bool:
 
 
 async def _compile_elsewhere(policy: str, predictor: str) -> None:
+    """Compile in a separate process, and wait for it; its failure is ignored. Does nothing if no kernels are kept."""
     if not kernel_cache.place().is_kept:
         return
     _log.info("compiling what decisions need, up to a minute")
@@ -120,7 +117,7 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
     try:
         with suppress(AttributeError, OSError):  # Windows; it has ended already
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        await process.wait()  # where it fails, this process compiles
+        await process.wait()  # if it fails, this process compiles
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -128,14 +125,14 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
 
 
 async def _in_thread(work: Callable[[str, str], None], policy: str, predictor: str) -> None:
-    """Work in a thread that does not hold up the end of the process."""
+    """Call `work` in a daemon thread, and await it. Raises its exception, or PolicyError if it exits Python."""
     done: Future[None] = Future()
-    done.set_running_or_notify_cancel()  # who stops waiting for it does not stop it
+    done.set_running_or_notify_cancel()  # cancelling the wait does not stop the thread
 
     def run() -> None:
         try:
             work(policy, predictor)
-        except SystemExit as stop:  # it would end this thread alone, without a word
+        except SystemExit as stop:  # it would end only this thread, and silently
             done.set_exception(PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}"))
         except Exception as error:
             done.set_exception(error)
@@ -147,7 +144,7 @@ async def _in_thread(work: Callable[[str, str], None], policy: str, predictor: s
 
 
 def _load(policy: str, predictor: str) -> None:
-    """Load and run everything."""
+    """Load or compile all kernels and run them once; without numba, only build a dispatcher."""
     if compiled.numba is None:
         _build(policy, predictor)
         return
@@ -157,9 +154,9 @@ def _load(policy: str, predictor: str) -> None:
 
 
 def unload_compiler() -> int:
-    """Release the pages of the compiler's code; the system reads them from the file again on demand.
+    """Release the memory of the compiler's code; the system reads it from its file again on demand.
 
-    Only pages identical to the file are released: they are never written.
+    This is safe, because these pages are never written.
 
     Returns:
         Bytes of address space released; 0 if the system does not report what is in memory.
@@ -179,27 +176,23 @@ def unload_compiler() -> int:
 
 
 def build_or_warm(policy: str, predictor: str) -> None:
-    """Build a dispatcher with this policy and predictor, as a check; with compiled code, also run it, to load its kernels.
+    """Check that a dispatcher can be built with a policy and a predictor; if compiled code runs, also load its kernels.
 
-    It blocks for up to seconds, or while kernels are compiled.
-
-    Raises:
-        InputError: an unknown policy, predictor or option.
+    It blocks for up to seconds, or while kernels are compiled. Raises InputError for an unknown policy, predictor or option.
     """
     (_build if begins_plain() else warm)(policy, predictor)
 
 
 def _build(policy: str, predictor: str) -> None:
+    """Build a dispatcher, as a check, and drop it."""
     Dispatcher(policy, predictor=predictor)
 
 
 def compile_all(policy: str, predictor: str) -> None:
-    """Load or compile what decisions and streams need, and note that all of it is on disk for the next start.
+    """Load or compile the kernels for decisions and streams, and note on disk that all of them are there.
 
-    It blocks meanwhile; in a process that begins plain, the caller is in compiled code (`late.in_compiled_code`).
-
-    Raises:
-        InputError: an unknown policy, predictor or option.
+    It blocks meanwhile. In a process that begins in plain Python, call it inside `late.in_compiled_code`. Raises InputError
+    for an unknown policy, predictor or option.
     """
     warm_quick()
     warm(policy, predictor)

@@ -1,4 +1,4 @@
-"""Carries calls from other threads over to the gateway's loop: the one way from operation to the data path."""
+"""Runs calls from other threads on the gateway's event loop: the only way from operation to the data path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ControlProxy:
     """Calls a gateway from another thread. Both methods raise RuntimeError if the gateway's loop is closed.
 
     Args:
-        gateway: its methods, and those of its `pools` and `front`, are what may be called.
+        gateway: its methods, and those of its `pools` and `front`, may be called.
         loop: the loop it runs on.
     """
 
@@ -24,13 +24,13 @@ class ControlProxy:
         self.gateway, self._loop = gateway, loop
 
     def tell(self, call: Callable[..., Any], *args: Any) -> None:
-        """Run a call on the gateway's loop later, without waiting for it; the loop logs its exception."""
+        """Run a call on the gateway's loop later, and return at once; if it fails, that loop logs the exception."""
         self._loop.call_soon_threadsafe(call, *args)
 
     def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
         """Run a call on the gateway's loop soon, unless cancelled before; returns a future with its result or exception.
 
-        Await it with `asyncio.wrap_future`; never block on it in the gateway's own thread.
+        Await it with `asyncio.wrap_future`. To block on it in the gateway's own thread is a deadlock.
         """
         answer: Future[T] = Future()
 

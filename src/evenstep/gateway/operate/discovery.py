@@ -1,7 +1,7 @@
 """Discovers workers that come and go: by DNS name, or by label in a Kubernetes cluster.
 
-A failed lookup changes nothing: while DNS or the API server gives no answer, the last known workers stay. The breaker
-handles engines that fail.
+A failed lookup changes nothing: while DNS or the API server gives no answer, the last known workers stay. The dispatcher
+ejects engines that fail.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """The sources of discovery by name (`Discovery.sources`), each as a coroutine function for `discover`.
+    """The discovery sources by name (`Discovery.sources`), each as a coroutine function for `follow` of `discover`.
 
-    Raises:
-        InputError: an invalid setting, two sources with one name, or a missing package.
+    Raises InputError for an invalid setting, two sources with one name, or a missing package.
     """
     found: dict[str, Callable[[Tell], Coroutine[Any, Any, None]]] = {}
     for name, source in discovery.sources().items():
@@ -38,11 +37,11 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
 
 
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:
-    """Keep a source's workers in the fleet until cancelled; restart it, after 1 to 30 seconds, when it fails.
+    """Keep a source's workers in the fleet until cancelled; if the source fails, restart it after 1 to 30 seconds.
 
     Args:
         name: of the source, which owns its workers in `membership`.
-        follow: takes a function for the workers, and calls it with all of them after each change or look-up.
+        follow: watches the source. It is given a function, which it calls with all workers after each change or look-up.
     """
     again_s = _AGAIN_S
 
@@ -65,11 +64,9 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
 
 
 async def follow_dns(dns: Dns, tell: Tell) -> None:
-    """Look a DNS name up every `Dns.every_s` seconds until cancelled, and report the workers at its addresses each time.
+    """Look a DNS name up every `Dns.every_s` seconds until cancelled; call `tell` with the workers at its addresses.
 
-    Raises:
-        OSError: it cannot be looked up.
-        InputError: see `at_address`.
+    Raises OSError if it cannot be looked up, and what `at_address` raises.
     """
     loop = asyncio.get_running_loop()
     while True:

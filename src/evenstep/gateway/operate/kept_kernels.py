@@ -1,4 +1,4 @@
-"""Notes on disk that a gateway's kernels are compiled, and checks it without importing the compiler."""
+"""Records on disk that a gateway's kernels are compiled, and checks it without importing the compiler."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evenstep.errors import InputError
 
 
 def is_compiled(policy: str, predictor: str) -> bool:
-    """Whether all kernels for this policy and predictor, each as ``NAME[:key=value,...]``, were noted as being on disk.
+    """Whether `note_compiled` recorded all kernels for this policy and predictor, each ``NAME[:key=value,...]``.
 
-    True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1. An unknown policy is not refused here.
+    True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1. An unknown policy raises nothing here.
     """
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
@@ -23,15 +23,15 @@ def is_compiled(policy: str, predictor: str) -> bool:
 
 
 def note_compiled(policy: str, predictor: str) -> None:
-    """Note on disk that these kernels are compiled; `is_compiled` is then True for both texts, until sources change."""
+    """Record on disk that this pair's kernels are compiled; `is_compiled` of the same pair is True until sources change."""
     if find_spec("numba") is not None:
         kernel_cache.place().note(_described(policy, predictor))
 
 
 def _described(policy: str, predictor: str) -> str:
-    """A policy, a predictor and the compiler; of a policy in a file its age, too."""
+    """The text to record kernels by: policy, predictor, numba's version, and the time of the file if a policy is a file."""
     file = Path()
-    with suppress(InputError):  # it is refused soon
+    with suppress(InputError):  # an invalid name is refused elsewhere
         file = Path(names.parse(policy)["name"].partition(":")[0])
     age = file.stat().st_mtime_ns if file.suffix == ".py" and file.is_file() else 0
     return f"gateway {policy} {predictor} {age} numba {version('numba')}"

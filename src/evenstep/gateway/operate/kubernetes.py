@@ -1,7 +1,7 @@
 """Workers in a Kubernetes cluster: the ready pods that a label selector finds, watched.
 
-Built from the API's published behaviour and tested against a fake API server; not tried against a real cluster.
-The gateway's service account needs ``get``, ``list`` and ``watch`` on pods of the namespace.
+Built from the API's documentation and tested against a fake API server; not tried against a real cluster. The gateway's
+service account needs ``get``, ``list`` and ``watch`` on pods of the namespace.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Kubernetes, Worker, at_address
 from evenstep.sockets import need_package
 
-#: Takes all workers of a source.
+#: A function that takes all workers of a source.
 Tell = Callable[[list[Worker]], Awaitable[None]]
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LEAVE_S = 5.0
 
 
 class Pods:
-    """The pods of one selector.
+    """The pods that one selector finds, as workers.
 
-    Args:
-        settings: which pods, and how to ask for them.
-        where: the settings' place, for errors.
-
-    Raises:
-        InputError: the package is missing, or no namespace.
+    `settings` gives selector, namespace and API server, and `where` their place in the config, for errors. Raises InputError
+    if the package is missing, or if there is no namespace.
     """
 
     def __init__(self, settings: Kubernetes, where: str) -> None:
@@ -42,11 +38,8 @@ class Pods:
     async def follow(self, tell: Tell) -> None:
         """List the pods, watch them for `Kubernetes.every_s` seconds, and repeat until cancelled.
 
-        Args:
-            tell: takes all workers after each list, and whenever a watched change alters them.
-
-        Raises:
-            Exception: any error of the API server or of the connection to it.
+        `tell` is called with all workers after each list, and whenever a watched change alters them. Any error of the API
+        server or of the connection to it is raised.
         """
         from kubernetes_asyncio import client, watch
 
@@ -72,9 +65,9 @@ class Pods:
                             await tell(told)
 
     def workers(self) -> list[Worker]:
-        """The workers, or their ranks, of each pod that is ready and not terminating, by name, as last listed or watched.
+        """The workers of all pods that are ready and not terminating, by pod name, as last listed or watched.
 
-        A worker is called ``POD@ADDRESS``. Before `follow` has listed pods, there are no workers.
+        A worker is called ``POD@ADDRESS``; each rank is a worker. Before `follow` has listed pods, there are no workers.
         """
         settings, found = self._settings, list[Worker]()
         for name, pod in sorted(self._pods.items()):
@@ -86,6 +79,7 @@ class Pods:
         return found
 
     def _take(self, kind: str, pod: Mapping[str, Any]) -> None:
+        """Apply a watched change (``ADDED``, ``MODIFIED``, ``DELETED``) to the known pods; others are ignored."""
         name = pod["metadata"].get("name", "")
         if kind == "DELETED":
             self._pods.pop(name, None)

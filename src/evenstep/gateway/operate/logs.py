@@ -1,7 +1,7 @@
-"""Structured logs: JSON lines or text on stderr, written by a thread of their own so that nothing waits for a terminal.
+"""Structured logs: JSON lines or text on stderr. A thread of their own writes them, so that no request waits for a terminal.
 
-A record is a message and fields: ``log.info("worker joined", extra={"worker": "a"})``. Nothing here ever sees text of a
-prompt or an answer.
+A record is a message and fields: ``log.info("worker joined", extra={"worker": "a"})``. No text of a prompt or an answer gets
+here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import msgspec
 from evenstep.gateway.config.sections import Log
 from evenstep.gateway.serve.ended import Ended
 
-#: Everything evenstep says is said below this name.
+#: Parent of all loggers of evenstep.
 NAME = "evenstep"
 _access = logging.getLogger("evenstep.gateway.access")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _WAITING = 10_000
 _LAST_LINES_S = 3.0
-_GATHER_S = 0.05  # the thread lets records gather for so long
+_GATHER_S = 0.05  # time for which the thread lets records gather
 _TIMES = ("wait_s", "ttft_s", "tpot_s", "seconds")
 _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
@@ -43,7 +43,7 @@ def access(one: Ended) -> None:
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
-    """The fields of the line that `access` logs, in order; times that are unknown are left out.
+    """The fields of the line that `access` logs, in order; unknown times are left out.
 
     The times are seconds from the arrival: ``wait_s`` to the last dispatch, ``ttft_s`` to the first token, ``seconds`` to
     the end. ``tpot_s`` is as in `Ended`. They are rounded to microseconds.
@@ -69,10 +69,9 @@ def logged_of(one: Ended) -> dict[str, Any]:
 
 @contextmanager
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
-    """Log as the settings say until the ``with`` block ends; records that are queued then are still written.
+    """Write logs as the settings say until the ``with`` block ends; records that are queued then are still written.
 
-    Args:
-        stream: output for the lines; stderr by default.
+    The lines go to `stream`, by default stderr.
     """
     logs = Logs(stream or sys.stderr)
     logs.reload(settings)
@@ -84,13 +83,13 @@ def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
 
 
 class Logs(logging.Handler):
-    """Writes the records of all evenstep loggers to a stream, from a thread of its own; see `logging_to`.
+    """Writes the records of all evenstep loggers to a stream, from its own thread; see `logging_to`.
 
-    Call `reload` for the format, then `start`, and `stop` at the end, each of these once. At most 10 000 records wait. The
-    thread wakes at most once in `_GATHER_S`: to wake it for each record costs more than to write the record.
+    Call `reload` for the format, then `start`, and `stop` at the end, each once. At most 10 000 records wait. The thread
+    wakes at most once in 50 ms, because to wake it costs more than to write a record.
 
     Attributes:
-        dropped: number of records thrown away so far because the stream was too slow (over 10 000 waited) or closed.
+        dropped: number of records dropped so far because 10 000 waited or the stream was closed.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -107,13 +106,13 @@ class Logs(logging.Handler):
         self._logger.setLevel(settings.level.upper())
 
     def start(self) -> None:
-        """Start the thread that writes records; other handlers than this one get no evenstep records until `stop`."""
+        """Start the thread that writes records. Until `stop`, other log handlers get no records of evenstep."""
         self._logger.addHandler(self)
         self._logger.propagate = False
         self._thread.start()
 
     def stop(self) -> None:
-        """Write the records that wait, for 3 seconds at most, and restore how evenstep's loggers were before."""
+        """Write the records that wait, for 3 seconds at most, and undo what `start` and `reload` did to the loggers."""
         self._ends.set()
         self._news.set()
         self._thread.join(_LAST_LINES_S)
@@ -122,7 +121,7 @@ class Logs(logging.Handler):
         self._logger.setLevel(logging.NOTSET)
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Keep a record for the thread, or drop and count it if too many wait."""
+        """Queue a record for the thread, and return True; if too many wait, drop and count it, and return False."""
         if len(self._waiting) >= _WAITING:
             self.dropped += 1
             return False
@@ -140,7 +139,7 @@ class Logs(logging.Handler):
                 self._write(min(_AT_ONCE, len(self._waiting)))
 
     def _write(self, count: int) -> None:
-        """Write the first records that wait; they count as waiting until they are written."""
+        """Write the first `count` records that wait, and remove them from the queue."""
         lines: list[str] = []
         for record in [self._waiting[place] for place in range(count)]:
             try:
@@ -150,17 +149,17 @@ class Logs(logging.Handler):
         try:
             self._stream.write("".join(lines))
             self._stream.flush()
-        except (OSError, ValueError):  # the reader has left
+        except (OSError, ValueError):  # the stream is closed
             self.dropped += len(lines)
         for _ in range(count):
             self._waiting.popleft()
 
 
 class JsonLine(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, message, then the fields."""
+    """Formats a record as one JSON object: time (UTC), level, logger, message, the fields, and a traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its line break; times and other numbers are rounded to 6 decimals, and nan is left out."""
+        """The line, without its line break. Floats are rounded to 6 decimals, and nan is left out."""
         found: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -175,10 +174,10 @@ class JsonLine(logging.Formatter):
 
 
 class TextLine(logging.Formatter):
-    """Time, level, message, then ``field=value``; a record is always one line, but for a traceback."""
+    """Formats a record as one line: time, level, message, then ``field=value``. A traceback adds lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its line break; a value that is empty or has blanks, quotes or line breaks is a JSON string."""
+        """The line, without its line break. A value that is empty or has blanks, quotes or line breaks is a JSON string."""
         if isinstance(record, _Line):
             return f"{_time(record)} info    request{_text_of(record.one)}"
         more = "".join(f" {key}={_word(str(value))}" for key, value in _shown(record).items())
@@ -188,7 +187,7 @@ class TextLine(logging.Formatter):
 
 
 class _Line(logging.LogRecord):
-    """The record of a request that is over, made without a look at the caller's stack."""
+    """The log record of a request that ended, made without looking at the caller's stack, which is slow."""
 
     name, levelname, levelno, msg, args, exc_info = _access.name, "INFO", logging.INFO, "request", (), None
 
@@ -197,6 +196,7 @@ class _Line(logging.LogRecord):
 
 
 def _time(record: logging.LogRecord) -> str:
+    """The time of a record in UTC, with milliseconds: ``2026-01-31T12:00:00.000Z``."""
     second = int(record.created)
     return f"{_second(second)}.{int((record.created - second) * 1000):03d}Z"
 
@@ -207,7 +207,7 @@ def _second(second: int) -> str:
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields of a record, rounded to 6 decimals; nan and names that begin with an underscore are left out."""
+    """The fields of a record, floats rounded to 6 decimals; nan and names that begin with an underscore are left out."""
     if isinstance(record, _Line):
         return logged_of(record.one)
     found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}
@@ -219,7 +219,7 @@ def _shown(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _text_of(one: Ended) -> str:
-    """The fields of `logged_of`, in its order."""
+    """The fields of `logged_of` as text, each as `` name=value``, in its order."""
     asked_s, tpot_s = one.arrived_s, one.tpot_s
     wait_s, ttft_s, seconds = one.sent_s - asked_s, one.first_s - asked_s, one.ended_s - asked_s
     return (
@@ -233,4 +233,5 @@ def _text_of(one: Ended) -> str:
 
 @lru_cache(maxsize=256)
 def _word(text: str) -> str:
+    """The text itself; as a JSON string if it is empty or has blanks, quotes or unprintable characters."""
     return text if text and text.isprintable() and " " not in text and '"' not in text else json.dumps(text)

@@ -1,8 +1,8 @@
 """The members of the fleet: the union of the workers from config, admin API and discovery.
 
-Each source owns its workers: an update of one source never changes the workers of another. The config alone may take over a
-worker of the admin API, which it describes in the same way. A change is planned first, and a conflict between sources is
-refused before it has any effect. Then it is carried out, worker by worker. Discovery goes past workers that others own.
+Each source owns its workers: an update of one source never changes the workers of another. As an exception, the config takes
+over a worker of the admin API that it describes in the same way. A change is planned first, and a conflict between sources
+is refused before it has any effect. Then it is carried out, worker by worker. Discovery skips workers that others own.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Plan:
         source: name of the source.
         workers: all that it will own.
         joins: those of them that are new or have changed.
-        adopts: names of those that the admin API owns now.
+        adopts: names of those that the config takes over from the admin API.
         leaves: names of workers that the source owns now and will not own.
-        skips: names of workers that a source of discovery found, and that another source has.
+        skips: names of workers that discovery found, but whose name or engine another worker has.
     """
 
     source: str
@@ -46,36 +46,34 @@ class Plan:
 
 
 class Membership:
-    """The fleet by source. Lives on the loop of operation.
+    """The fleet by source. Use it on the event loop of the operation thread.
 
     Args:
-        door: the interface to the gateway.
+        door: calls the gateway.
         workers: those of the config, which the gateway already has.
-        changed: takes the whole fleet after every change.
+        changed: called with the whole fleet after every change.
     """
 
     def __init__(self, door: ControlProxy, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
         self._door, self._changed = door, changed
         self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
         self._turn = asyncio.Lock()
-        self._skipped: dict[str, list[str]] = {}  # by source of discovery, as it was logged last
+        self._skipped: dict[str, list[str]] = {}  # discovery source -> the skipped names logged last
 
     def workers(self) -> list[Worker]:
         """The workers of all sources, by source: config, admin API, then discovery."""
         return [worker for owned in self._owned.values() for worker in owned.values()]
 
     def source_of(self, name: str) -> str:
-        """The owner of this worker: ``config``, ``admin`` or a name of a source of discovery; empty if it is unknown."""
+        """The owner of this worker: ``config``, ``admin`` or the name of a discovery source; empty if no source has it."""
         return next((source for source, owned in self._owned.items() if name in owned), "")
 
     def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """The changes if a source has exactly these workers; nothing is changed yet.
+        """The changes that give a source exactly these workers; nothing is changed yet.
 
-        Of a source of discovery, workers that another source has, by name or engine, are left out.
-
-        Raises:
-            InputError: a name owned by another source, unless the config adopts it; an engine (URL, role, rank) that is
-                there already; or a worker that changed more than its group, slots, KV capacity, speed, scraping or key.
+        For a discovery source, workers whose name or engine (URL, role, rank) another worker has are skipped. For other
+        sources they raise InputError, except names that the config adopts. It is also raised if a known worker differs in
+        more than its group, slots, KV capacity, speed, scraping or key.
         """
         wanted, owned = {worker.name: worker for worker in workers}, self._owned.get(source, {})
         others = {one.name: one for other, has in self._owned.items() if other != source for one in has.values()}
@@ -95,13 +93,10 @@ class Membership:
         return Plan(source, wanted, joins, adopts, [name for name in owned if name not in wanted], skips)
 
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """Set all workers of a source, which may be new, worker by worker, and return the changes made.
+        """Give a source, known or new, exactly these workers, one change at a time; returns the plan that was carried out.
 
-        Workers that leave finish their requests.
-
-        Raises:
-            InputError: see `plan`; nothing has changed then. Or the gateway refuses a worker; what came before it in the
-                plan has happened.
+        Workers that leave finish their requests. InputError as of `plan` changes nothing. If the gateway refuses a worker
+        with InputError, the changes before it stay.
         """
         async with self._turn:
             plan = self.plan(source, workers)
@@ -110,21 +105,17 @@ class Membership:
             return plan
 
     async def add(self, workers: Iterable[Worker]) -> None:
-        """Add workers as an operator does: new ones, or changed descriptions of those the operator added before.
+        """Add workers for an operator (admin API): new ones, or changed descriptions of those added before.
 
-        Raises:
-            InputError: see `plan`; nothing has changed then. Or the gateway refuses a worker; see `replace`.
+        It raises InputError as `replace` does.
         """
         async with self._turn:
             await self._apply(self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers]))
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker of any source, or change how one leaves; for `drain` see `Pools.remove`.
+        """Remove a worker of any source, or change how a leaving one leaves; for `drain` see `Pools.remove`.
 
-        A reload or a look-up may bring it back.
-
-        Raises:
-            InputError: no worker has this name.
+        A reload or a look-up may bring it back. Raises InputError if no worker has this name.
         """
         async with self._turn:
             await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, drain))
@@ -134,6 +125,7 @@ class Membership:
                 self._changed(self.workers())
 
     async def _apply(self, plan: Plan) -> None:
+        """Carry out a plan in the gateway, worker by worker, and report the fleet to `changed`, even after an error."""
         owned = self._owned.setdefault(plan.source, {})
         owned |= {name: self._owned[ADMIN].pop(name) for name in plan.adopts}
         if not (plan.joins or plan.leaves):
@@ -151,7 +143,7 @@ class Membership:
             self._changed(self.workers())
 
     def _tell_skipped(self, plan: Plan) -> None:
-        """Log each worker that was not skipped the last time."""
+        """Log each skipped worker that the last plan of its source did not skip."""
         for name in plan.skips:
             if name not in self._skipped.get(plan.source, []):
                 _log.warning(
@@ -160,10 +152,12 @@ class Membership:
         self._skipped[plan.source] = plan.skips
 
     def _left(self, source: str, name: str) -> None:
+        """Remove a worker from the workers of its source, and log that it leaves."""
         del self._owned[source][name]
         _log.info("worker leaves", extra={"worker": name, "source": source})
 
     def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
+        """Raise InputError if another source owns the name of a worker, or if it changed in a field that may not change."""
         other = self.source_of(worker.name)
         is_adopted = source == CONFIG and self._owned[ADMIN].get(worker.name) == worker
         if other and other != source and not is_adopted:

@@ -1,7 +1,4 @@
-"""The gateway's Prometheus page, from a snapshot of its dispatchers and its data path.
-
-Names stand in `HELP` with what they mean; ``docs/reference/gateway.md`` lists them all.
-"""
+"""Writes the gateway's Prometheus page, from a snapshot of its dispatchers and its data path."""
 
 from __future__ import annotations
 
@@ -116,11 +113,11 @@ _HISTOGRAMS = ("pool_wait_seconds", "ttft_seconds", "tpot_seconds", "prediction_
 
 
 def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
-    """Write the gateway's Prometheus page, with each metric of `HELP`, in the text format.
+    """The gateway's Prometheus page in the text format, with each metric of `HELP`.
 
     Args:
         snapshot: as `Gateway.snapshot` or `Snapshots.latest` gives it.
-        age_s: how old it is, in seconds.
+        age_s: age of the snapshot, in seconds.
     """
     page = Page(HELP)
     for name in HELP:
@@ -134,6 +131,7 @@ def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
 
 
 def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
+    """Add the metrics of one model's dispatcher, its workers and its groups; `found` is its part of the snapshot."""
     who = {"model": model}
     kernel = "true" if found["policy_has_kernel"] else "false"
     info = {"policy": found["policy"], "predictor": found["predictor"], "kernel": kernel}
@@ -167,6 +165,7 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
 
 
 def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> None:
+    """Add the metrics of one decoding worker; `who` are further labels, and `worker` is its part of the snapshot."""
     labels = {**who, "worker": worker["worker"], "group": str(worker["group"])}
     for field, name in _WORKER.items():
         page.add("gauge", f"evenstep_{name}", worker[field], **labels)
@@ -179,6 +178,7 @@ def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> No
 
 
 def _group(page: Page, labels: Mapping[str, str], group: Mapping[str, Any]) -> None:
+    """Add the metrics of one barrier group; `group` is its part of the snapshot."""
     for field, name in _GROUP.items():
         page.add("gauge", f"evenstep_{name}", _known(group[field]), **labels)
     idle = group["barrier_idle_ratio"]
@@ -191,7 +191,7 @@ def _group(page: Page, labels: Mapping[str, str], group: Mapping[str, Any]) -> N
 
 
 def _gateway(page: Page, found: Mapping[str, Any]) -> None:
-    """The data path's own: a number is a sample; a mapping has one for each value of a label; a list says its labels."""
+    """Add the data path's own metrics: a number is one sample, a mapping or a list has several, and text is skipped."""
     for name, value in found.items():
         if isinstance(value, list):
             for one in cast("list[dict[str, Any]]", value):
@@ -217,6 +217,7 @@ _LABELS = {
 
 
 def _by(page: Page, kind: Kind, name: str, label: str, values: Mapping[str, Any], who: Mapping[str, str]) -> None:
+    """Add one sample of the metric `name` for each item of `values`; its key is the value of the label `label`."""
     for text, value in values.items():
         page.add(kind, name, value, **who, **{label: text})
 
@@ -233,4 +234,5 @@ def kind_of(name: str) -> Kind:
 
 
 def _known(value: float | None) -> float:
+    """The value itself, or nan for None."""
     return math.nan if value is None else value

@@ -99,7 +99,15 @@ def _op(
     is_open: bool = False,
     body: str = "",
 ) -> dict[str, Any]:
-    """An operation: status, words, shape and type of its good answer; statuses of errors; schema of its body."""
+    """The OpenAPI description of one operation: one method of one path.
+
+    Args:
+        shape, kind: schema and content type of the good answer.
+        bad: statuses of its errors, besides 403 and 401.
+        good: status and description of the good answer.
+        is_open: it needs no key.
+        body: name of its body's schema; empty = it has no body.
+    """
     code, _, said = good.partition(" ")
     codes = [*bad, 403, *([] if is_open else [401])]
     found: dict[str, Any] = {
@@ -122,6 +130,7 @@ def _content(said: str, shape: dict[str, Any], kind: str = "application/json") -
 
 
 def _object(**properties: Any) -> dict[str, Any]:
+    """The schema of an object in which all these properties are required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 

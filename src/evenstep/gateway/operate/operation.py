@@ -1,7 +1,7 @@
-"""All work outside the data path, in a thread with its own loop.
+"""All work outside the data path, in a thread with its own event loop.
 
 It runs the admin API, the metrics page, metric scraping, discovery, reloads and the status report. It reaches the gateway
-only through the `ControlProxy`; when it is busy or broken, requests still flow.
+only through the `ControlProxy`. If it is busy or fails, requests are still served.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _STOP_S = 5.0
 
 
 class Operation:
-    """The thread of operation: `start` it before the gateway is announced, `stop` it when the gateway has ended.
+    """The operation thread: `start` it before the gateway is announced, `stop` it when the gateway has ended.
 
     Args:
-        sources: origin of the config, for reloads.
+        sources: origin of the config, read again at each reload.
         settled: the config.
         gateway: the gateway.
         loop: the gateway's loop; it need not run yet.
-        logs: take new log settings at a reload; None = there are none to tell.
-        contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
+        logs: gets new log settings at a reload; None = nothing does.
+        contexts: TLS contexts of the gateway's own listeners; a reload renews their certificates.
 
     Attributes:
-        port: of the admin API, once started; 0 = no admin API.
+        port: TCP port of the admin API, once started; 0 = no admin API.
     """
 
     def __init__(
@@ -80,19 +80,17 @@ class Operation:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self._reloader: Reloader | None = None
-        self._reloading: Future[None] | None = None  # kept, so that it is not collected
+        self._reloading: Future[None] | None = None  # a reference, so that it is not garbage-collected
         self._spans: Spans | None = None
         self._reloaded = asyncio.Event()
         self._running = AsyncExitStack()
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
-        """Start the thread, and return when the admin port listens and the engines have been checked. Blocks meanwhile.
+        """Start the thread; returns when the admin port listens and the engines have been checked.
 
-        If the default admin port is taken, any free one is used. The gateway's loop must be running, or run later.
-
-        Raises:
-            InputError: the configured port is taken, a file or key is unreadable, or an engine contradicts the config.
+        If the default admin port is taken, any free one is used. The gateway's loop must be running, or run later. Raises
+        InputError if the configured port is taken, a file or key is unreadable, or an engine contradicts the config.
         """
         started: Future[None] = Future()
         work = self._run(started)
@@ -105,7 +103,7 @@ class Operation:
             raise
 
     def introduction(self) -> list[str]:
-        """A line with the address of the admin API; no line without one. Only after `start`."""
+        """The start-up line with the address of the admin API, as a list; empty without an admin API. Only after `start`."""
         admin = self._settled.value.admin
         if not self.port:
             return []
@@ -116,16 +114,17 @@ class Operation:
     def stop(self) -> None:
         """End the thread, and wait for it up to 5 seconds; the gateway may already be gone. Does nothing before `start`."""
         if self._loop is not None and self._end is not None and self._thread is not None:
-            with suppress(RuntimeError):  # its loop is closed: it could not begin
+            with suppress(RuntimeError):  # its loop is closed, because the start failed
                 self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_STOP_S)
 
     def reload(self) -> None:
-        """Read the config again, from any thread or a signal handler. Returns at once; the log tells the outcome."""
+        """Begin to read the config again, from any thread or a signal handler. Returns at once; the log tells the result."""
         if self._loop is not None and self._reloader is not None:
             self._reloading = asyncio.run_coroutine_threadsafe(_quietly(self._reloader.reload()), self._loop)
 
     async def _run(self, started: Future[None]) -> None:
+        """Run the operation: start all parts, complete `started` with success or the error, and end them after `stop`."""
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         config = self._settled.value
         try:
@@ -139,7 +138,7 @@ class Operation:
         await self._running.aclose()
 
     async def _begin(self, config: GatewayConfig) -> None:
-        """Start all parts; the last one started is the first to end."""
+        """Start all parts, and register how each is ended, in reverse order."""
         pages = Pages(config.engines)
         follow = sources(config.discovery)
         if config.traces.endpoint:
@@ -173,6 +172,7 @@ class Operation:
         self._running.push_async_callback(_ended, [asyncio.create_task(one) for one in work])
 
     async def _listen(self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader) -> None:
+        """Serve the admin API, if it is enabled, and set `port`; InputError if its address or port cannot be used."""
         from aiohttp import web
 
         from evenstep.gateway.operate.admin import AdminApi
@@ -191,7 +191,7 @@ class Operation:
         self._running.push_async_callback(runner.cleanup)
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
-        except (OSError, UnicodeError) as error:  # UnicodeError: it is no host name
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             if not isinstance(error, OSError) or error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
                 raise InputError("admin", "host", admin.host, "an address of this machine") from None
             if self._settled.origin["admin.port"] != "default":
@@ -201,7 +201,7 @@ class Operation:
         self.port = runner.addresses[0][1]
 
     def _listen_in(self, config: GatewayConfig) -> None:
-        """Have the gateway report finished requests to the sinks."""
+        """Let the gateway report ended requests to what `config` asks for: access log, spans, and counts of classes."""
         of_classes: tuple[Sink, ...] = (self._attainment.ended,) if config.classes else ()
         sinks: list[Sink] = []
         if config.log.access:
@@ -212,6 +212,7 @@ class Operation:
         self._door.tell(self._door.gateway.front.listen_to, tuple(sinks), (*of_classes, *sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
+        """The metrics of operation itself, by name without ``evenstep_``."""
         found = self._attainment
         return {
             "scrapes_total": dict(scraper.results),
@@ -222,13 +223,13 @@ class Operation:
         }
 
     async def _report(self, snapshots: Snapshots) -> None:
-        """Once a minute: how many rounds fell back to least load, by reason."""
+        """Call `report` once a minute until cancelled."""
         while True:
             await asyncio.sleep(_MINUTE_S)
             await _quietly(self.report(snapshots))
 
     async def _tell_status(self, snapshots: Snapshots, reloader: Reloader) -> None:
-        """Log a status line every ``log.status_s`` seconds of the config in force."""
+        """Log a status line every ``log.status_s`` seconds of the config in force, until cancelled; 0 = no lines."""
         status, loop = Status(), asyncio.get_running_loop()
         told_s = tried_s = loop.time()
         while True:
@@ -246,10 +247,9 @@ class Operation:
                 told_s = now_s
 
     async def report(self, snapshots: Snapshots) -> None:
-        """Log how many rounds of each model fell back to least load since the last report, by reason, if any did.
+        """For each model, log how many rounds fell back to least load since the last report, by reason, if any did.
 
-        Raises:
-            TimeoutError: see `Snapshots.latest`.
+        It may raise TimeoutError, as `Snapshots.latest` does.
         """
         found, _ = await snapshots.latest()
         for model, one in found["models"].items():
@@ -265,19 +265,20 @@ class Operation:
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
-    """Have a span made on the loop of operation; if that has ended, there is none."""
+    """Let the operation's loop make the span of a request; if that loop is closed, do nothing."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(spans.ended, one)
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Await this work and raise nothing: an error of a user is logged where it arose, an unexpected one here."""
+    """Await this work and raise nothing: InputError and TimeoutError are ignored, any other error is logged as a bug."""
     try:
         await work
     except (InputError, TimeoutError):

@@ -1,7 +1,7 @@
-"""Applies a new config without a stop.
+"""Applies a new config to a running gateway.
 
 File, keys, certificates, policy and workers are checked before anything changes, so a faulty config changes nothing.
-Settings that a running process cannot change stay as they are and are named in the answer.
+Settings that a running process cannot change keep their values, and are named in the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import CONFIG, Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
-#: Sections that hold as long as the process, and settings of ``engines``, whose TLS context is made at start.
+#: Sections, and settings of ``engines``, that keep their values until a restart.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
 _FIXED_OF_ENGINES = ("ca", "verify")
 _REFUSED = "config refused, nothing has changed"
@@ -40,7 +40,7 @@ class Reloaded:
     """The result of a reload.
 
     Args:
-        changed: dotted settings whose values are new.
+        changed: dotted settings whose new values are in use.
         joined: names of workers that are new or have changed.
         left: names of workers that leave.
         needs_restart: dotted settings whose new values are not used before a restart.
@@ -53,15 +53,15 @@ class Reloaded:
 
 
 class Reloader:
-    """Holds the config in force and changes it. Lives on the loop of operation.
+    """Holds the config in force and changes it. Use it on the event loop of the operation thread.
 
     Args:
         sources: read at every reload.
         settled: the config at the start.
-        door: the interface to the gateway.
-        membership: its workers.
-        heard: each called, on this loop, with the config in force after every change.
-        contexts: TLS contexts of listeners with their files and config section; the list is kept, and may grow later.
+        door: calls the gateway.
+        membership: the gateway's workers.
+        heard: functions to call, on this loop, with the new config after every change.
+        contexts: TLS contexts of listeners with their files and config section; the list itself is kept, and may grow later.
 
     Attributes:
         settled: the config in force, with the origin of each setting.
@@ -84,11 +84,10 @@ class Reloader:
         self._turn = asyncio.Lock()
 
     async def reload(self) -> Reloaded:
-        """Read all sources again, and use the new config, its certificates and its workers; one change at a time.
+        """Read all sources again, and use the new config with its certificates and workers. Concurrent calls wait in turn.
 
-        Raises:
-            InputError: something is wrong. Nothing has changed then, unless a worker was refused (see
-                `Membership.replace`) after the new config was in force.
+        Raises InputError for an invalid config, which changes nothing. It is also raised if the gateway refuses a worker
+        when the new config is already in force; see `Membership.replace`.
         """
         async with self._turn:
             before = self.settled
@@ -108,12 +107,8 @@ class Reloader:
     async def set_policy(self, policy: str, predictor: str) -> None:
         """Use another policy and predictor until the next reload; their origin is then ``admin API``.
 
-        Args:
-            policy: NAME[:key=value,...].
-            predictor: in the same form; empty = the policy's default.
-
-        Raises:
-            InputError: there is no such policy, predictor or option; nothing has changed then.
+        Both are as NAME[:key=value,...]; an empty predictor is the policy's default. Raises InputError if there is no such
+        policy, predictor or option; nothing has changed then.
         """
         async with self._turn:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
@@ -122,16 +117,17 @@ class Reloader:
             _log.info("policy changed", extra={"policy": policy, "predictor": predictor})
 
     async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
+        """Use a config that was read anew, except for settings that need a restart; returns what has changed."""
         before, after = self.settled.value, fresh.value
         fixed = {name: getattr(before, name) for name in _FIXED}
         trust = {name: getattr(before.engines, name) for name in _FIXED_OF_ENGINES}
         wanted = dataclasses.replace(after, engines=dataclasses.replace(after.engines, **trust), **fixed)
-        self._membership.plan(CONFIG, wanted.fleet())  # refuses before anything changes
+        self._membership.plan(CONFIG, wanted.fleet())  # raises before anything changes
         origin = {
             name: self.settled.origin.get(name, place) if _is_fixed(name) else place for name, place in fresh.origin.items()
         }
         await self._use(Settled(wanted, origin), self._contexts)
-        plan = await self._membership.replace(CONFIG, wanted.fleet())  # others may have joined meanwhile
+        plan = await self._membership.replace(CONFIG, wanted.fleet())  # planned anew: others may have joined meanwhile
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
             changed=[n for n in different if not _is_fixed(n)],
@@ -141,11 +137,11 @@ class Reloader:
         )
 
     async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] = ()) -> None:
-        """Try a config, and use it. A process that decides in plain Python so far uses it before its kernels are compiled.
+        """Check a config, load its kernels and certificates, let the gateway use it, then call the functions in `heard`.
 
-        Args:
-            settled: the config.
-            contexts: TLS contexts whose certificates are loaded again.
+        The certificates are those of `contexts`. While this process decides in plain Python, the config is used before its
+        kernels are compiled. If it changes over to compiled code meanwhile, all of this is done again, to load the kernels.
+        Raises InputError if the config cannot be used; nothing has changed then.
         """
         config, is_used = settled.value, False
         while not is_used:
@@ -163,10 +159,10 @@ class Reloader:
             heard(config)
 
     def _tell(self, config: GatewayConfig, is_plain: bool) -> bool:
-        """Have the gateway use a config; runs on its loop.
+        """Let the gateway use a config, and return True; runs on the gateway's loop.
 
-        Returns False, and does nothing, if the config was tried in plain Python (`is_plain`) and compiled code decides by
-        now: its kernels must be loaded first.
+        If the config was checked in plain Python (`is_plain`) but compiled code decides by now, it returns False and does
+        nothing: the kernels must be loaded first.
         """
         if is_plain and not begins_plain():
             return False
@@ -175,15 +171,15 @@ class Reloader:
 
 
 def _is_fixed(name: str) -> bool:
+    """Whether a dotted setting keeps its value until a restart."""
     section, _, field = name.partition(".")
     return section in _FIXED or (section == "engines" and field in _FIXED_OF_ENGINES)
 
 
 def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
-    """Build everything the data path will build from a config, and load its kernels, so that a reload does not block.
+    """Build all that the gateway will build from a config, and load its kernels, so that a reload does not block.
 
-    Raises:
-        InputError: a part cannot be built.
+    Raises InputError if a part cannot be built.
     """
     checked(config)
     Callers(config)

@@ -1,8 +1,8 @@
-"""Scrapes the engines' metrics pages away from the data path, which gets values and never waits for a page.
+"""Scrapes the engines' metrics pages outside the data path, and passes their values on to it.
 
-Ranks at one address share one page, which is fetched once. If a page cannot be fetched or parsed, the reading fails for
-each of its workers, and their load is unknown, not zero. If it was never a metrics page of the engine, the gateway relies on
-its own counts.
+Workers with the same metrics URL share one page, which is fetched once. If a page cannot be fetched or parsed, the reading
+fails for each of its workers, and their load is unknown, not zero. If it was never a metrics page of the engine, the gateway
+relies on its own counts.
 """
 
 from __future__ import annotations
@@ -28,18 +28,15 @@ from evenstep.gateway.operate.control import ControlProxy
 _log = logging.getLogger("evenstep.gateway.operate.scraping")
 _COUNTS = ("running", "waiting")
 _TOKENS = ("kv_tokens", "kv_capacity", "prefix_queried", "prefix_hit")
-_MOST = {**dict.fromkeys(_COUNTS, 1e9), **dict.fromkeys(_TOKENS, 1e15)}  # of each field; more is an error of the page
-_FIRST_S = 0.1  # before the second reading, doubled up to the configured interval: a new worker is read soon
+_MOST = {**dict.fromkeys(_COUNTS, 1e9), **dict.fromkeys(_TOKENS, 1e15)}  # largest value of each field
+_FIRST_S = 0.1  # wait before the second reading; doubles up to the configured interval
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of one metrics page; workers with equal places share one page.
+    """One metrics page; workers with equal places share it. `url` is the page's, `engine` its dialect as in the config.
 
-    Args:
-        url: of the page.
-        engine: its dialect, as the config names it.
-        api_key: as the config has it: env:NAME, file:PATH or the key; empty = no key.
+    `api_key` is as in the config: env:NAME, file:PATH or the key; empty = no key.
     """
 
     url: str
@@ -50,8 +47,7 @@ class Place:
 def place_of(worker: Worker) -> Place | None:
     """The metrics page that shows a worker; None if the worker is not to be scraped, or its engine has no page.
 
-    Raises:
-        InputError: no such engine.
+    Raises InputError for an unknown engine.
     """
     page = adapter_of(worker.engine).metrics_path
     if not (worker.scraped and page):
@@ -61,14 +57,14 @@ def place_of(worker: Worker) -> Place | None:
 
 
 class Scraper:
-    """Reads every metrics page again and again, and reports to the gateway. Lives on the loop of operation.
+    """Reads every metrics page repeatedly, and reports to the gateway. Use it on the event loop of the operation thread.
 
-    For each worker it reports `Pools.sampling`, and then `sampled`, `scrape_failed` or `counts_alone`.
+    For each worker it calls `Pools.sampling` before a reading, and then `sampled`, `scrape_failed` or `counts_alone`.
 
     Args:
-        door: the way to the gateway.
+        door: calls the gateway.
         engines: the interval of readings, and the longest wait for one.
-        pages: fetches them.
+        pages: fetches the pages.
 
     Attributes:
         results: number of readings of pages by result, ``ok`` or ``failed``.
@@ -79,14 +75,14 @@ class Scraper:
         self._tasks: dict[Place, asyncio.Task[None]] = {}
         self._on: dict[Place, list[Worker]] = {}
         self._bad: dict[Place, str] = {}
-        self._good: set[Place] = set()  # were read at least once
+        self._good: set[Place] = set()  # pages read at least once
         self._new_interval = asyncio.Event()  # ends the waits of all pages
-        self._asking: tuple[list[str], asyncio.Event] | None = None  # workers whose pages are about to be read
-        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # reported to the gateway next
+        self._asking: tuple[list[str], asyncio.Event] | None = None  # workers about to be read; set once the gateway knows
+        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # calls not yet sent to the gateway
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
 
     def follow(self, workers: Iterable[Worker]) -> None:
-        """Read the pages of exactly these workers from now on, each in a task of its own; a new page is read at once."""
+        """From now on read the pages of exactly these workers, each page in its own task; a new page is read at once."""
         self._on = {}
         for worker in workers:
             place = place_of(worker)
@@ -102,20 +98,21 @@ class Scraper:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))
 
     def reload(self, engines: Engines) -> None:
-        """Use another interval and wait; with another interval every page is read at once."""
+        """Use another interval and another longest wait; if the interval differs, every page is read at once."""
         if engines.scrape_s != self._engines.scrape_s:
             self._new_interval.set()
             self._new_interval = asyncio.Event()
         self._engines = engines
 
     async def stop(self) -> None:
-        """Stop reading: cancel the readings under way, wait until they have ended, and close the pages."""
+        """Stop reading: cancel the readings under way, wait until they have ended, and close the connections."""
         tasks = list(self._tasks.values())
         self.follow([])
         await asyncio.gather(*tasks, return_exceptions=True)
         self._pages.close()
 
     async def _read_on(self, place: Place) -> None:
+        """Read a page until cancelled, at the configured interval; the first waits begin at 0.1 s and double."""
         wait_s = _FIRST_S
         while True:
             await self._read(place)
@@ -125,13 +122,14 @@ class Scraper:
             wait_s *= 2
 
     async def _read(self, place: Place) -> None:
+        """Read a page once, and report the values or the failure to the gateway for each of its workers."""
         workers, control, is_its = self._on[place], self._door.gateway, True
-        await self._is_asking([worker.name for worker in workers])
+        await self._announce([worker.name for worker in workers])
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
                 found = await fetch(self._pages, place)
         except Exception as error:
-            # one that was read before is only late, or broken
+            # a page that was read before is late or broken, but it is the engine's
             is_its = place in self._good or not isinstance(error, NoPageError | NotItsPageError)
             self._failed(place, error, is_its)
             found = {}
@@ -151,8 +149,8 @@ class Scraper:
             else:
                 self._tell(control.pools.sampled, worker.name, sample)
 
-    async def _is_asking(self, names: list[str]) -> None:
-        """Wait until the gateway knows that these workers are about to be read; one call covers all that are due now."""
+    async def _announce(self, names: list[str]) -> None:
+        """Tell the gateway that these workers are about to be read, and wait until it knows; concurrent calls are joined."""
         if self._asking is None:
             self._asking = [], asyncio.Event()
             asyncio.get_running_loop().call_soon(self._ask)
@@ -161,28 +159,34 @@ class Scraper:
         await known.wait()
 
     def _ask(self) -> None:
+        """Tell the gateway about the workers that `_announce` collected, and wake its callers once the gateway knows."""
         assert self._asking is not None
         (about, known), self._asking = self._asking, None
         loop = asyncio.get_running_loop()
         asked = self._door.ask(self._door.gateway.pools.sampling, tuple(about))
 
         def tell(_: object) -> None:
-            with suppress(RuntimeError):  # reading has ended, and its loop is closed
+            with suppress(RuntimeError):  # the loop of operation is closed
                 loop.call_soon_threadsafe(known.set)
 
         asked.add_done_callback(tell)
 
     def _tell(self, call: Callable[..., None], *args: Any) -> None:
-        """Make a call on the gateway's loop soon; all calls that are due then go in one, since each wakes it."""
+        """Make this call on the gateway's loop soon; calls of one moment go together, since each message wakes the loop."""
         if not self._news:
             asyncio.get_running_loop().call_soon(self._tell_all)
         self._news.append((call, args))
 
     def _tell_all(self) -> None:
+        """Send the calls that `_tell` collected to the gateway's loop."""
         news, self._news = self._news, []
         self._door.tell(_each, news)
 
     def _failed(self, place: Place, error: Exception, is_its: bool = True) -> None:
+        """Count a failed reading, and log it unless the page failed in the same way before.
+
+        `is_its` is False if the page was never a metrics page of the engine.
+        """
         self.results["failed"] += 1
         said = str(error) or type(error).__name__
         if self._bad.get(place) != said:
@@ -197,7 +201,7 @@ class Scraper:
 
 
 def _tell_of_ranks(workers: list[Worker], ranks: int) -> None:
-    """Warn of a worker that is a whole engine with several ranks: the engine, not the policy, places requests on them."""
+    """Log a warning for each worker without a rank whose page shows several ranks, which the policy cannot balance."""
     for worker in workers:
         if ranks > 1 and worker.rank is None:
             _log.warning(
@@ -215,11 +219,9 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
     """The state of a worker: that of its rank, or if it has no rank, the sum over all ranks on the page.
 
-    None if the page lacks its rank, or has no ranks. On the page the worker's rank has the number `first_rank` + `rank`.
-    An instance of an external load balancer is a worker without a rank; the one rank on its page may have any number.
-
-    Args:
-        samples: by rank, as `fetch` returns them.
+    `samples` are by rank, as from `fetch`. None if the page lacks the worker's rank, or shows no ranks. The page numbers the
+    worker's rank `first_rank` + `rank`. A worker without a rank may be an instance of an external load balancer: the one
+    rank on its page may have any number.
     """
     if worker.rank is not None or not samples:
         return samples.get(worker.first_rank + (worker.rank or 0))
@@ -230,24 +232,20 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
 
 
 async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
-    """Read the state of each rank from a page; returned by rank.
+    """Read the state of each rank from a metrics page, however long it takes; returns the page's rank number -> state.
 
     Raises:
         NotItsPageError: a page without the required metrics.
         NoPageError: the status is 404, 405 or 501.
         EngineError: no connection, another status than 200, a page that is too large, a value out of range.
-        InputError: the key cannot be read.
+        InputError: the API key cannot be read.
     """
     page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
     return {sample.rank: _in_range(sample) for sample in adapter_of(place.engine).samples(page)}
 
 
 def _in_range(sample: EngineSample) -> EngineSample:
-    """The sample itself, if all its values are in range.
-
-    Raises:
-        EngineError: one of them is below 0, or larger than any engine's.
-    """
+    """Return the sample unchanged; EngineError if a value is negative or larger than an engine can have (`_MOST`)."""
     for field, most in _MOST.items():
         value = getattr(sample, field)
         is_unsaid = field in _TOKENS and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))
@@ -260,15 +258,13 @@ def _in_range(sample: EngineSample) -> EngineSample:
 async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
     """Read the page of each worker once, all at a time, and check that the config agrees with what engines report.
 
-    Returns:
-        Names of workers whose page could not be read; they count as full until it can. Those without a page are left out.
-
-    Raises:
-        InputError: a worker has less KV memory than its config says, its rank is not on its page, or a key cannot be read.
+    Returns the names of workers whose page could not be read within `timeout_s` seconds; they count as full until it can.
+    Workers without a metrics page are not named. Raises InputError if a worker has less KV memory than its config says, its
+    rank is not on its page, or a key cannot be read.
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
     places = {place: None for _, place in asked}
-    without: set[Place] = set()  # a metrics page of their engine; the first reading says so
+    without: set[Place] = set()  # pages that are not their engine's; the first reading logs it
 
     async def one(place: Place) -> dict[int, EngineSample] | None:
         try:
@@ -296,6 +292,7 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
 
 
 def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:
+    """Raise InputError if the page lacks the worker's rank, or shows less KV memory than the worker's config says."""
     where = f"worker {worker.name}"
     sample = state_of(worker, samples)
     if sample is None:

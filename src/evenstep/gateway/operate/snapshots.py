@@ -14,11 +14,11 @@ _ASK_S = 2.0
 
 
 class Snapshots:
-    """The latest snapshot, renewed when it is older than half a second. Lives on the loop of operation.
+    """The latest snapshot, renewed when it is older than half a second. Use it on the event loop of the operation thread.
 
     Args:
-        door: the way to the gateway.
-        more: numbers of operation itself, added to the data path's own.
+        door: calls the gateway.
+        more: returns numbers of operation itself, which are added to those of the data path.
     """
 
     def __init__(self, door: ControlProxy, more: Callable[[], dict[str, Any]]) -> None:
@@ -28,12 +28,10 @@ class Snapshots:
         self._turn = asyncio.Lock()
 
     async def latest(self) -> tuple[dict[str, Any], float]:
-        """A snapshot and its age in seconds; an old one if the data path does not answer within 2 seconds.
+        """A snapshot, and its age in seconds. If the data path does not answer within 2 seconds, it is the last one.
 
-        It is as `Gateway.snapshot` gives it, with the numbers of operation added to ``gateway``.
-
-        Raises:
-            TimeoutError: it has never answered so far.
+        It is as `Gateway.snapshot` gives it, with the numbers of operation added to ``gateway``. Raises TimeoutError if the
+        data path has not answered yet at all.
         """
         async with self._turn:
             if time.monotonic() - self._made_s > _FRESH_S:

@@ -23,14 +23,9 @@ _STOP_S = 3.0
 
 
 class Spans:
-    """Makes spans of requests, and exports them in batches from a thread of the package.
+    """Makes spans of requests; a thread of the OpenTelemetry package exports them in batches.
 
-    Args:
-        traces: where to, and which share.
-        exporter: takes the spans; the collector's when left out.
-
-    Raises:
-        InputError: the package is missing.
+    `exporter` takes the spans; left out = they go to the collector of `traces`. Raises InputError if the package is missing.
     """
 
     def __init__(self, traces: Traces, exporter: SpanExporter | None = None) -> None:
@@ -56,7 +51,7 @@ class Spans:
         self._propagator = TraceContextTextMapPropagator()
 
     def ended(self, one: Ended) -> None:
-        """Make the span of a request that ended, if it is sampled; call it outside the data path."""
+        """Make the span of a request that ended, if it is sampled. Call it outside the data path, since it takes long."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ahead_ns = time.time_ns() - time.monotonic_ns()
@@ -76,14 +71,14 @@ class Spans:
         span.end(_ns(one.ended_s, ahead_ns))
 
     def close(self) -> None:
-        """Send the spans not yet sent, for 3 seconds at most, and end; later requests get no span."""
-        sending = Thread(target=self._provider.shutdown, daemon=True)  # it has no time limit of its own that holds
+        """Send the spans not yet sent, and stop; blocks for 3 seconds at most. Later requests get no span."""
+        sending = Thread(target=self._provider.shutdown, daemon=True)  # shutdown ignores its own time limit
         sending.start()
         sending.join(_STOP_S)
 
 
 def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
-    """Attributes of the request and its decisions, under OpenTelemetry's names where they exist."""
+    """The attributes of a request's span, under OpenTelemetry's names where they exist; unknown times are left out."""
     found: dict[str, str | int | float | bool] = {
         "http.request.method": one.method,
         "http.response.status_code": one.status,
@@ -110,5 +105,5 @@ def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
 
 
 def _ns(at_s: float, ahead_ns: int) -> int:
-    """Nanoseconds since 1970 of a time of the monotonic clock."""
+    """Convert seconds of the monotonic clock to nanoseconds since 1970. `ahead_ns`: system clock minus monotonic clock."""
     return int(at_s * _NS) + ahead_ns

@@ -10,25 +10,26 @@ _NONE: Mapping[str, Any] = {"ratios_are_of": "load", "steps_total": 0, "barrier_
 
 
 class Status:
-    """Computes what happened since the last status line; one object keeps the totals of the last line."""
+    """Computes the fields of each status line from a snapshot; keeps the totals of the last line, for differences."""
 
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
         self._groups: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def since(self, snapshot: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The fields of the line, from a snapshot as `Gateway.snapshot` gives it, whose totals are kept for the next call.
+        """The fields of a status line, from a snapshot as `Gateway.snapshot` gives it. Keeps its totals for the next call.
 
         Args:
-            seconds: since the last call, or for the first call since the start.
+            seconds: time since the last call, or for the first call since the start.
 
         Returns:
-            ``requests``: number that ended since. ``failed``: those of them without status 200, so also refused and
-            cancelled ones. ``tokens_per_s``: output tokens of requests that ended without an error. ``waiting`` and
-            ``running``: requests now. ``barrier_idle``: share of the workers' time, 0 to 1, lost in waiting for the
-            heaviest of their group. ``load_imbalance``: 1 - mean load over largest, now, of workers in groups without a
-            known step law; it replaces ``barrier_idle`` if no group has one. ``workers``: those that are up, of all, as
-            text ("3/4").
+            requests, failed: number of requests that ended since, and of those without status 200 (also refused, cancelled).
+            tokens_per_s: output tokens of requests that ended without an error.
+            waiting, running: requests now.
+            barrier_idle: share of worker time, 0 to 1, lost in waiting for the heaviest worker of a group.
+            load_imbalance: 1 - mean load over largest, now, over groups without a known step law; it replaces
+                ``barrier_idle`` if no group has a law.
+            workers: how many are up, of all, as text ("3/4").
         """
         models = list(snapshot["models"].values())
         workers = [worker for one in models for worker in one["workers"]]
@@ -51,7 +52,7 @@ class Status:
         }
 
     def _idle(self, models: Mapping[str, Any], seconds: float) -> dict[str, float]:
-        """What the barrier cost: a share of time where the step law is known, of load elsewhere, each under its own name."""
+        """``barrier_idle`` of groups with a known step law and ``load_imbalance`` of the others, each only if it applies."""
         before, self._groups = self._groups, {}
         idle_s = known = unknown = uneven = 0.0
         for name, one in models.items():

@@ -1,7 +1,7 @@
-"""One worker in the data path: its endpoint, its dialect, the heads of requests to it, and small questions.
+"""One worker in the data path: its endpoint, its dialect, the heads of requests to it, and GET requests of the gateway.
 
-Each head is built from the worker's own description and a few of the client's fields. No other client header reaches
-an engine, so a client cannot choose a rank.
+Each head is built from the worker's description and a few of the client's fields. No other client header reaches an engine,
+so a client cannot choose a rank.
 """
 
 from __future__ import annotations
@@ -31,23 +31,19 @@ class _Version(msgspec.Struct):
 
 
 class Backend:
-    """A worker and its endpoint.
+    """A worker, as `Worker.each` returns it, and its endpoint. Raises InputError for an unknown engine or option.
 
     Args:
-        worker: its description, as `Worker.each` returns it.
-        endpoint: at its URL; ranks with the same URL share it.
+        endpoint: connections to the worker's URL; ranks with the same URL share it.
         api_key: sent as the bearer token; empty = no token is sent.
 
     Attributes:
-        fingerprint: ``system_fingerprint`` of its chunks, once known; else empty.
-        templates: the observed form of its streams, learned from them.
+        fingerprint: ``system_fingerprint`` of its chunks as JSON, once known; else empty.
+        templates: the usual form of its streams, learned from them.
         passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
-        denied: those of them that it has said it does not serve; while there are any, it gets no requests.
-        denied_s: monotonic time, in seconds, at which one was last added to `denied`; -inf = never.
-
-    Raises:
-        InputError: an unknown engine or option.
+        denied: names of models in `serves` that it answered it does not serve; while there are any, it gets no requests.
+        denied_s: monotonic time, in seconds, of the last addition to `denied`; -inf = never.
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
@@ -71,7 +67,7 @@ class Backend:
 
     @property
     def continuing(self) -> Dialect:
-        """The dialect for continuing an answer here: `dialect` without the features that `cannot_continue` ruled out."""
+        """The dialect for continuing a broken answer here: `dialect` without what `cannot_continue` ruled out."""
         restarts, dialect = self.endpoint.restarts, self.dialect
         if not restarts:
             return dialect
@@ -79,9 +75,9 @@ class Backend:
         return replace(dialect, chat_from_ids=chats, completions_go_on=False not in restarts)
 
     def cannot_continue(self, chat: bool) -> None:
-        """Note that the engine restarted a chat (True) or a completion in place of continuing it; the first time, log it.
+        """Note that the engine restarted a chat (True) or a completion (False) that it should continue; log the first one.
 
-        This holds for all workers of its endpoint: they are not asked to continue one again.
+        No worker of this endpoint is asked to continue a chat, or a completion, from then on.
         """
         if chat not in self.endpoint.restarts:
             self.endpoint.restarts.add(chat)
@@ -89,9 +85,9 @@ class Backend:
             _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
 
     async def learn_version(self, patience_s: float) -> None:
-        """Ask the engine for its version, if its dialect depends on it and is not known: `dialect` becomes that one's.
+        """Ask the engine for its version, if the dialect depends on it and it is not known; sets `adapter` and `dialect`.
 
-        Without a valid answer within `patience_s` seconds, the newest known version is assumed, as before.
+        Without a valid answer within `patience_s` seconds, nothing changes: the newest known version is assumed.
         """
         if getattr(self.adapter, "version", None) != "":
             return
@@ -103,7 +99,7 @@ class Backend:
                 self.dialect = self.adapter.dialect
 
     async def fetch(self, path: str, patience_s: float) -> tuple[int, bytes]:
-        """Status and body by GET; ``(0, b"")`` if no whole answer of up to 4 MiB comes within `patience_s` seconds."""
+        """GET a path; returns status and body. ``(0, b"")`` = no whole answer of up to 4 MiB within `patience_s` seconds."""
         question = Question(self.endpoint, self.head("GET", path, "", 0), _MOST_FETCHED)
         try:
             return await asyncio.wait_for(question.answer(), patience_s)
@@ -111,30 +107,31 @@ class Backend:
             return 0, b""
 
     def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
-        """Head of a request for tokens, to its empty line; its Content-Type is JSON.
+        """Head of a generation request, up to its empty line; its Content-Type is JSON.
 
         Args:
-            chat: for a chat; else for a completion.
+            chat: True for a chat, False for a completion.
             name: the request's id.
             length: bytes of its body.
-            more: further lines, as `carried` returns them.
+            more: further header lines, each with its CRLF, as `carried` returns them.
         """
         parts = self._generation[chat], name.encode("ascii"), more, length
         return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % parts
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
-        """Head of a request that is not a generation, to its empty line, with the worker's host, rank and key.
+        """Head of a request that is not a generation, up to its empty line, with the worker's host, rank and key.
 
         Args:
-            method: of HTTP.
+            method: HTTP method.
             target: path and query, below the base path of the endpoint.
             name: the request's id; empty = no id is sent.
             length: bytes of the body; GET and HEAD without a body get no Content-Length.
-            more: further header lines, each with its CRLF, as `carried` returns them.
+            more: as in `generation_head`.
         """
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
         return self._line(method, target) + named + more + framing + b"\r\n"
 
     def _line(self, method: str, target: str) -> bytes:
+        """The request line, followed by the header lines that all requests to this worker have: host, rank and key."""
         return f"{method} {self.endpoint.base}{target} HTTP/1.1\r\n".encode("latin-1") + self._fields

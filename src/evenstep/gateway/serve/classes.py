@@ -10,14 +10,11 @@ from evenstep.gateway.serve.ended import Ended
 
 
 class Attainment:
-    """Counts of requests that met the targets of their class, and of requests that did not.
+    """Counts of requests that met the targets of their class, and of requests that did not; `classes`: name -> class.
 
-    A request that was refused or ended with an error missed its targets. Not counted is one that its client left, that has
-    no class, or that was refused before it reached a pool. The target on further tokens applies only to requests with more
-    than one token.
-
-    Args:
-        classes: name -> class.
+    A request that was refused or ended with an error missed its targets. A request is not counted if its client left, if it
+    has no class, or if it was refused before it reached a pool. The target on further tokens applies only to requests with
+    more than one token.
 
     Attributes:
         counted: number of requests by (class name, whether they met its targets).
@@ -28,13 +25,13 @@ class Attainment:
         self.counted: Counter[tuple[str, bool]] = Counter()
 
     def reload(self, classes: Mapping[str, RequestClass]) -> None:
-        """Use other classes and targets from now on; counts are kept by the names of classes."""
+        """Use other classes and targets from now on. Counts are kept by class name."""
         self._classes = classes
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended, as having met or missed the targets of its class in force now; a `Sink`.
+        """Count a request that ended, by the targets of its class in force now; a `Sink`.
 
-        The class is looked up by its name: a reload may have given its number to another one.
+        The class is looked up by its name, because a reload may have given its number to another one.
         """
         kind = self._classes.get(one.class_name)
         if kind is None or one.outcome == "cancelled":
@@ -42,11 +39,11 @@ class Attainment:
         self.counted[one.class_name, one.outcome == "complete" and _met(kind, one)] += 1
 
     def weights(self) -> dict[str, float]:
-        """The weight of each present class, by its name."""
+        """The weight of each class in the config now in force, by its name, also of those without a counted request."""
         return {name: kind.weight for name, kind in self._classes.items()}
 
     def counts(self) -> list[dict[str, object]]:
-        """Two entries a present class: ``class``, ``met`` ("true", then "false") and ``value``, the number of requests."""
+        """For each present class two entries: ``class``, ``met`` ("true", then "false") and ``value``, its requests."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name in self._classes
@@ -55,6 +52,7 @@ class Attainment:
 
 
 def _met(kind: RequestClass, one: Ended) -> bool:
+    """Whether a complete request kept to both targets of its class. A target of 0 is always met."""
     late_to_start = kind.ttft_s > 0 and not one.ttft_s <= kind.ttft_s
     slow_to_go_on = kind.tpot_s > 0 and one.tpot_s > kind.tpot_s
     return not (late_to_start or slow_to_go_on)

@@ -1,7 +1,7 @@
 """The decision log of a gateway. If it cannot be written, only the log ends, not the gateway.
 
-A full or broken disk, or a file that was deleted, closes the log, is said once, and costs no request. After a while a new
-part is tried; it begins with the dispatcher's state, so that it replays by itself.
+A full or broken disk, or a deleted file, closes the log, is logged once, and costs no request. After a while a new part is
+tried. It begins with the dispatcher's state, so that it can be replayed without the parts before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _log = logging.getLogger("evenstep.gateway.decisions")
 class DecisionLog:
     """Writes the records of one dispatcher, which calls it with each; never raises on a disk error. It is an `InParts` log.
 
-    While it fails, records are dropped; the next part, begun when `is_full`, goes on with the dispatcher's state.
+    While it fails, records are dropped. The next part, begun when `is_full`, starts with the dispatcher's state.
 
     Args:
-        file: where records go.
-        retry_s: wait before a failed log is tried again.
-        clock: seconds.
+        file: writes the records.
+        retry_s: seconds before a failed log is tried again.
+        clock: returns seconds.
 
     Attributes:
         why: the disk's error; empty while the log is written.
@@ -56,11 +56,7 @@ class DecisionLog:
         return self._file.is_full
 
     def begin_part(self, state: bytes) -> None:
-        """Begin the next part, after a full one or a failure.
-
-        Args:
-            state: of the dispatcher at this moment, as bytes; the part begins with it.
-        """
+        """Begin the next part, after a full one or a failure, with the present state of the dispatcher as bytes."""
         try:
             self._file.begin_part(state, after_gap=bool(self.why))
         except OSError as error:
@@ -89,13 +85,14 @@ class DecisionLog:
         return str(part_of(self._file.path, self._file.part))
 
     def _tell_replaced(self) -> None:
-        """Say once that an older log was at this path, if one was."""
+        """If this log has replaced an older one at its path, say so in the gateway's log, once."""
         parts, self._file.replaced = self._file.replaced, 0
         if parts:
             told = {"path": str(self._file.path), "parts": parts}
             _log.info("later parts of an older decision log at this path were deleted", extra=told)
 
     def _failed(self, error: OSError) -> None:
+        """Close the file, note the error, and set the time of the next try; log the first failure."""
         path, said = self.path, error.strerror or str(error)
         self._file.give_up()
         self._again_s = self._clock() + self._retry_s
@@ -109,10 +106,9 @@ class DecisionLog:
 def log_of(settings: Decisions, model: str, others: Collection[DecisionLog]) -> DecisionLog | None:
     """The decision log of one model, which is not created before its first record; None if no log is configured.
 
-    Args:
-        others: those of the other models. The first model has the configured file. The file of each further one gets ``-``
-            and the model's name into its name, then ``-2`` or the next number that makes it a name of its own. A point
-            becomes ``_``, since numbers after a point are those of a log's parts.
+    `others` are the logs of other models. Without others, the log has the configured file. Else ``-`` and the model's name
+    are added to the file's name, then ``-2`` or the next free number if another log has that name. A point in the model's
+    name becomes ``_``, since a log's parts are numbered after a point.
     """
     if not settings.path:
         return None

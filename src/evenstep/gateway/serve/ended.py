@@ -1,4 +1,4 @@
-"""The summary of a finished request: one value for the access log, the classes' targets and the traces.
+"""The summary of a finished request, for the access log, the targets of classes and the spans.
 
 It contains no text of prompts or answers.
 """
@@ -21,19 +21,19 @@ Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
 class Ended(msgspec.Struct, gc=False):
-    """The summary of a request that ended, for logs, spans and classes; a `Story` fills it in, and sinks only read it.
+    """The summary of a request that ended. A `Story` fills it in; sinks only read it.
 
     Args:
         request_id: the id given by the client, or ours.
         outcome: ``complete``, ``error``, ``cancelled`` or ``refused``; see `Outcome`.
         status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
-        model: the model it asks for, as written, but of one that is unknown 120 characters at most; empty if it names none,
-            or was refused before it was read.
-        tenant: the tenant to charge.
+        model: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before
+            its body was read.
+        tenant: tenant of its key; empty without a valid key.
         request_class: number of its class, from 1; 0 = no class.
         worker: the last worker it was sent to; empty if it was never sent.
-        prompt_tokens, output_tokens: as an engine counted them; without a count, the prompt's as estimated, and 0.
+        prompt_tokens, output_tokens: as an engine counted them; without a count, an estimate for the prompt, and 0.
         tries: legs begun for it, those to prefillers included.
         continued: whether a further leg began after its first token.
         arrived_s: monotonic time at which it was read whole, in seconds. This and the times below are nan if it never
@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, gc=False):
         traceparent: W3C trace context as the client sent it; empty = it sent no header.
         class_name: name of its class when it came; empty = no class.
         sequences: number of sequences that its answer streams side by side; 0 = the answer does not stream.
-        method: of HTTP.
+        method: HTTP method.
     """
 
     request_id: str
@@ -75,26 +75,24 @@ class Ended(msgspec.Struct, gc=False):
 
     @property
     def tpot_s(self) -> float:
-        """Seconds per further token of each sequence, as `meters.tpot_s` computes them from the first token to the end."""
+        """Seconds per further token of each sequence, from the first token to the end; nan without any (`meters.tpot_s`)."""
         return tpot_s(self.ended_s - self.first_s, self.output_tokens, self.sequences)
 
 
-#: Takes each request that is over; runs on the data path, so it is quick and never waits.
+#: Takes the summary of each request that ended. It runs on the data path, so it must be quick and never wait.
 Sink: TypeAlias = Callable[[Ended], None]
 
 
 class Story:
-    """Notes about a running request; kept only while a sink is present. Call `ended` once; then the sinks get `told`.
+    """Fills in the summary of a running request; kept only while there are sinks. At its end call `ended`, once.
 
     Args:
-        sinks: take the summary at the end.
-        name: its id.
-        context: its head and what follows from it.
-        arrived_s: arrival time, in seconds of `time.monotonic`.
-        model: the model it asks for; empty if unknown.
+        sinks: get the summary at the end.
+        name: the request's id.
+        context: its parsed head.
+        arrived_s: in seconds of `time.monotonic`.
         prompt_tokens: as estimated.
-        request_class: number of its class, for a token generation; 0 = no class.
-        sequences: as in `Ended`.
+        model, request_class, sequences: as in `Ended`.
 
     Attributes:
         told: the summary so far; set its ``prompt_tokens`` once an engine counts them, and ``output_tokens`` before `ended`.
@@ -133,18 +131,18 @@ class Story:
         )
 
     def sent(self, worker: str) -> None:
-        """Note that a call goes to a worker now: a further try."""
+        """Note that a leg goes to this worker now: one more try, and a continuation if the first token has come."""
         told = self.told
-        told.continued |= not math.isnan(told.first_s)  # its first token was there
+        told.continued |= not math.isnan(told.first_s)  # its first token has come
         told.worker, told.tries, told.sent_s = worker, told.tries + 1, time.monotonic()
 
     def started(self) -> None:
-        """Note that the first token came now, or the whole answer; only the first call counts."""
+        """Note that the first token, or the whole answer, came now; only the first call counts."""
         if math.isnan(self.told.first_s):
             self.told.first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
-        """Report the request, which ends now, to all sinks; `status` is what the client saw, 0 = nothing."""
+        """Note that the request ends now, and give its summary to all sinks; `outcome` and `status` as in `Ended`."""
         told = self.told
         told.outcome, told.status, told.ended_s = outcome, status, time.monotonic()
         for sink in self._sinks:

@@ -1,10 +1,10 @@
 """One generation request, from its arrival to the last byte of its answer, and its calls to engines.
 
-Rules of this file. A leg, one call to an engine, reads what its connection hands it, judges it, and tells its exchange one
-thing in the end: complete, lost and why, or refused. The exchange decides what reaches the client and when. Until a token is
-there the client hears nothing: head, role chunk and comments are held back, so that another engine can still answer. From
-then on every byte goes out as it comes. The dispatcher decides; the exchange carries out what it says about one request, and
-tells it what became of it, once.
+Rules of this file. A leg is one call to an engine. It reads what its connection gives it, judges it, and reports one result
+to its exchange at the end: complete, lost and why, or refused. The exchange decides what reaches the client and when. Until
+the first token the client gets nothing: head, role chunk and comments are held back, so that another engine can still
+answer. From then on every byte is sent as it comes. The exchange carries out the dispatcher's commands about one request,
+and reports the result to it once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
 _OK, _TOO_MANY = 200, 429
 _FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
-#: Of an event that repeats the prompt, for each byte of it: its token ids, or each token with its log probabilities.
+#: Bytes of an event for each byte of the prompt that it repeats: as token ids, or as tokens with log probabilities.
 _BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
 _MOST_ANSWER = 64 * 1024 * 1024
 #: Statuses below 500 that are about the engine's state, not about the request.
@@ -75,7 +75,7 @@ class Exchange:
         has_started: the client has the head of a stream.
         held: bytes of a stream, before its first token, that the client has not received.
         why: why its stream cannot continue, for the client; empty = not known.
-        size: of its prompt, in tokens where the model has a tokenizer, else bytes; 0 = the request gives its tokens.
+        size: size of its prompt, in tokens where the model has a tokenizer, else in bytes; 0 = the request gives its tokens.
         is_counted: an engine has reported the prompt's true length.
         story: notes for the sinks; None if there are no sinks.
     """
@@ -92,14 +92,14 @@ class Exchange:
     _handover = _body = b""
     _usage_options = UsageOptions()
     _stalled = False
-    _are_denials: bool | None = None  # whether all legs that were lost were of engines that do not serve the model
+    _are_denials: bool | None = None  # all lost legs: the engine does not serve the model
 
     def __init__(
         self, model: ServedModel, client: Client, request: GenerationRequest, name: str, context: RequestContext
     ) -> None:
         self.model, self.client, self.request, self.name, self.context = model, client, request, name, context
         self.can_continue = request.stream and can_break(request)
-        self._since_s = model.now_s()  # the time from which on it waits, once no leg runs
+        self._since_s = model.now_s()  # time since which it waits, while no leg runs
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Exchange:
         self._send(leg, backend, bodies.prefill_leg(self._body), backend.endpoint.settings.answer_s)
 
     def decode(self, command: SendDecode, backend: Backend) -> None:
-        """Send the request to a decoding worker; after a prefill leg, with the prefiller's hand-over."""
+        """Send the request to a decoding worker; after a prefill leg, with its hand-over (``kv_transfer_params``)."""
         self._begin_call(backend)
         self._before, self.held = None, b""
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
@@ -157,10 +157,7 @@ class Exchange:
         self._handover = b""
 
     def reject(self, command: Reject) -> int:
-        """Answer with the status that the reason calls for, and return it: no token has reached the client.
-
-        The request is over.
-        """
+        """Refuse the request with the status that the reason calls for, and return that status; the request has ended."""
         refusal = self._worded(command)
         self.client.refuse(refusal)
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
@@ -178,13 +175,14 @@ class Exchange:
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """Send the client the head of the stream, what was `held`, and `out`, which has the first token."""
+        """Send the client the head of the stream, the bytes in `held`, and `out`, which has the first token."""
         self._begin_answer()
         out, self.held = self.held + out, b""
         if out:
             self.client.send(out)
 
     def _begin_answer(self) -> None:
+        """Begin the client's answer as a stream of events, and note it for the sinks."""
         self.has_started = True
         if self.story is not None:
             self.story.started()
@@ -200,9 +198,7 @@ class Exchange:
     def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
         """Send the client a whole answer, which does not stream, and tell the dispatcher that the request is complete.
 
-        Args:
-            answer: what was parsed from `body`.
-            body: as the engine sent it.
+        `answer` was parsed from `body`, the engine's bytes.
         """
         self._leg = None
         self.client.reply(200, body)
@@ -217,7 +213,7 @@ class Exchange:
         """Send the end of a complete stream, and tell the dispatcher that the request is complete.
 
         Args:
-            out: the last bytes for the client; if no token came before, all that was held goes first.
+            out: the last bytes for the client; if no token came before, the bytes in `held` go first.
             news: output tokens not yet reported to the dispatcher.
             now_s: time of the tokens, in seconds of `time.monotonic`.
         """
@@ -235,13 +231,13 @@ class Exchange:
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
         """Handle a failed leg that is closed or was never sent; a leg that is not the present one is ignored.
 
-        The dispatcher decides what follows. If the client already has every token it asked for, its stream ends as
+        The dispatcher decides what follows. But if the client already has every token it asked for, its stream ends as
         complete.
 
         Args:
             kind: what failed, as `Failed` takes it.
             why: a clause for the log.
-            retry_after_s: seconds that the engine asks to wait; 0 = it asks for no wait.
+            retry_after_s: seconds that the engine asks to wait; 0 = it does not ask.
         """
         if self._leg is not leg:
             return
@@ -261,7 +257,7 @@ class Exchange:
         self.model.tell(ev.Failed(now_s=now_s, request=self.number, leg=leg.number, kind=kind, retry_after_s=retry_after_s))
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
-        """End a stream as complete that has every token, in place of the leg with this number."""
+        """End a stream that has every token as complete, in place of the leg with this number."""
         self.client.send(
             closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage), last=True
         )
@@ -269,17 +265,16 @@ class Exchange:
         self._over("complete", _OK)
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Pass an engine's first count of the prompt's tokens to the dispatcher; ignore later ones and -1, not reported.
+        """Pass an engine's count of the prompt's tokens to the dispatcher: the first one alone, and not -1 (not reported).
 
-        Args:
-            row: of its leg, as `Dispatcher.produced` takes it.
+        `row` is that of its leg, as `Dispatcher.produced` takes it.
         """
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)
 
     def _counted_now(self, tokens: int) -> int:
-        """The tokens of the prompt where an engine tells them for the first time, else 0."""
+        """Note an engine's first count of the prompt's tokens, and return it; 0 for a later or a missing count."""
         if tokens <= 0 or self.is_counted:
             return 0
         self.is_counted = True
@@ -292,7 +287,7 @@ class Exchange:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """The client left: abort its leg, and free its slot and its place in the pool."""
+        """The client left: abort the leg, let the dispatcher free its slot or place in the pool, and end the request."""
         leg, self._leg = self._leg, None
         if leg is not None:
             cancel(leg)
@@ -321,13 +316,13 @@ class Exchange:
     # --- small things --------------------------------------------------------------------------------------------
 
     def _over(self, outcome: Outcome, status: int) -> None:
-        """Report to the sinks, once."""
+        """Report the end of the request to the sinks, once."""
         story, self.story = self.story, None
         if story is not None:
             story.ended(outcome, status)
 
     def _begin_call(self, backend: Backend) -> None:
-        """Note that a call goes to this worker, and write the body in its engine's dialect."""
+        """Note that a leg goes to this worker, and write the request's body in its engine's dialect."""
         if self.story is not None:
             self.story.sent(backend.name)
         request = self.request
@@ -339,10 +334,12 @@ class Exchange:
         self._body, self._usage_options = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
+        """Send a leg to a worker; its first deadline is `patience_s` seconds away."""
         head = backend.generation_head(self.request.chat, self.name, len(body), self.context.carried)
         backend.endpoint.send(leg, (head, body), patience_s)
 
     def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
+        """A new reader for the stream of an engine; `before` and `given` are as in `ReplyStream`."""
         request, dialect = self.request, backend.dialect
         return ReplyStream(
             dialect,
@@ -362,17 +359,18 @@ class Exchange:
         )
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
-        """Note what a stream has brought so far, if another engine may continue it."""
+        """Note the part of a stream that has come, for the sinks and, if the request can continue, for another engine."""
         self._note_tokens(leg)
         if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()
 
     def _note_tokens(self, leg: Collecting | None) -> None:
-        """Note for the sinks how many tokens a stream has brought so far."""
+        """Note for the sinks how many tokens a stream has brought so far; other legs are ignored."""
         if self.story is not None and isinstance(leg, Stream):
             self.story.told.output_tokens = leg.reply.produced
 
     def _worded(self, command: Reject) -> Refusal:
+        """The refusal, with status and text, for a `Reject`; what engines said before may change it."""
         retry_s = max(1.0, command.retry_after_s)
         match command.reason:
             case "client" if self.refusal is not None:
@@ -412,7 +410,7 @@ class Collecting:
         exchange: the request that it is part of.
         number: the dispatcher's number of the leg.
         backend: the worker.
-        row: the request's row, as `Dispatcher.produced` takes it; none at a prefiller.
+        row: the request's row, as `Dispatcher.produced` takes it; -1 at a prefiller.
 
     Attributes:
         kind: the content type that its answer must have.
@@ -477,7 +475,7 @@ class Collecting:
         self._lose("status" if self._refused else kind, why)
 
     def whole(self, body: bytes) -> None:
-        """Take the whole body of an answer with status 200 and the content type `kind`; implemented by subclasses."""
+        """Take the whole body of an answer with status 200 and the content type `kind`; subclasses implement it."""
         raise NotImplementedError
 
     def _judge(self) -> None:
@@ -490,13 +488,14 @@ class Collecting:
             is_clients = exchange.context.carries_key and not self.backend.api_key
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        if denies_model(said, status):  # it gets only models it is configured to serve
+        if denies_model(said, status):  # the gateway asks it only for models it lists
             is_clients, self.is_denied = False, True
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
         if self.is_denied:
             exchange.model.denied(self.backend, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
+        """Close the leg, and report it to the exchange as lost; `kind`, `why` and `retry_after_s` as in `Exchange.lost`."""
         cancel(self)
         self.exchange.lost(self, kind, why, retry_after_s)
 
@@ -532,12 +531,11 @@ class Whole(Collecting):
 class Stream(Collecting):
     """A call whose answer streams in chunks; ends in `Exchange.completed` or `Exchange.lost`.
 
-    Args:
-        reply: counts the tokens of the stream, and makes the client's bytes of it.
+    `reply` counts the tokens of the stream, and makes the client's bytes of it.
     """
 
     kind = "text/event-stream"
-    at_once = None  # type: ignore[assignment]  # it goes out piece by piece
+    at_once = None  # type: ignore[assignment]  # a stream is sent piece by piece
 
     def __init__(self, exchange: Exchange, number: int, backend: Backend, row: int, reply: ReplyStream) -> None:
         super().__init__(exchange, number, backend, row)
@@ -555,7 +553,7 @@ class Stream(Collecting):
         if not at:
             return data
         now_s = time.monotonic()
-        self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
+        self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # set while it calls this leg
         client.forward(out)
         if client.paused:
             self.connection.pause()  # type: ignore[union-attr]
@@ -579,7 +577,7 @@ class Stream(Collecting):
         has_grown, self._seen = produced > self._seen, produced
         if exchange.has_started:
             if has_grown:  # comments and empty chunks are silence
-                self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]  # it calls us
+                self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]  # set while it calls this leg
             if out:
                 exchange.client.send(out)
                 if exchange.client.paused:
@@ -614,7 +612,7 @@ class Stream(Collecting):
             self._end(kind, why)
 
     def _end(self, kind: Kind, why: str) -> None:
-        """The answer has ended; it may still be complete."""
+        """Handle the end of the engine's answer, which may still be complete; else the leg fails as `kind`."""
         out, now_s = self.reply.end(), time.monotonic()
         if self.reply.done:
             self._complete(out, now_s)
@@ -624,7 +622,7 @@ class Stream(Collecting):
         self._fail(kind, why)
 
     def _fail(self, kind: Kind, why: str) -> None:
-        """The stream cannot continue; the engine's error decides what follows."""
+        """End the leg as lost, because the stream cannot continue; keep the error that the engine reported."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
             exchange.refusal = of_engine(reply.error_body, 200)
@@ -636,6 +634,7 @@ class Stream(Collecting):
         self._lose(kind, why)
 
     def _complete(self, out: bytes, now_s: float) -> None:
+        """End the leg as complete, with the last bytes for the client."""
         if self.connection is not None:
             self.connection.let_go()
         reply = self.reply

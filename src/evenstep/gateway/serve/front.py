@@ -1,4 +1,4 @@
-"""Routes a whole request to a pool or a refusal: finds its caller, options and model."""
+"""Takes each whole request: finds its caller, options and model, and gives it to a pool, forwards it, or refuses it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ class _Named(msgspec.Struct):
 class Front:
     """Takes requests from every connection; see `connections.client.Service`.
 
-    Args:
-        pools: the served models.
-        config: keys, limits, headers.
-        salt: key of the hashes of prompts and names; empty = hashes without a key.
+    `salt` is the key of the hashes of prompts and names; empty = hashes without a key. Raises InputError if a client's key
+    cannot be read or appears twice.
 
     Attributes:
         limits, heads: limits of clients and cache of their parsed heads, under the config in force.
@@ -58,11 +56,8 @@ class Front:
         codes: HTTP status -> number of answers that began.
         passing: running requests that are not generations.
         why_not_ready: set by the gateway; "starting" at first, empty once its workers are added.
-        sinks: take each ended request without a class, and each that is proxied.
-        class_sinks: take the other ended requests.
-
-    Raises:
-        InputError: a client's key that cannot be read or appears twice.
+        sinks: get the summary of each ended request without a class, and of each that was forwarded.
+        class_sinks: get the summary of each other ended request.
     """
 
     def __init__(self, pools: Pools, config: GatewayConfig, salt: bytes) -> None:
@@ -81,18 +76,17 @@ class Front:
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
         """From now on use another config's limits for clients, its names of session headers, and its callers.
 
-        Args:
-            callers: made from `config`; they hold its keys and classes.
+        `callers` are made from `config`; they hold its keys and classes.
         """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)
-        self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
+        self.heads = ClientHeads(self._read_head)  # the same head may now have another meaning
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Report each request that ends, from now on, to these sinks alone; `sinks` and `class_sinks` as the attributes."""
         self.sinks, self.class_sinks = sinks, class_sinks
 
-    # --- what connections ask ------------------------------------------------------------------------------------
+    # --- called by connections ------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
         """A new id for a request whose client gave no id: this gateway's random prefix, ``-``, a hexadecimal count."""
@@ -100,18 +94,17 @@ class Front:
 
     @property
     def is_draining(self) -> bool:
-        """Whether new requests are refused (`Pools.drain`); each answer ends its connection then."""
+        """Whether new requests are refused (`Pools.drain`); then each answer is the last on its connection."""
         return self.pools.is_draining
 
     def told(self, status: int) -> None:
-        """Count an answer by its status, when it begins."""
+        """Count an answer, when it begins, by its status."""
         self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request at once, or set `Client.job`, which answers later.
 
-        Health checks need no key. A request that generates goes to the pool of its model; other known paths to one of its
-        engines.
+        Health checks need no key. A generation goes to the pool of its model, another known path to one of the engines.
         """
         context = request.context
         if context.kind == "other" and context.head.path in _HEALTH:
@@ -124,7 +117,7 @@ class Front:
             self._generate(context.kind, request, client)
 
     def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
-        """For `Heads`; of heads with a wrong key nothing is kept."""
+        """Parse a head, as the `make` of `Heads`. It is cached only if its key is valid."""
         found = read_request_head(head)
         context = context_of(found, self._callers, self._session_headers)
         return context, found.length, context.caller is not None
@@ -132,6 +125,7 @@ class Front:
     # --- generations ---------------------------------------------------------------------------------------------
 
     def _generate(self, kind: Kind, received: Received, client: Client) -> None:
+        """Give a generation request to the pool of its model; refuse it if it is invalid or there is no such pool."""
         context = received.context
         try:
             request = read_request(kind, received.body)
@@ -175,7 +169,7 @@ class Front:
         pool.arrives(event)
 
     def _turn_away(self, received: Received, client: Client, refusal: Refusal, model: str = "") -> None:
-        """Refuse a request that no pool has seen; `model` is the one that it asks for, if it was read so far."""
+        """Refuse a request that no pool has seen, and report it to the sinks; `model` is the one it asks for, if known."""
         client.refuse(refusal)
         sinks = self.class_sinks if received.context.number else self.sinks
         if sinks:
@@ -183,6 +177,7 @@ class Front:
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
+        """The refusal of an unknown model: 404, or 503 while a worker may still say that it serves it."""
         pools = self.pools
         is_early = self.why_not_ready or pools.unknown or not pools.all or pools.may_return(model)
         return refusals.overloaded(1.0) if is_early else refusals.unknown_model(model)
@@ -190,6 +185,7 @@ class Front:
     # --- everything else -----------------------------------------------------------------------------------------
 
     def _health(self, path: str, client: Client) -> None:
+        """Answer a health check with status 200; ``/readyz`` with 503 and the reason if the gateway is not ready."""
         why = self.not_ready() if path == "/readyz" else ""
         notes = self.notes() if path == "/readyz" else []
         client.reply(503 if why else 200, "\n".join((why or "ok", *notes)).encode(), _TEXT)
@@ -210,7 +206,7 @@ class Front:
     def not_ready(self) -> str:
         """The reason why the gateway should get no requests, or no more; empty if it is ready.
 
-        It is ready once a worker serves a model and the load of one is known, until it drains.
+        It is ready once a worker serves a model and the load of some worker is known, until it drains.
         """
         if self.is_draining:
             return "draining"
@@ -224,6 +220,7 @@ class Front:
         return ""
 
     def _other(self, request: Received, client: Client) -> None:
+        """Answer a request for ``/v1/models`` or below, forward another known path, and refuse an unknown one."""
         head = request.context.head
         path = head.path
         if path == "/v1/models" and head.method in ("GET", "HEAD"):
@@ -241,6 +238,7 @@ class Front:
             self._pass(request, client)
 
     def _pass(self, request: Received, client: Client) -> None:
+        """Forward a request to an engine: of the pool of its model, or of any pool if it names no model."""
         model = _model_of(request)
         if model:
             pool = self.pools.pool_of(model)
@@ -265,7 +263,7 @@ class Front:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether an engine that decodes and normalises a path still reads one that may be forwarded."""
+    """Whether a path is still one to forward, and not a generation, once an engine has decoded and normalised it."""
     read = posixpath.normpath(unquote(path.partition("#")[0]))
     if _PASSED.fullmatch(read) is None or read in _NOT_PASSED or "\\" in read:
         return False
@@ -273,7 +271,7 @@ def _is_plain(path: str) -> bool:
 
 
 def _model_of(request: Received) -> str:
-    """The model that a body names; empty where it is no JSON object or names none."""
+    """The model that a request's body names; empty if the body is no JSON object or names none."""
     if "json" not in request.context.head.headers.get("content-type", ""):
         return ""
     try:

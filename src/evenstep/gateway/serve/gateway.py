@@ -1,7 +1,7 @@
-"""A running gateway, as operation code sees it: its config, numbers, readiness and end.
+"""A running gateway as operation code sees it: its config, numbers, readiness and end.
 
-Admin API, scraping, discovery and signals live on another thread and come in through `operate.control.ControlProxy`, which
-carries each call over to the gateway's loop.
+Admin API, scraping, discovery and signals live in another thread. They call it through `operate.control.ControlProxy`, which
+runs each call on the gateway's loop.
 """
 
 from __future__ import annotations
@@ -23,24 +23,20 @@ _LOOK_S = 0.05
 
 
 class Gateway:
-    """One gateway.
+    """One gateway. Raises InputError if a client's key cannot be read or appears twice.
 
     Call all methods on `loop`: first `check`, then `start`. To end it, call `drain`, `drained`, `give_up` and `close` in
     order. Only `drained` and `give_up` wait.
 
     Args:
-        config: the checked config at the start; `reload` replaces it.
+        config: the checked config at the start; `reload` replaces the attribute.
         loop: the loop it runs on.
         salt: key of the hashes of prompts and names; empty = hashes without a key.
         tls: for engines with https; None = trust the system's authorities.
 
     Attributes:
-        config: the one in force.
         front: takes requests; until `start` it refuses generations with status 503.
         pools: the workers of each model.
-
-    Raises:
-        InputError: a client's key that cannot be read or appears twice.
     """
 
     def __init__(
@@ -53,9 +49,7 @@ class Gateway:
     def check(self) -> None:
         """Check that the config's workers can be added, and that files needed later are usable. Changes nothing.
 
-        Raises:
-            InputError: an invalid worker, an unreadable secret, an unreadable tokenizer, or a decision log that cannot be
-                written.
+        Raises InputError for an invalid worker, an unreadable secret or tokenizer, or a decision log that cannot be written.
         """
         check_files(self.config)
         for worker in self.config.fleet():
@@ -65,9 +59,7 @@ class Gateway:
         """Stop refusing requests as "starting", and add the workers of the config.
 
         Call it once, when what decisions need is compiled. The gateway is ready (`not_ready`) only when a worker is usable.
-
-        Raises:
-            InputError: see `check`.
+        Raises InputError as `check` does.
         """
         self.front.why_not_ready = ""
         for worker in self.config.fleet():
@@ -76,9 +68,8 @@ class Gateway:
     def snapshot(self) -> dict[str, Any]:
         """Everything measured, as plain numbers; a new mapping each time.
 
-        Returns:
-            ``models``: model -> `Dispatcher.snapshot()`; ``gateway``: numbers of the data path itself, as `metrics_page`
-            takes them.
+        ``models`` maps model -> `Dispatcher.snapshot()`; ``gateway`` has numbers of the data path itself, as `metrics_page`
+        takes them.
         """
         front, pools = self.front, self.pools.all
         engines = [(name, one) for pool in pools for name, one in pool.backends.items()]
@@ -110,13 +101,10 @@ class Gateway:
     def reload(self, config: GatewayConfig) -> None:
         """Use another config from now on, except for its workers; see `Pools.add` and `Pools.remove`.
 
-        Keys of workers are read again, and its `slots` hold for workers that have none of their own.
-
-        Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were. Load
-        the kernels of its policy first, since a dispatcher is built with it. Workers are asked again for their models.
-
-        Raises:
-            InputError: the config cannot be used; nothing has changed then.
+        Keys of workers are read again. Its `slots` are used for workers that have none of their own. All workers are asked
+        again for their models. Where it listens, its TLS files, the settings of known engines, and the decision log stay as
+        they were. Load the kernels of its policy first, since a dispatcher is built with it. Raises InputError if the config
+        cannot be used; nothing has changed then.
         """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
@@ -129,7 +117,7 @@ class Gateway:
         _log.info("reloaded", extra={"policy": config.policy})
 
     def drain(self) -> None:
-        """Accept no new requests, and let accepted ones finish; it returns at once. A second call does nothing."""
+        """Accept no new requests, and let accepted ones finish; returns at once. A second call does nothing."""
         if self.front.is_draining:
             return
         running = sum(pool.requests for pool in self.pools.all)
@@ -152,7 +140,7 @@ class Gateway:
         """After `drain`: end running answers with an error; wait up to `within_s` seconds until their connections close."""
         told = [client for client in self.front.clients if client.is_busy and client.job is not None]
         for client in told:
-            if client.job is not None:  # the one before may have ended it
+            if client.job is not None:  # the end of another job may have ended it
                 client.job.give_up()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s

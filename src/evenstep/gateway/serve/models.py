@@ -35,10 +35,9 @@ class _Page(msgspec.Struct):
 
 
 def read_models(body: bytes) -> list[ModelCard]:
-    """The entries of a page, models before their adapters, each in the page's order.
+    """The entries of a page, models before their adapters, else in the page's order.
 
-    Raises:
-        EngineError: it is no such page, or it lists nothing.
+    Raises EngineError if it is not such a page, or if it lists nothing.
     """
     try:
         page = msgspec.json.decode(body, type=_Page)
@@ -52,7 +51,7 @@ def read_models(body: bytes) -> list[ModelCard]:
 
 
 def card_of(name: str, parent: str = "") -> ModelCard:
-    """An entry for a name that only the config has; `parent` is the base model of an adapter."""
+    """A new entry for a name that only the config has; `parent` is the base model of an adapter."""
     entry = {"id": name, "object": "model", "created": 0, "owned_by": "evenstep"}
     return ModelCard(name, parent, msgspec.json.encode(entry | ({"parent": parent} if parent else {})))
 
@@ -63,7 +62,7 @@ def page(cards: Iterable[ModelCard]) -> bytes:
 
 
 def joined(old: Mapping[str, ModelCard], new: Iterable[ModelCard]) -> dict[str, ModelCard]:
-    """A new mapping with both, the old ones first; of several cards with one name, the first is kept."""
+    """A new mapping, name -> card, with the old entries first; of several cards with one name, the first is kept."""
     found = dict(old)
     for card in new:
         found.setdefault(card.name, card)

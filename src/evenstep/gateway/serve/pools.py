@@ -1,7 +1,7 @@
 """All served models and all workers, and the discovery of which worker serves which model.
 
-A worker's models come from the config, or else from its ``/v1/models``, which is polled until it answers. Workers that
-share a model name form one pool; adapters belong to the pool of their base.
+A worker's models come from the config, or else from its ``/v1/models``, which is asked until it answers. Workers that share
+a model name form one pool; adapters belong to the pool of their base.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ class Pools:
     """The pools of all served models, and the workers in them.
 
     Args:
-        config: the gateway's config; a reload replaces the attribute.
-        loop: the loop.
+        config: the gateway's config; `go_by` replaces it.
+        loop: the event loop.
         tls: for engines with https; None = trust the system's authorities.
 
     Attributes:
         by_model: pool of each model that a worker ever served; aliases are not among them.
-        cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves any more.
+        cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves now.
         workers: every worker, by name, also those that are leaving or have not said which models they serve.
+        counted_here: names of workers without a metrics page of their engine.
+        is_scraped: metrics pages are scraped; set by the host.
         is_draining: new requests are refused, see `drain`.
     """
 
@@ -52,9 +54,9 @@ class Pools:
         self.by_model: dict[str, ServedModel] = {}
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
-        self.counted_here: set[str] = set()  # workers without a metrics page of their engine
+        self.counted_here: set[str] = set()
         self._unread: set[str] = set()  # workers whose metrics page was not read at the last try
-        self.is_scraped = False  # whether metrics pages are scraped
+        self.is_scraped = False
         self._pools: dict[str, ServedModel] = {}  # by the name of their first model
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
@@ -65,7 +67,7 @@ class Pools:
 
     @property
     def all(self) -> list[ServedModel]:
-        """The pools in the order in which they were made, also those whose workers have all left."""
+        """All pools in the order in which they were made, also those whose workers have all left."""
         return list(self._pools.values())
 
     @property
@@ -79,7 +81,7 @@ class Pools:
         return pool if pool is not None and pool.backends else None
 
     def may_return(self, model: str) -> bool:
-        """Whether a worker once served this model or alias, and discovery is configured, which may bring one again."""
+        """Whether a worker once served this model or alias, and discovery, which may find one again, is configured."""
         discovery = self.config.discovery
         return bool(discovery.dns or discovery.kubernetes) and self.config.aliases.get(model, model) in self.by_model
 
@@ -90,9 +92,9 @@ class Pools:
         return joined({name: card for name, card in self.cards.items() if name in served}, aliases)
 
     def go_by(self, config: GatewayConfig) -> None:
-        """Use another config from now on: its `slots` for workers without their own, and keys of workers as they read now.
+        """Use another config from now on: its `slots` for workers without their own, and the present keys of workers.
 
-        A worker whose key cannot be read keeps the one that it has. Workers that leave stay as they are.
+        A worker whose key cannot be read keeps its former key. Workers that are leaving stay as they are.
         """
         has_other_slots, self.config = config.slots != self.config.slots, config
         for name, worker in list(self.workers.items()):
@@ -112,10 +114,9 @@ class Pools:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def backend_of(self, worker: Worker) -> Backend:
-        """A new `Backend` for a worker, which is not added; it shares the endpoint of an added worker with the same URL.
+        """A new `Backend` for a worker, which is not added. It shares the endpoint of an added worker with the same URL.
 
-        Raises:
-            InputError: an unknown engine, or an unreadable secret.
+        Raises InputError for an unknown engine or an unreadable secret.
         """
         endpoint = self._endpoints.get(worker.url)
         if endpoint is None:
@@ -123,12 +124,11 @@ class Pools:
         return Backend(worker, endpoint, worker.secret())
 
     def add(self, worker: Worker) -> None:
-        """Add a single worker, as `Worker.each` returns it, or change the description of a known one, even if it is leaving.
+        """Add a worker, as `Worker.each` returns it, or change the description of a known one, even if it is leaving.
 
-        If it names no models, it is asked until it answers, in the background; it joins a pool then, and gets requests.
-
-        Raises:
-            InputError: its description is invalid, or it is known with another role; nothing has changed then.
+        If its description names no models, it is asked for them in the background until it answers. Then it joins a pool and
+        gets requests. Raises InputError if its description is invalid, or it is known with another role; nothing has changed
+        then.
         """
         backend = self.backend_of(worker)
         known = self.workers.get(worker.name)
@@ -156,10 +156,9 @@ class Pools:
             self._learning[worker.name] = self.loop.create_task(self._learn(backend))
 
     def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `gone` forgets it.
+        """Remove a worker: with `drain` once its requests have finished there, else they continue elsewhere at once.
 
-        Raises:
-            InputError: there is no such worker.
+        At the end `gone` forgets it. Raises InputError if there is no such worker.
         """
         if name not in self.workers:
             raise InputError("workers", "name", name, "the name of a known worker")
@@ -173,7 +172,7 @@ class Pools:
     def gone(self, name: str) -> None:
         """Forget a worker that runs nothing any more; its connections are closed if no other worker has its URL.
 
-        Those that still carry an answer, to a forwarded request, are closed when it has ended.
+        A connection that still carries the answer to a forwarded request is closed when that has ended.
         """
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
@@ -199,7 +198,7 @@ class Pools:
                 pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """Take a reading of a worker's metrics, announced by `sampling`; ignored if it is in no pool.
+        """Pass a reading of a worker's metrics, announced by `sampling`, to its pool; ignored if it is in no pool.
 
         The first reading after a failed one also asks the worker again which models it serves.
         """
@@ -272,11 +271,13 @@ class Pools:
             self._ask_again(pool, name)
 
     def _ask_again(self, pool: ServedModel, name: str) -> None:
+        """In the background, ask a worker again which models it serves, unless its description names them."""
         backend = pool.backends.get(name)
         if backend is not None and not backend.worker.models and name not in self._learning:
             self._later(self._look_again(pool, backend))
 
     async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
+        """Ask a worker for its models: add new ones to those it serves, or move it if it serves none of the former ones."""
         cards = await _cards_of(backend)
         worker, names = self.workers.get(backend.name), {card.name for card in cards}
         if worker is None or self._pool_of.get(backend.name) is not pool:
@@ -288,7 +289,7 @@ class Pools:
         self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:
-        """Ask a worker for its models until it answers and their pool can be made, then put it there."""
+        """Ask a worker for its models until it answers and their pool can be made; then put it into that pool."""
         wait_s, said = _AGAIN_S, ""
         while True:
             cards = await _cards_of(backend)
@@ -308,26 +309,24 @@ class Pools:
         del self._learning[backend.name]
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in a task, which `close` cancels."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _stop_learning(self, name: str) -> None:
+        """Stop asking a worker for its models, if `_learn` does."""
         task = self._learning.pop(name, None)
         if task is not None:
             task.cancel()
 
     def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
-        """The pool that has one of these models, else a new one.
-
-        Raises:
-            InputError: a new one cannot be made, as its tokenizer cannot be read.
-        """
+        """The pool that has one of these models, else a new one; InputError if its tokenizer cannot be read."""
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         return next(known, None) or self._new_pool(cards[0].name)
 
     def _place(self, pool: ServedModel, backend: Backend, cards: list[ModelCard]) -> None:
-        """Put a worker into the pool of its models."""
+        """Put a worker into a pool, to serve these models."""
         backend.serves = frozenset(card.name for card in cards)
         self._list(pool, cards)
         self._attach(pool, backend)
@@ -339,6 +338,7 @@ class Pools:
         self.cards = joined(self.cards, cards)
 
     def _attach(self, pool: ServedModel, backend: Backend) -> None:
+        """Add a worker to a pool, or change its description there; it leaves its former pool when its requests there end."""
         old = self._pool_of.get(backend.name)
         pool.attach(backend, self.config.slots, self.is_scraped and backend.name not in self.counted_here)
         self._pool_of[backend.name] = pool
@@ -346,6 +346,7 @@ class Pools:
             old.detach(backend.name, drain=True)
 
     def _new_pool(self, name: str) -> ServedModel:
+        """Make an empty pool whose first model has this name, and add it."""
         config = self.config
         log = log_of(config.decisions, name, [other.log for other in self.all if other.log is not None])
         pool = self._pools[name] = ServedModel(
@@ -366,7 +367,7 @@ class Pools:
         return pool
 
     def _left(self, pool: ServedModel, name: str, url: str) -> None:
-        """Forget a worker that runs nothing any more for a pool, unless another pool has it or another engine its name."""
+        """Forget a worker that a pool has removed. One that has another pool, or another URL by now, stays known."""
         if self._pool_of.get(name) not in (pool, None):
             return
         known = self.workers.get(name)
@@ -376,7 +377,11 @@ class Pools:
             self._pool_of.pop(name, None)
 
     async def _serves(self, pool: ServedModel, backend: Backend) -> bool:
-        """Ask a worker that denied a model for its models, and let it serve them; return whether they are unchanged."""
+        """Ask a worker that denied models for its list. Returns whether the list has all models that it denied.
+
+        If not, it serves those in the list from now on (`_changes`). Without a valid answer it is False, and nothing
+        changes.
+        """
         cards = await _cards_of(backend)
         worker, names = self.workers.get(backend.name), {card.name for card in cards}
         if not names or worker is None or self._pool_of.get(backend.name) is not pool:
@@ -387,7 +392,7 @@ class Pools:
         return False
 
     async def _changes(self, pool: ServedModel, worker: Worker, former: Iterable[str], cards: list[ModelCard]) -> None:
-        """Let a worker serve the models that it lists now, unless its operator names its models."""
+        """Log that a worker's models have changed; let it serve the new ones, unless its description names its models."""
         text = "%s does not serve %s any more; it serves %s"
         _log.warning(text, worker.name, ", ".join(sorted(former)), ", ".join(sorted(card.name for card in cards)))
         if worker.models:  # it gets no requests until it serves them
@@ -401,6 +406,7 @@ class Pools:
     # --- health --------------------------------------------------------------------------------------------------
 
     async def _ask_health(self, pool: ServedModel, backend: Backend) -> None:
+        """Ask a worker for its health, and if it denied models, for its models; report to its pool whether all is well."""
         status, _ = await backend.fetch(backend.adapter.health_path, _PROBE_S)
         is_well = status == 200 and (not backend.denied or await self._serves(pool, backend))
         if is_well:
@@ -409,7 +415,7 @@ class Pools:
 
 
 async def _cards_of(backend: Backend) -> list[ModelCard]:
-    """The models that a worker lists; empty without a valid answer."""
+    """Ask a worker for the models that it lists; empty without a valid answer."""
     status, body = await backend.fetch("/v1/models", _PATIENCE_S)
     try:
         return read_models(body) if status == 200 else []
@@ -418,5 +424,5 @@ async def _cards_of(backend: Backend) -> list[ModelCard]:
 
 
 def _counted(tokens: float) -> int:
-    """Tokens of an engine's counter; -1 for nan, which means not reported."""
+    """The count of an engine as an int; -1 for nan, which means not reported."""
     return -1 if math.isnan(tokens) else int(tokens)

@@ -1,8 +1,7 @@
 """Forwards requests other than generations, first to the healthy worker with the fewest requests. No dispatcher counts them.
 
 Until the first byte of an answer reaches the client, a failed engine is replaced by another. Each is tried once; the last is
-tried twice if a reused connection was stale. Errors of an engine are converted to OpenAI's form; a redirect is not followed
-and counts as a failure.
+tried twice if a reused connection was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from evenstep.http.head import ResponseHead
 _REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
 _ANSWER_FIELDS = ("content-disposition", "content-encoding", "content-range", "cache-control", "etag", "last-modified")
 _EVENTS = "text/event-stream"
-_MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
+_MOST_HELD = 1 << 20  # bytes of an answer of known length that is passed on only when it is whole
 _CUT = refusals.stream_broken("no other engine has its beginning")
 
 
@@ -32,10 +31,8 @@ class ProxiedRequest:
     """One request that is forwarded without the dispatcher. Make it the client's job, and call `send`.
 
     Args:
-        client: the client's connection.
-        request: the request.
         engines: candidates, best first; each is tried once.
-        carries_key: the client's credentials are meant for the engine.
+        carries_key: whether the client's credentials are sent to the engine.
         over: called with this request when it has ended.
         story: notes for the sinks; None if there are no sinks.
     """
@@ -61,7 +58,7 @@ class ProxiedRequest:
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
-        self._size = self._length = 0  # of the body so far; as its head says it, below 0 where it does not
+        self._size = self._length = 0  # bytes of the body so far; those its head states, below 0 if it states none
 
     def send(self) -> None:
         """Send the request to the best engine not tried yet; if all were tried, refuse it with status 502."""
@@ -89,7 +86,7 @@ class ProxiedRequest:
         self._length, self._is_held = length, 0 <= length <= _MOST_HELD
 
     def _start(self) -> None:
-        """Begin the client's answer with the head of this engine's answer; no other engine answers from now on."""
+        """Begin the client's answer with the head of this engine's answer; no other engine is tried from now on."""
         head = self._answer
         assert head is not None
         self._started = True
@@ -154,12 +151,12 @@ class ProxiedRequest:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """Close the call, because the client left."""
+        """The client left: close the call to the engine, and end the request."""
         cancel(self)
         self._end("cancelled", self._answer.status if self._answer is not None and self._started else 0)
 
     def give_up(self) -> None:
-        """The gateway stops before the answer is complete: end it with an error, or else close the client's connection."""
+        """The gateway stops: end an answer that has begun as incomplete, or refuse the request with status 503."""
         cancel(self)
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))
@@ -174,25 +171,28 @@ class ProxiedRequest:
             self.connection.resume(time.monotonic() + self._backend.endpoint.settings.silence_s)
 
     def _break_off(self, refusal: Refusal) -> None:
-        """The client's answer is incomplete: report that if its format allows."""
+        """End an incomplete answer: with an error event in a stream of events, else by closing the client's connection."""
         answer = self._answer
         assert answer is not None
         self._end("error", answer.status)
         if answer.kind == _EVENTS and self.client.is_framed:
             self.client.send(b"\n\n" + refusal.event(), last=True)
-        else:  # its framing shows that it is not whole
+        else:  # the HTTP framing shows that the answer is not whole
             self.client.abort()
 
     def _again(self) -> None:
+        """Leave this engine, and try the next one."""
         self._leave()
         self.send()
 
     def _leave(self) -> None:
+        """Stop counting the request at its present worker."""
         if self._backend is not None:
             self._backend.passing -= 1
             self._backend = None
 
     def _end(self, outcome: Outcome, status: int) -> None:
+        """Report that the request has ended, to `over` and to the sinks."""
         self._leave()
         self._over(self)
         story, self._story = self._story, None

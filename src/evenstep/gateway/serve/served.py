@@ -1,9 +1,10 @@
 """One served model: its dispatcher, workers and requests. It carries out the dispatcher's commands.
 
-Rules of this file. Events go to the dispatcher in order, those that have come up together in one call; all commands that
-follow are carried out before the next call. Arrivals and ends of whole answers, which are many, are held until the reads at
-hand are done, and ends go first. A round is decided only then anyway, and one kind of work at a time costs less. A chunk is
-reported by two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
+Rules of this file. Events go to the dispatcher in order, and those of one moment go in one call. All commands that follow
+are carried out before the next call. Arrivals and ends of whole answers are many: they are held until the event loop has
+handled the socket reads at hand, and ends go first. A round is not decided earlier anyway, and one kind of work at a time
+costs less. A chunk is reported by two ints. A tick comes after the reads at hand, or when the dispatcher asked for it,
+whichever is first.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from evenstep.gateway.serve.training import Trainer
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
-_SMALL = 256  # tokens that every engine can hold
+_SMALL = 256  # tokens of a prompt that every engine can hold
 
 
 class Placed(Job, Protocol):
-    """An exchange, as its model sees it; `Exchange` says what each member means."""
+    """The members of `Exchange` that `ServedModel` uses; `Exchange` describes them."""
 
     number: int
     size: int
@@ -72,8 +73,8 @@ class ServedModel:
         policy: routing policy, ``NAME[:key=value,...]``.
         predictor: predictor of output lengths, in the same form; empty = the policy's default.
         settings: of the dispatcher.
-        loop: the loop.
-        probe: called to ask a worker for its health; it returns at once, and calls `probed` later.
+        loop: the event loop.
+        probe: called to check a worker's health; it returns at once, and calls `probed` later.
         removed: called with the name and the URL of a worker that was removed, once no request runs there.
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
@@ -117,9 +118,9 @@ class ServedModel:
         self.log = log
         self._loop, self._removed, self._denied = loop, removed, denied
         self._exchanges: dict[int, Placed] = {}
-        self._number = 0  # of the last request
+        self._number = 0  # number of the last request
         self._events: deque[ev.Event] = deque()
-        self._ended: list[ev.Finished] = []  # to be told before these
+        self._ended: list[ev.Finished] = []  # told before `_events`
         self._is_telling = self._is_looking = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._fitting = Trainer(loop, lambda: self.dispatcher.fit, self.tell)
@@ -149,15 +150,14 @@ class ServedModel:
     def tell(self, event: ev.Event) -> None:
         """Pass an event to the dispatcher, after those that are held, and carry out the commands that follow.
 
-        Called while commands are carried out, it adds the event to those that are handled next. After `close`, nothing
-        happens.
+        If commands are being carried out, the event is handled after them. After `close`, nothing happens.
         """
         self._events.append(event)
         if not self._is_telling:
             self._tell_all()
 
     def arrives(self, event: ev.Arrived) -> None:
-        """Hold an arrival until the reads at hand are done or another event is told.
+        """Hold an arrival until the socket reads at hand are done or another event is told.
 
         Ends that are held are told before arrivals, so that arrivals find room.
         """
@@ -165,12 +165,13 @@ class ServedModel:
         self._look_soon()
 
     def _look_soon(self) -> None:
+        """Have the loop call `_look` once, after the socket reads at hand."""
         if not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)
 
     def _tell_all(self, ticks: bool = False) -> None:
-        """Pass all events to the dispatcher, and a tick after them (`ticks`) if they make one due."""
+        """Pass all held events to the dispatcher, and with `ticks` a tick if they make one due; carry out the commands."""
         self._is_telling = True
         events, ended = self._events, self._ended
         if ended:
@@ -182,7 +183,7 @@ class ServedModel:
                     commands = self.dispatcher.handle_all(events, ticks)
                 except Exception:
                     event = events.popleft()
-                    self._carry_out(self.dispatcher.handle_all(deque()))  # what follows from those before it
+                    self._carry_out(self.dispatcher.handle_all(deque()))  # the commands of the events before it
                     if not isinstance(event, ev.Arrived) or event.request not in self._exchanges:
                         raise
                     self._exchanges[event.request].client.fail()
@@ -192,20 +193,21 @@ class ServedModel:
             self._is_telling = False
 
     def _carry_out(self, commands: list[co.Command]) -> None:
+        """Carry out commands in order. If one fails, only the request it is about fails."""
         if not commands:
             return
         do = self._do
         for command in commands:
             try:
                 do[type(command)](command)
-            except Exception:  # a bug of ours: it costs the request it is about, and no other
+            except Exception:  # a bug of ours; other requests go on
                 exchange = self._exchanges.get(getattr(command, "request", -1))
                 if exchange is None:
                     raise
                 exchange.client.fail()
 
     def number(self, exchange: Placed) -> int:
-        """Register a new request under the next number until it ends, as its client's job. Returns the number."""
+        """Give a new request the next number, keep it until it ends, and make it its client's job. Returns the number."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
@@ -214,9 +216,7 @@ class ServedModel:
     def produced(self, row: int, tokens: int, now_s: float) -> None:
         """Report to the dispatcher the output tokens, 1 or more, that a chunk brought.
 
-        Args:
-            row: of the request, as `SendDecode` and `Continue` give it.
-            now_s: seconds of `time.monotonic`.
+        `row` is the request's, as `SendDecode` and `Continue` give it; `now_s` is in seconds of `time.monotonic`.
         """
         turn = self._turn
         turn.now_s = now_s
@@ -225,13 +225,9 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """Tell the dispatcher how many tokens a prompt has, as an engine reported with its first chunk.
+        """Tell the dispatcher how many tokens, 1 or more, a prompt has by an engine's count; `row` is as in `produced`.
 
-        Call it once a request; `Exchange.count_prompt` sees to that.
-
-        Args:
-            row: as in `produced`.
-            tokens: 1 or more.
+        Call it once for each request; `Exchange.count_prompt` ensures that.
         """
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
@@ -248,7 +244,7 @@ class ServedModel:
 
         Args:
             leg: number of the leg that brought it.
-            prompt_tokens: as the engine reports only now; 0 = known before, or not reported.
+            prompt_tokens: if the engine reports them only now; 0 = known before, or not reported.
             output_tokens: of an answer that came whole; 0 for a stream, whose tokens `produced` has counted.
         """
         now_s, number = time.monotonic(), exchange.number
@@ -267,8 +263,8 @@ class ServedModel:
     def denied(self, backend: Backend, model: str) -> None:
         """Handle a worker's answer that it does not serve a model.
 
-        If it was listed for that model, it gets no requests until its models have been read again. A denial within a second
-        of the one before is ignored.
+        If it was listed for that model, it gets no requests until its models have been read again. Such an answer within a
+        second of the one before is ignored.
         """
         now_s = time.monotonic()
         if model in backend.serves and now_s >= backend.denied_s + _ASK_AGAIN_S:
@@ -279,14 +275,14 @@ class ServedModel:
 
     @property
     def reads_cached(self) -> bool:
-        """Whether the policy uses prefix caches, so that `Arrived` should have the blocks of the prompt."""
+        """Whether the policy uses prefix caches, so that `Arrived` needs the blocks of the prompt."""
         return self.dispatcher.parts.deciding.call.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
-        """Estimate a prompt's tokens, at least 1, until an engine reports them.
+        """The prompt's tokens, at least 1: the number of its ids if it came as ids, else an estimate from the prompt's size.
 
-        Above 256 the estimate is at most what the largest engine can hold. Sets `exchange.size`, unless the request itself
-        gives its tokens.
+        For an estimate, `exchange.size` is set to that size: tokens by the model's tokenizer, or bytes of JSON without one.
+        An estimate above 256 is at most the largest KV capacity of a worker, in tokens.
         """
         request = exchange.request
         if request.prompt_tokens >= 0:
@@ -306,18 +302,14 @@ class ServedModel:
     def attach(self, backend: Backend, slots: int, is_scraped: bool) -> None:
         """Add a worker, or change the description of a known one; `backend` is used for its next legs.
 
-        Args:
-            slots: of a worker whose description has none.
-            is_scraped: its metrics page is read, if it has one.
-
-        Raises:
-            InputError: it is there with another role.
+        `slots` is for a worker whose description has none. `is_scraped`: metrics pages are read; the worker's is, if it has
+        one. Raises InputError if the worker is known with another role.
         """
         spec = backend.worker.spec(slots)
         scraped = spec.scraped and is_scraped and bool(backend.adapter.metrics_path)
         spec = msgspec.structs.replace(spec, scraped=scraped)
         former = self.backends.get(backend.name)
-        self.backends[backend.name] = backend  # requests that waited for it may be sent at once
+        self.backends[backend.name] = backend  # the event below may send waiting requests to it at once
         try:
             self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
         except InputError:
@@ -328,7 +320,10 @@ class ServedModel:
             raise
 
     def detach(self, name: str, drain: bool) -> None:
-        """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `removed` is called."""
+        """Remove a worker: with `drain` once its requests have finished there, else they continue elsewhere at once.
+
+        At the end `removed` is called.
+        """
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def is_leaving(self, name: str) -> bool:
@@ -362,11 +357,12 @@ class ServedModel:
     # --- ticks ---------------------------------------------------------------------------------------------------
 
     def _tick_soon(self) -> None:
+        """Note that a tick is due; `_look` sends it after the socket reads at hand."""
         self._is_due = True
         self._look_soon()
 
     def _look(self) -> None:
-        """The reads at hand are done."""
+        """Pass on held events and a due tick; the loop calls it after the socket reads at hand. No effect after `close`."""
         if self._is_telling:  # it is closed
             return
         is_due, self._is_looking = self._is_due, False
@@ -379,16 +375,19 @@ class ServedModel:
                 self._tick()
 
     def _tick(self) -> None:
+        """Send a tick to the dispatcher now, and begin a fit if one is due."""
         self._is_due = False
         self.tell(ev.Tick(now_s=time.monotonic()))
         self._look_at_fit()
 
     def _look_at_fit(self) -> None:
+        """If a fit of the predictor is due, begin to make it in a thread."""
         fit = self.dispatcher.fit
         if fit is not None:
             self._fitting.look(fit)
 
     def _wake_at(self, command: co.WakeAt) -> None:
+        """Send a tick at the command's time, which replaces the time of the command before."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
 """Observes a vLLM engine core: the content and duration of each step.
 
-The only file that knows vLLM's insides. What it touches is not public there, so it takes the versions it was tried with.
+Only this file depends on vLLM's internals, which are not public. So it accepts only the versions it was tried with.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _LOOPS = ("EngineCoreProc", "DPEngineCoreProc")
 def install(asked: Recording) -> None:
     """Make every engine core of this process record its steps once its loop begins; a second call changes nothing.
 
-    Raises:
-        EngineError: a version of vLLM that is not known here.
+    An EngineError for a version of vLLM that is not known here.
     """
     found = str(import_module("vllm").__version__)
     if re.match(r"\d+\.\d+", found) is None or ".".join(found.split(".")[:2]) not in KNOWN:
@@ -42,6 +41,8 @@ def install(asked: Recording) -> None:
 
 
 def _watched(run: Callable[[Any], None], asked: Recording) -> Callable[[Any], None]:
+    """Wrap an engine core's busy loop so that the core's steps are recorded, in the file of its rank."""
+
     @wraps(run)
     def run_busy_loop(core: Any) -> None:
         parallel = core.vllm_config.parallel_config
@@ -57,8 +58,9 @@ def _watched(run: Callable[[Any], None], asked: Recording) -> Callable[[Any], No
 def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_counter) -> None:
     """Record the steps of this engine core from now on.
 
-    A step begins when the scheduler is asked for it, or when the one before has its tokens, whichever is later, and ends
-    when its own are known. A rank that steps along empty, since others have work, gives a step without requests.
+    A step begins when the scheduler is asked for it, or when the tokens of the step before are known, whichever is later. It
+    ends when its own tokens are known. A dummy batch, which a rank runs while only others have work, is a step without
+    requests.
 
     Args:
         core: vLLM's engine core; methods of it and of its scheduler are replaced.

@@ -1,4 +1,4 @@
-"""The settings of recording: two environment variables say whether and where an engine records its steps."""
+"""The settings of recording: two environment variables give the folder of an engine's step records, and its rank."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class Recording:
 def recording(environ: Mapping[str, str]) -> Recording | None:
     """The recording that the environment asks for; None = no recording.
 
-    Raises:
-        InputError: a rank that is not a whole number, a rank without a folder, or an unknown variable with this prefix.
+    An InputError for a rank that is not a whole number, a rank without a folder, or an unknown variable with this prefix.
     """
     for name in environ:
         if name.startswith("EVENSTEP_STEPS") and name not in (FOLDER, RANK):
@@ -45,13 +44,9 @@ def recording(environ: Mapping[str, str]) -> Recording | None:
 
 
 def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int:
-    """The engine's number: from the environment, else its data-parallel rank, else its process id.
+    """The engine's number: from the environment (`asked`), else its data-parallel rank, else its process id `pid`.
 
-    Args:
-        asked: what the environment says; its rank is used unless it is -1.
-        launched: data-parallel rank in vLLM's own settings. A single engine has rank 0 there, which does not count.
-        is_parallel: whether the engine is one of several.
-        pid: its process id.
+    `launched` is the rank in vLLM's own settings. A single engine (`is_parallel` False) has 0 there, which does not count.
     """
     if asked.rank >= 0:
         return asked.rank

@@ -15,11 +15,11 @@ COLUMNS = ("rank", "wave", "step", "start_s", "seconds", "running", "kv_tokens",
 class StepFile:
     """Appends steps; a line is in the file when `add` returns, so that a killed engine loses none.
 
+    A step that the disk has no room for is dropped and the engine goes on. The first one is reported on stderr.
+
     Args:
         folder: made when missing.
         rank: of the engine; the file is ``steps-<rank>.csv``, and an old one is continued.
-
-    A step that the disk has no room for is lost, and the first one said on stderr: the engine goes on.
 
     Raises:
         InputError: the folder cannot be written, or another process writes this rank's file.
@@ -45,7 +45,7 @@ class StepFile:
         """Append one step.
 
         Args:
-            wave, step: which one; ranks in lock-step give the same numbers to the same step.
+            wave, step: numbers of the step; ranks in lock-step give the same numbers to the same step.
             start_s: Unix time at which it began.
             seconds: duration, from then until its tokens were known.
             running: requests that hold memory.
@@ -59,6 +59,7 @@ class StepFile:
         os.close(self._file)
 
     def _write(self, line: str) -> None:
+        """Append a line and its end. If the disk lacks room, the line is dropped."""
         whole, before = f"{line}\n".encode(), os.fstat(self._file).st_size
         try:
             if os.write(self._file, whole) < len(whole):

@@ -1,7 +1,7 @@
 """The two stages of BalanceRoute, shared by BR-0 and BR-H.
 
-Projected loads and envelopes are set up once a decision and kept up with each admission. A worker with one free slot, the
-usual case of stage 2, needs no subset: one pass over the pool finds the neighbours of the score's peak.
+Projected loads and envelopes are computed once a decision and updated with each admission. A worker with one free slot, the
+usual case of stage 2, needs no subset: one pass over the pool finds the requests nearest to the peak of the score.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from evenstep.routing.rules import RequestInts, RuleView, WorkerFloats, WorkerIn
 
 #: Candidates that are enumerated at most; a bit-set takes up to `MOST`.
 ENUMERATED, MOST = 16, 32
-#: Tokens, and share of them, that rounding cannot hide.
+#: Safety margin against rounding: tokens, and share of them.
 SLACK = 1e-3
-#: How far `decide` goes, each with those before it.
+#: Values of `until` in `decide`; each includes those before it.
 PREPARATION, STAGE_ONE, STAGE_TWO = 0, 1, 2
 
 
 class Settings(NamedTuple):
-    """The options of both policies, as the stages see them."""
+    """The options of BR-0 and BR-H, as the stages use them."""
 
     reward: float  # slope of the score below all margins: what a KV token there is worth
     penalty: float  # what a token over the envelope costs a step; nan = size of the worker's group
@@ -47,9 +47,9 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """The answer (see `RoutingWork`), and working space of one decision; H1 stands for H + 1 steps.
+    """The answer (see `RoutingWork`), and working space of one decision.
 
-    A row is a request's position in the pool, 0 = oldest.
+    A row is a request's position in the pool, 0 = oldest; H1 stands for H + 1 steps.
     """
 
     worker: Ints
@@ -76,16 +76,11 @@ class AssignWork(NamedTuple):
 
 @part
 def decide(until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork) -> None:
-    """Place some requests by themselves first; then run stage 1 while slots abound, and stage 2 when they are scarce.
+    """Place the oldest `alone` requests one by one; then run stage 1 while slots abound, and stage 2 when they are scarce.
 
-    The answer is written to `work.worker`; requests that get no worker stay at `HOLD`.
-
-    Args:
-        until: the last to run: `PREPARATION` (requests by themselves), `STAGE_ONE` or `STAGE_TWO`.
-        alone: how many of the oldest requests are placed by themselves.
-        discount: weight of a step relative to the one before it.
-
-    Source: BalanceRoute Algs. 2 and 3.
+    The answer is written to `work.worker`; requests that get no worker stay at `HOLD`. `until` is the last part to run:
+    `PREPARATION` (requests one by one), `STAGE_ONE` or `STAGE_TWO`. `discount` is the weight of a step relative to the one
+    before it. Source: BalanceRoute Algs. 2 and 3.
     """
     left = view.waiting_load.size
     if left == 0 or total_free(view) == 0:
@@ -102,7 +97,7 @@ def decide(until: int, alone: int, discount: float, settings: Settings, view: Ru
 
 @part
 def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
-    """Write what the stages start from: room, loads, envelopes, keys and weights; returns the free slots of all workers."""
+    """Write what the stages start from: room, loads, envelopes, keys and weights; returns the sum of all free slots."""
     H1, slots = work.weights.size, 0
     work.weights[0] = 1.0
     for h in range(1, H1):
@@ -135,7 +130,7 @@ def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
 
 @borrowing
 def set_margins(g: int, work: AssignWork) -> float:
-    """Write `work.margins`: KV tokens from a worker's load to its group's envelope at each step; returns the smallest."""
+    """Write the margins of worker g to `work.margins`, KV tokens at each step, and return the smallest of them."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     low = math.inf
@@ -148,7 +143,7 @@ def set_margins(g: int, work: AssignWork) -> float:
 
 @part
 def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
-    """The score function of worker g, of which `set_margins` has written the margins; it refers to them, not to a copy."""
+    """The score function of worker g. It holds `work.margins` itself, not a copy; call `set_margins` for g first."""
     penalty = settings.penalty
     if math.isnan(penalty):
         penalty = float(work.members[work.group[g]])
@@ -157,7 +152,7 @@ def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
 
 @part
 def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
-    """The score F of sending so many KV tokens to worker g; call `set_margins` for it first. 0 for no token."""
+    """The score F of sending this many KV tokens to worker g; 0 for no tokens. Call `set_margins` for g first."""
     return value(tokens, score_of(g, settings, work))
 
 
@@ -170,7 +165,7 @@ def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float,
 
 @part
 def send(g: int, row: int, work: AssignWork) -> None:
-    """Send the request in a row to a worker: it leaves the pool and takes a slot. Call `grow` to count its tokens."""
+    """Answer that the request in `row` goes to worker g: it leaves the pool and takes a slot. `grow` adds its tokens."""
     work.worker[row] = g
     work.keys[row] = -1
     work.free[g] -= 1
@@ -178,7 +173,7 @@ def send(g: int, row: int, work: AssignWork) -> None:
 
 @borrowing
 def grow(g: int, tokens: float, work: AssignWork) -> bool:
-    """Count KV tokens sent to a worker in its loads, memory and envelope; returns whether its envelope rose at any step."""
+    """Add tokens sent to worker g to its loads, memory and envelope; returns True if its envelope rose at any step."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     work.kv[g] -= tokens
@@ -193,7 +188,7 @@ def grow(g: int, tokens: float, work: AssignWork) -> bool:
 
 @part
 def send_one(g: int, row: int, work: AssignWork) -> int:
-    """Send the request in a row to a worker and count its tokens; nothing for row -1. Returns how many were sent, 0 or 1."""
+    """Send the request in `row` to worker g and add its tokens. Returns 1, or 0 and does nothing for row -1."""
     if row < 0:
         return 0
     tokens = tokens_of(work.keys[row])
@@ -204,9 +199,9 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 
 @borrowing
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
-    """Send a request to the worker with room of largest score, ignoring the other requests. Returns 1, or 0 if none has.
+    """Send the request in `row` to the worker with room and the largest score. Returns 1, or 0 if no worker has room.
 
-    It leaves the pool even when it fits nowhere, and is then held.
+    It leaves the pool in either case; without room it is held.
     """
     size = tokens_of(work.keys[row])
     best, best_score, best_margin = -1, 0.0, 0.0
@@ -228,12 +223,10 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
 
 @borrowing
 def best_single(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> tuple[int, int, int]:
-    """The waiting request with the largest score for worker g, the oldest of equal ones; -1 if none fits.
+    """The waiting request with the largest score for worker g, the oldest of equal ones.
 
-    The peak is `low` to `high`, from `peak_of` for this worker.
-
-    Returns:
-        Its row, the smallest key above the peak (or `NONE`), and how many fitting requests are above it (see `nearest`).
+    The peak of its score, `low` to `high`, is from `peak_of`. Returns its row, -1 if none fits; the smallest key above the
+    peak, or `NONE`; and the number of fitting requests above it.
     """
     limit, top = key_of(work.kv[g]), key_of(high)
     under, over, above = keys.nearest(work.keys, top, limit)
@@ -258,12 +251,8 @@ def best_single(g: int, low: float, high: float, settings: Settings, work: Assig
 def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tuple[int, int]:
     """Stage 1, while more slots are free than the threshold: the first worker in queue gets its best single request.
 
-    Args:
-        left: requests of the pool.
-        slots: free slots.
-
-    Returns:
-        The requests and the free slots that are left, without slots of workers that no request fits.
+    Workers queue by `first_in_queue`. `left` and `slots` are the numbers of waiting requests and of free slots. Returns both
+    afterwards, without free slots of workers that no request fits.
     """
     threshold = settings.threshold
     if math.isnan(threshold):
@@ -278,7 +267,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
             break
         low, high, _ = peak_of(best, settings, work)
         row, _, _ = best_single(best, low, high, settings, work)
-        if row < 0:  # no KV memory for any of the pool: no slot either
+        if row < 0:  # no waiting request fits its KV memory: its slots are useless
             slots -= work.free[best]
             work.free[best] = 0
             rose = False
@@ -295,8 +284,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
 def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
     """Stage 2, when slots are scarce: give the first worker in queue its best subset of candidates, until no slot is left.
 
-    Args:
-        left: requests of the pool.
+    Workers queue by `first_in_queue`; `left` is the number of waiting requests.
     """
     rose = True
     while left > 0:
@@ -324,10 +312,10 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker to serve next, by its key and free slots (ties: lowest index); -1 if no worker has free slots.
+    """The worker to serve next: of largest key and most free slots (ties: lowest index); -1 if no worker has free slots.
 
-    Larger keys and more free slots go first; `margin_first` says which of the two counts first. The key is a worker's
-    margin; in stage 1 with free slots first it is minus the worker's load.
+    `margin_first` says which of the two counts first. The key is a worker's margin; in stage 1 with free slots first it is
+    minus the worker's load.
     """
     best = -1
     for g in range(work.free.size):
@@ -345,7 +333,7 @@ def first_in_queue(settings: Settings, work: AssignWork) -> int:
 
 @part
 def height(g: int, work: AssignWork) -> float:
-    """The sum over the steps ahead of the envelope of worker g's group, KV tokens. It rises if any part of it does."""
+    """The sum over the steps of the envelope of worker g's group, KV tokens. It rises if the envelope rises at any step."""
     H1, total = work.weights.size, 0.0
     b = work.group[g] * H1
     for h in range(H1):
@@ -355,15 +343,12 @@ def height(g: int, work: AssignWork) -> float:
 
 @borrowing
 def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
-    """The row of the best request for a single slot, found without a list of candidates; -1 if none fits.
+    """The row of the best request for the single free slot of worker g, found without listing candidates; -1 if none fits.
 
-    Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
-    the best of the candidates. Else all candidates are above and the K-th largest is the best of them. It is taken
-    if it is worth anything, though the pool may hold better ones (so the paper).
-
-    Args:
-        at: the peak in KV tokens, a point.
-        slope: of the score beyond the peak, below 0.
+    The candidates are the K largest fitting requests. If fewer than K requests are above the peak, those nearest to the peak
+    are candidates, so the best of the pool is the best candidate. Otherwise all candidates are above the peak, and the
+    smallest of them is the best. As in the paper it is taken if its score is above 0, though the pool may hold better ones.
+    `at` is the peak in KV tokens, a single point, and `slope` the slope of the score beyond it, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:
@@ -382,11 +367,7 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 def send_subset(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
     """Send worker g the best subset of candidates, or the best single request of the pool if no subset scores above 0.
 
-    Args:
-        low, high: the peak of the worker's score, from `peak_of`.
-
-    Returns:
-        How many were sent; 0 if no request fits.
+    The peak of its score, `low` to `high`, is from `peak_of`. Returns the number of requests sent; 0 if no request fits.
     """
     n = list_candidates(g, high, settings, work)
     if n == 0:
@@ -417,7 +398,10 @@ def send_subset(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @part
 def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -> int:
-    """List the candidates for worker g in `rows` and `row_keys`; returns their number, 0 if no request fits its memory."""
+    """List the candidates for worker g in `rows` and `row_keys`; returns their number, 0 if no request fits its memory.
+
+    `high` is the end of the peak of its score.
+    """
     limit = key_of(work.kv[g])
     if settings.fit:
         return keys.list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
@@ -426,7 +410,7 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
 
 @part
 def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
-    """Send the candidates marked 1 in `row_keys`, of `n` listed, `tokens` together, to worker g; returns how many."""
+    """Send worker g those of the n candidates with a 1 in `row_keys`; returns their number. `tokens` is their sum."""
     sent = 0
     for i in range(n):
         if work.row_keys[i] == 1:
@@ -440,7 +424,7 @@ def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
 def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
     """The subset of the first n candidates with the largest score, as a bit mask (bit i: candidate i); 0 if none fits.
 
-    It has 1..slots members. Of equal scores the smallest mask wins.
+    It has 1..slots members, and of equal scores the smallest mask wins. The peak, `low` to `high`, is from `peak_of`.
     """
     if slots == 2:
         level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
@@ -455,7 +439,10 @@ def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: S
 
 @part
 def better_of(under: int, over: int, under_tokens: float, over_tokens: float, score: FScore) -> int:
-    """The choice with the larger score, `under` or `over` (rows, or subsets); the smaller number if the scores are equal."""
+    """The one of two rows, or of two masks of subsets, with the larger score; the smaller number if scores are equal.
+
+    `under` and `over` are the two; they come with their KV tokens.
+    """
     f_under, f_over = value(under_tokens, score), value(over_tokens, score)
     if f_under == f_over:
         return min(under, over)
@@ -464,7 +451,7 @@ def better_of(under: int, over: int, under_tokens: float, over_tokens: float, sc
 
 @part
 def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """The row of the candidate with the largest score for worker g, the oldest of equal ones; there must be one (n >= 1)."""
+    """The row of the candidate with the largest score for worker g, the oldest of equals; n, their number, is at least 1."""
     level, under, over = -1, -1, -1
     for i in range(n):
         row, key = work.rows[i], work.row_keys[i]

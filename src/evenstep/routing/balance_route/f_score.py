@@ -12,7 +12,7 @@ LEVEL = 1e-9
 
 
 class FScore(NamedTuple):
-    """F(D) of one worker: the value of sending D tokens to it; concave, piecewise linear, F(0) = 0.
+    """F(D) of one worker: the score of sending D tokens to it; concave, piecewise linear, F(0) = 0.
 
     ``F(D) = reward * D - penalty * sum_h weights[h] * max(0, D - margins[h])``
 
@@ -27,7 +27,7 @@ class FScore(NamedTuple):
 
 @borrowing
 def value(tokens: float, score: FScore) -> float:
-    """The score F of sending so many KV tokens, summed over h in ascending order. It may be below 0."""
+    """The score F of sending this many KV tokens, summed over h in ascending order. It may be below 0."""
     over = 0.0
     for h in range(score.weights.size):
         over += score.weights[h] * max(0.0, tokens - score.margins[h])
@@ -38,11 +38,8 @@ def value(tokens: float, score: FScore) -> float:
 def peak(score: FScore, kinks: Floats, places: Ints) -> tuple[float, float, float]:
     """The least and the largest D at which F is largest, and the slope of F beyond.
 
-    Mostly both are the same point. Where F never falls the largest is inf, and the slope is -inf.
-
-    Args:
-        score: the score.
-        kinks, places: float64[H+1] and int64[H+1], working space.
+    They usually are the same point. If F never falls, the largest is inf and the slope -inf. `kinks` and `places`,
+    float64[H+1] and int64[H+1], are working space.
     """
     for h in range(score.margins.size):  # insertion sort, stable: H is small and margins are nearly in order
         x = score.margins[h]

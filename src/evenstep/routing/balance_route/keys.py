@@ -1,7 +1,7 @@
 """Scans of a pool whose sizes are held as keys.
 
-A key is the bits of a size, a float64 >= 0, as int64. Keys order like the sizes, and the compiler compares several of them
-at once; it may not reorder comparisons of floats. A request that left the pool has key -1.
+A key is the bits of a size, a float64 >= 0, as int64. Keys order like the sizes. The compiler can compare several integers
+at once, but may not reorder comparisons of floats. A request that left the pool has key -1.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ def tokens_of(key: Any) -> Any:
 
 @borrowing
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
-    """The keys nearest to the peak of a score, whose end has the key `high`, among keys up to `limit`.
+    """The keys nearest to `high`, the key of the end of a score's peak, among keys up to `limit`.
 
-    Requests that left the pool (key -1) are passed over.
-
-    Returns:
-        The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
+    Requests that left the pool (key -1) are skipped. Returns the largest key <= `high`, or -1; the smallest key above it, or
+    `NONE`; and the number of keys above it.
     """
     under, short, above = -1, 0, 0
     top = min(high, limit)
@@ -59,7 +57,7 @@ def count_above(keys: Ints, floor: int, limit: int) -> int:
 
 @borrowing
 def first_between(keys: Ints, low: int, high: int) -> int:
-    """Row of the oldest request with low <= key <= high; -1 without one."""
+    """Row of the oldest request with low <= key <= high; -1 if there is no such request."""
     for i in range(keys.size):
         if low <= keys[i] <= high:
             return i
@@ -68,7 +66,7 @@ def first_between(keys: Ints, low: int, high: int) -> int:
 
 @borrowing
 def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
-    """The key of the request with this rank (1 = largest) among keys up to `limit`; there must be `rank` of these."""
+    """The `rank`-th largest key (1 = largest) among keys up to `limit`; there must be at least `rank` of these."""
     bound, seen = limit, 0
     while True:
         best, count = -1, 0
@@ -84,24 +82,24 @@ def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
 
 @borrowing
 def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the largest keys up to `limit`, larger first, then older. Returns their number.
+    """List up to `count` rows of the largest keys up to `limit` in `rows` and `row_keys`, larger first, then older.
 
-    Rows and their keys are written to `rows` and `row_keys`, as by the other lists.
+    Returns the number of rows listed.
     """
     return list_first(1, keys, -1, limit, count, rows, row_keys)
 
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """As `list_largest`, of the smallest keys in (high, limit], smaller first, then older."""
+    """As `list_largest`, but of the smallest keys in (high, limit], smaller first, then older."""
     return list_first(-1, keys, high, limit, count, rows, row_keys)
 
 
 @part
 def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1.
+    """List up to `count` rows of keys in (low, high]: largest first if `sign` is 1, smallest first if -1, then older.
 
-    The largest (smallest) is first, older first of equal keys; returns the number listed in `rows` and `row_keys`.
+    Rows and keys are written to `rows` and `row_keys`. Returns the number of rows listed.
     """
     n = 0
     for i in range(keys.size):
@@ -121,10 +119,11 @@ def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Int
 
 @borrowing
 def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows with keys up to `limit` around the peak, which ends at `high`; returns their number.
+    """List up to `count` rows with keys up to `limit` around `high`, the key of the end of the peak; returns their number.
 
-    They are the smallest above the peak, and the ``count - 1`` largest not above it; where these are too few, more from
-    above. Those above come first, smaller first; then the others, larger first; older first at equal size.
+    They are the smallest key above `high`, and the ``count - 1`` largest not above it. Where these are too few, more keys
+    above follow. Those above come first, smaller first; then the others, larger first; older first at equal size. Written as
+    by `list_largest`.
     """
     above = count_above(keys, high, limit)
     top = min(high, limit)

@@ -1,4 +1,4 @@
-"""The best subset of candidates of whole sizes by reachable sums in bit masks."""
+"""Finds the best subset of candidates of whole sizes, with the reachable sums of their sizes as bit masks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _ONE = np.uint64(1)
 
 @borrowing
 def _has(mask: Any, bit: int) -> Any:
+    """True if a bit is set in a mask of 64-bit words."""
     return (mask[bit >> 6] >> np.uint64(bit & 63)) & _ONE != 0
 
 
 @borrowing
 def _or_shifted(target: Any, source: Any, shift: int, limit: int) -> None:
-    """target |= source << shift, up to bit `limit`."""
+    """Compute ``target |= source << shift`` in place, for bits up to `limit`; both are masks of 64-bit words."""
     words, bits = shift >> 6, np.uint64(shift & 63)
     last = limit >> 6
     for w in range(words, last + 1):
@@ -33,7 +34,7 @@ def _or_shifted(target: Any, source: Any, shift: int, limit: int) -> None:
 
 @borrowing
 def _fewest(sums: Any, slots: int, tokens: int) -> int:
-    """The least number of candidates, up to `slots`, that weigh so much together; 0 where none do."""
+    """The fewest candidates, 1..`slots`, that add up to `tokens`; 0 if none do. `sums` is ``reach[n]`` of `by_bits`."""
     for r in range(1, slots + 1):
         if _has(sums[r], tokens):
             return r
@@ -42,7 +43,7 @@ def _fewest(sums: Any, slots: int, tokens: int) -> int:
 
 @allocating
 def _mark(reach: Any, sizes: Floats, n: int, slots: int, best: int, chosen: Ints) -> None:
-    """Mark the candidates that make up a sum: of the fewest, the earliest."""
+    """Set `chosen` to 1 for the fewest, then earliest, of n candidates that add up to `best`; `reach` as in `by_bits`."""
     best_r, left = _fewest(reach[n], slots, best), best
     for i in range(n, 0, -1):
         if not _has(reach[i - 1, best_r], left):
@@ -55,22 +56,20 @@ def _mark(reach: Any, sizes: Floats, n: int, slots: int, best: int, chosen: Ints
 def by_bits(
     sizes: Floats, n: int, slots: int, kv_free: float, high: float, score: FScore, chosen: Ints
 ) -> tuple[float, float]:
-    """The subset of largest score: ``reach[i][r]`` has bit D set when r of the first i candidates weigh D together.
+    """Find the subset of the first n candidates with the largest score, and write it to `chosen`.
 
-    Only two sums can be best: the largest one up to the end of the score's peak, and the smallest one above it. Ties go
-    to the former, then to fewer requests, then to earlier candidates.
+    ``reach[i][r]`` is a mask: bit D is set if some r of the first i candidates add up to D tokens. Only two sums can be
+    best: the largest one up to the end of the score's peak, and the smallest one above it. Ties go to the former, then to
+    fewer requests, then to earlier candidates.
 
     Args:
-        sizes: float64[>= n], tokens of each candidate, whole.
-        n: number of candidates.
-        slots: candidates that the subset may have.
-        kv_free: tokens that it may have.
-        high: the end of the score's peak.
-        score: the score.
-        chosen: int64[>= n], written: 1 where a candidate is in the subset.
+        sizes: float64[>= n], tokens of each candidate, whole numbers.
+        slots, kv_free: most members, and most tokens, of the subset.
+        high: the end of the score's peak, in tokens.
+        chosen: int64[>= n], written: 1 for each member of the subset, else 0.
 
     Returns:
-        Tokens and score of the subset; 0 and -inf where no candidate fits.
+        Tokens and score of the subset; 0 and -inf if no candidate fits.
 
     Source: BalanceRoute App. D.4.
     """

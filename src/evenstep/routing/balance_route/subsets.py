@@ -1,4 +1,4 @@
-"""Subsets of candidates by number: bit i stands for candidate i."""
+"""Enumerates subsets of candidates. A subset is a mask: bit i stands for candidate i."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from evenstep.compiled import Floats, Ints, borrowing
 def enumerated(
     sizes: Floats, n: int, slots: int, kv_free: float, low: float, high: float, sums: Floats, counts: Ints
 ) -> tuple[int, int, int]:
-    """The subsets of n sizes that can be best, with 1..slots members and <= kv_free tokens.
+    """The three subsets of n candidates that can have the largest score, with 1..`slots` members and <= `kv_free` tokens.
 
     Args:
         sizes: float64[>= n], tokens of each candidate.
-        n: number of candidates.
-        slots: candidates that a subset may have.
-        kv_free: tokens that a subset may have.
         low, high: the peak of the score, from `f_score.peak`.
-        sums: float64[2^n], written: tokens of each subset.
-        counts: int64[2^n], written: its members.
+        sums, counts: float64[2^n] and int64[2^n], written: tokens and members of each subset.
 
     Returns:
-        level, under, over: the first subset with low <= tokens <= high, the first of largest tokens < low, the
-        first of smallest tokens > high; 0 where there is none (the empty subset is no answer).
+        level, under, over: the first subset with low <= tokens <= high; the first of largest tokens < low; the first of
+            smallest tokens > high. Each is 0 if there is no such subset.
     """
     level, under, over = 0, 0, 0
     sums[0] = 0.0
@@ -49,7 +45,7 @@ def enumerated(
 
 @borrowing
 def pairs(sizes: Floats, n: int, kv_free: float, low: float, high: float, sums: Floats) -> tuple[int, int, int]:
-    """`enumerated` for two slots: only the subsets of one and two candidates are looked at, and `sums` is set for these."""
+    """As `enumerated` with two slots: only subsets of one or two candidates are considered, and `sums` is set for these."""
     level, under, over = 0, 0, 0
     sums[0] = 0.0
     for bit in range(n):

@@ -1,15 +1,15 @@
-"""The memory of `best` between decisions: sizes of arrivals, pace of admissions, waits, steering.
+"""The memory of `best` between decisions: sizes of arrivals, pace of admissions, waits, steering of the pool's mix of sizes.
 
-The words are int64. Sums are halved now and then, so that they speak of the latest requests or decisions.
+Its words are int64. Sums and counts of recent things are halved from time to time, so that the latest count most.
 
 * `CLOCK_BITS`: time of the last decision, the bits of a float64.
-* `SEEN`, `OCTAVES`, `TOKENS`: number of the latest arrivals; sums of their log2 sizes, in 1/4096, and of their tokens.
-* `OFFSET`: what the level has been steered by, in 2^-20 of a mean request.
+* `SEEN`, `OCTAVES`, `TOKENS`: number of recent arrivals; sums of their log2 sizes, in 1/4096, and of their tokens.
+* `OFFSET`: the integral part of the steering, in 2^-20 of a mean request (see `steered`).
 * `ARRIVED`, `NEWEST`: number of all arrivals; the largest id among them.
 * `LEFT`: requests that the last decision left waiting.
-* `RUSH`, `RUSH_US`: admissions while requests waited; microseconds in which requests waited.
+* `RUSH`, `RUSH_US`: recent admissions while requests waited; microseconds of that time.
 * `LEAVING`, `STAYING`: KV tokens expected to leave within the horizon; all KV tokens (see `best.memory`).
-* `LOOKS`, `WAITED`: number of the latest decisions; sum of the requests that waited at them (see `best.memory`).
+* `LOOKS`, `WAITED`: number of recent decisions; sum of the requests that waited at them (see `best.memory`).
 * `OWED` and the words after it: the slots that classes are owed (see `best.shares`).
 """
 
@@ -30,12 +30,12 @@ COUNTERS = 64
 MEMORY = OWED + COUNTERS
 #: Arrivals after which their sums are halved.
 MOST_SEEN = 4096
-#: Share of the steering that is kept, for a pool that is replaced once.
+#: Share of the steering that adds to the integral while the whole pool is replaced once.
 KEPT = 1.0 / 3.0
-#: Most steering that is kept, 2^-20 of a mean request each. Where sizes are of two kinds, more would swing between a pool of
-#: one kind and of the other.
+#: Largest size of the integral, in 2^-20 of a mean request. Where sizes are of two kinds, more would make the pool swing
+#: between one kind and the other.
 MOST_OFFSET = 1 << 20
-#: Octaves that the mean size may lie above the mean log size; beyond, the pool is measured in that distance.
+#: Octaves from the mean log size to the mean size beyond which the pool's gap is measured relative to that distance.
 WIDE = 1.5
 #: The pool is steered only if it has more than this many requests for each slot to fill.
 CHOICE = 2
@@ -43,7 +43,7 @@ CHOICE = 2
 
 @part
 def octaves(tokens: float) -> int:
-    """log2 of a size in whole units of 1/4096, linear between powers of two: 4096 for 2 tokens; 0 for 1 token or less."""
+    """log2 of a size in integer units of 1/4096, linear between powers of two: 4096 for 2 tokens, 0 for 1 token or less."""
     return int(np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
 
 
@@ -55,14 +55,11 @@ def since_last_s(now_s: float, memory: Ints) -> float:
 
 @part
 def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
-    """Recent mean of the seconds between admissions while requests wait; 0 before any had to wait.
+    """Update and return the recent mean seconds between admissions while requests wait; 0 before any had to wait.
 
-    Times without waiting requests are excluded: slots were free then. Call it once a decision, before `take_note`.
-
-    Args:
-        waiting: requests that this decision considers.
-        slots: requests that it admits.
-        memory: what the policy keeps; `RUSH`, `RUSH_US` and `LEFT` are updated.
+    Times without waiting requests are excluded, as slots were free then. `waiting` is the number of requests that this
+    decision considers, `slots` the number that it admits. `LEFT`, `RUSH` and `RUSH_US` in `memory` are updated. Call it once
+    a decision, before `take_note`.
     """
     if memory[LEFT] > 0:
         elapsed = since_last_s(now_s, memory)
@@ -77,11 +74,11 @@ def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
 
 @part
 def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
-    """Add the new requests to the numbers and sizes of arrivals in `memory`, and keep the time of this decision there.
+    """Count the new ones of the oldest `waiting` requests in `memory`, with their sizes, and keep the time of this decision.
 
-    Call it once a decision. It looks at the first `waiting` requests. One is new if it became visible after the last
-    decision, or if its id is larger than any counted before: where only a window of the pool is shown, it may have been
-    visible for longer. At the first decision all are new.
+    Call it once a decision. A request is new if it became visible after the last decision, or if its id is larger than any
+    counted before: where the view shows only a window of the pool, it may have been visible for longer. At the first
+    decision all are new.
     """
     elapsed = since_last_s(view.now_s, memory)
     is_first, newest = memory[SEEN] == 0, memory[NEWEST]
@@ -103,10 +100,10 @@ def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
 
 @part
 def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait in seconds of requests that found the fleet full; inf while no more were admitted than run now.
+    """Mean wait in seconds of requests that found no free slot; inf while no more were admitted than run now.
 
-    The first requests found free slots and did not wait: as many as run now are excluded from the mean. Call it after
-    `take_note`. `waiting` and `running` are numbers of requests.
+    `mean_wait_s` is the mean over all requests. The first ones found free slots and did not wait. They are left out, and
+    taken to be as many as run now. `waiting` and `running` are numbers of requests. Call it after `take_note`.
     """
     admitted = memory[ARRIVED] - waiting
     return mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
@@ -116,8 +113,9 @@ def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
     """Mean wait in seconds that the oldest request's wait is compared with; inf while as many run as were ever admitted.
 
-    In the long run it is the mean over all requests, including those that found free slots. At first these are nearly all,
-    and any wait is long compared with their mean: they are excluded, by the cube of their share.
+    In the long run it is the mean over all requests, including those that found free slots. At first nearly all requests
+    found free slots, and any wait is long compared with their mean. So `mean_wait_s` is divided by 1 minus the cube of the
+    share that found free slots. Arguments are as in `usual_wait_s`.
     """
     found_free = running / max(memory[ARRIVED] - waiting, 1)
     return mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else math.inf
@@ -125,12 +123,12 @@ def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 
 @part
 def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView, memory: Ints) -> float:
-    """How far targets are lowered, in mean requests, so that sizes in the pool become like those of arrivals.
+    """How far to lower the targets, in mean requests, so that sizes in the pool become like those of arrivals.
 
-    Below 0 they are raised. Proportional and integral control of the mean log size of the pool; the integral, `OFFSET` in
-    `memory`, rests while there is no choice. Where sizes are far apart, one large request more moves that mean by much. So
-    the gap is measured in spreads where the spread is more than `WIDE` octaves: how far the mean size lies above the mean
-    log size. Call it after `take_note`.
+    Below 0 the targets are raised. It is proportional and integral control of the pool's mean log size, with gain `steer`.
+    The integral, `OFFSET` in `memory`, is updated, but only while more than `CHOICE` requests wait for each slot. Where
+    sizes differ much, one large request moves the mean much. So where the mean size is more than `WIDE` octaves above the
+    mean log size, the gap is measured relative to that distance. Call it after `take_note`.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:

@@ -1,15 +1,15 @@
 """If KV memory limits the slots: the memory `best` keeps free on each worker, and for which requests.
 
 Admitting one more request to a worker gains the tokens that it produces until the next departure, which frees memory. The
-price is an overflow: if the reserve is used up first, a request of s tokens goes back and is computed again, at `recompute`
-output tokens for each. Between two departures a worker gains a token for every running request and step. If n requests
-run, and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts
-``u / n`` steps. So no departure comes in time with chance ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the
-rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
+price is an overflow: if the reserve is used up first, a request of s tokens is evicted and computed again, at `recompute`
+output tokens for each. Between two departures a worker gains a token for every running request and step. If n requests run,
+and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts ``u / n``
+steps. So no departure comes in time with probability ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the rest
+of that probability. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
 
-With few requests some risk is worth its price: a reserve large enough is a good part of the memory. With many it is a small
-part, and caution is cheap. It is cheap, too, where few requests wait: memory that stands empty then delays few. So the price
-is ``recompute (1 + CAUTION n) (1 + CALM / w)``, with w the mean number of requests that wait.
+With few requests on a worker some risk pays off, because a reserve large enough is a good part of the memory. With many the
+reserve is a small part, and caution is cheap. Caution is also cheap where few requests wait: unused memory then delays few.
+So the price is ``recompute (1 + CAUTION n) (1 + CALM / w)``, with w the mean number of requests that wait.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from evenstep.routing.best.targets import Moment, Outlook
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.rules import RuleView
 
-#: Tokens a request is thought to produce while none has left.
+#: Tokens that a request is assumed to produce before the first request has left.
 UNKNOWN = 100.0
 #: Expected departures are averaged over about this many decisions.
 LATEST = 256
-#: One open worker in so many is kept for requests that fit nowhere, and at least one.
+#: One in this many open workers is kept for requests that fit nowhere, and at least one.
 KEPT_IN = 4
-#: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first. Small
+#: Where memory limits the workers of a barrier, the largest that fits of this many oldest waiting requests goes first. Small
 #: requests then remain for small gaps; in order of arrival they take every gap, and large ones end the run alone.
 PACKED = 16
 #: Rise of the price of an overflow with each request that runs.
 CAUTION = 0.15
-#: With so many requests waiting, the price of an overflow is twice that with endlessly many.
+#: With this many requests waiting, the price of an overflow is twice that with infinitely many.
 CALM = 50.0
 #: The number that waits is averaged over about this many decisions.
 LOOKED = 1024
-#: The number that is thought to wait at first.
+#: Requests that are assumed to wait at first.
 MANY = 256
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
@@ -47,9 +47,8 @@ NEPER = 0.6931471805599453 / 4096.0
 def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> float:
     """Mean number of tokens, >= 1, that a running request still produces, by expected departures; `UNKNOWN` without any.
 
-    Args:
-        gone: number of requests that have left so far.
-        memory: what the policy keeps; `LEAVING` and `STAYING` are updated, so call it once a decision.
+    `gone` is the number of requests that have left so far. Once it is above 0, `LEAVING` and `STAYING` in `memory` are
+    updated, so call it once a decision.
     """
     last = look.growth.size - 1
     ahead = look.growth[last] - look.growth[0]
@@ -71,11 +70,11 @@ def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> flo
 
 @part
 def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
-    """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the `usual` one.
+    """Tokens that a request on worker g still produces: the harmonic mean of the worker's own estimate and of `usual`.
 
-    `usual` is a number of tokens, and the answer where nothing runs. The worker's own rate is the share of its load that is
-    expected to leave. Where its requests are young, hardly any leaves within the horizon, and the usual rate keeps the
-    answer below twice the usual.
+    `usual` is the fleet's estimate in tokens, and the answer if the worker runs nothing. The own estimate comes from the
+    share of the worker's load expected to leave within the horizon. If its requests are young, hardly any leave, but the
+    answer stays below twice `usual`.
     """
     last, running = look.growth.size - 1, view.running[g]
     ahead = look.growth[last] - look.growth[0]
@@ -89,10 +88,9 @@ def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def usually_waiting(waiting: int, memory: Ints) -> float:
-    """Mean number of requests that wait at a decision, of late. Call it once a decision: `LOOKS` and `WAITED` are updated.
+    """Update and return the recent mean number of requests that wait at a decision. Call it once a decision.
 
-    At first many are thought to wait: the last requests of a short run wait in small numbers, and keeping memory from them
-    would prolong it.
+    `LOOKS` and `WAITED` in `memory` are updated. They start as if `MANY` requests waited.
     """
     if memory[LOOKS] == 0:
         memory[LOOKS], memory[WAITED] = LOOKED, LOOKED * MANY
@@ -106,9 +104,11 @@ def usually_waiting(waiting: int, memory: Ints) -> float:
 
 @part
 def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
-    """Set `plan.kv` of the open workers: KV tokens that may be admitted, free memory less the reserve.
+    """Set `plan.kv` of the open workers, the KV tokens that may be admitted, to free memory less the reserve.
 
-    Workers without a memory limit stay as they are. A worker without requests may always take the largest that fits.
+    Workers without a memory limit stay as they are. A worker without requests may always take the largest that fits. The
+    estimates of `still_to_come` and `usually_waiting` in `memory` are updated, so call it once a decision, after
+    `set_workers`.
     """
     more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
     recompute *= 1.0 + CALM / usually_waiting(moment.waiting, memory)
@@ -139,13 +139,12 @@ def largest_within(free: float, waiting: int, view: RuleView) -> float:
 
 @part
 def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -> None:
-    """Set `plan.kv` to 0 for each worker that gathers memory for an overdue request that fits nowhere: it admits nothing.
+    """For overdue requests that fit nowhere, keep workers to gather memory: set `plan.kv` to 0 there, so they admit nothing.
 
-    It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same. A
-    worker that runs nothing has nothing to gather: it is never kept. Call it after `keep_free`.
-
-    Args:
-        limit_s: wait after which a request is overdue; 0 or inf = never.
+    A request among the oldest `waiting` is overdue once it has waited longer than `limit_s` seconds (0 or inf: never). For
+    each, oldest first, the open worker with the largest `plan.kv` is kept, unless the request fits there or the worker is
+    empty. At most one open worker in `KEPT_IN` is kept, or one in a small fleet. The choice is not stored: the next decision
+    chooses again, and finds the same worker, which still has the most memory left. Call it after `keep_free`.
     """
     if not 0.0 < limit_s < np.inf:
         return
@@ -165,10 +164,10 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 
 @part
 def is_bound(moment: Moment, plan: Plan) -> bool:
-    """Whether memory limits admissions, not slots: the open workers' `plan.kv` holds fewer requests of mean size than slots.
+    """True if memory limits admissions: `plan.kv` of the open workers holds fewer mean requests than are to be admitted.
 
-    Memory then evens out the loads, and the largest that fits of the oldest goes first (`PACKED`). Chosen by size among
-    all, requests that seldom fit would wait forever, and the memory kept for one of them would go to another.
+    The largest that fits of the `PACKED` oldest requests then goes first. Chosen by size among all, requests that seldom fit
+    would wait forever, and the memory kept for one of them would go to another.
     """
     left = 0.0
     for o in range(plan.place.size):

@@ -1,9 +1,9 @@
 """Shares slots between classes by weight: tracks what each class is owed, and when the debt overrides balance.
 
-Every decision owes each waiting class its share of the admissions (water filling by weight: slots a class does not need go
-to the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
-owed more is served first; a class that received more waits, unless slots or memory would stay empty. So shares hold over
-time, and every single slot may still go to the request that fits best.
+Every decision owes each waiting class its share of the admissions, and every admission pays one slot. Shares go by weight;
+slots that a class does not need go to the others. While no debt, to or from a class, exceeds the slack, classes are ignored.
+A class that is owed more is served first. A class that received more waits, unless slots or memory would stay empty. So
+shares hold over time, and a single slot may still go to the request that fits best.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLACK, RUNNING_EACH = 4, 64
 
 
 class Shares(NamedTuple):
-    """Working space, one entry for each class of the pool, numbered in order of its oldest request."""
+    """Working space: one entry for each class of the pool, numbered by its oldest request."""
 
     found: Ints  # the class, later its kind (see `set_quotas`)
     demand: Ints  # its waiting requests
@@ -35,7 +35,7 @@ class Shares(NamedTuple):
 
 @part
 def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
-    """Whether slots are shared by class: weights are given, several classes wait, and requests outnumber slots."""
+    """True if slots are shared by class: weights are given, several classes wait, and requests outnumber slots."""
     if moment.slots == moment.waiting or weights.size == 0:
         return False
     several = False
@@ -46,9 +46,9 @@ def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
 
 @part
 def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> int:
-    """Number the classes from 0 in the order of their oldest requests; returns the number of classes.
+    """Number the classes from 0 in the order of their oldest requests, and write each request's to `plan.kind`.
 
-    Written are `found` and `demand` of `shares`, and for each request its class's number, to `plan.kind`.
+    `shares.found` gets the class of each number, and `shares.demand` its waiting requests. Returns the number of classes.
     """
     classes = 0
     for i in range(waiting):
@@ -91,7 +91,7 @@ def fill_up(slots: int, classes: int, shares: Shares) -> None:
 
 @part
 def let_in(moment: Moment, plan: Plan) -> int:
-    """How many requests of usual size the slots and the memory of the open workers take: from 1 to `moment.slots`."""
+    """Estimate how many requests of mean waiting size fit the open workers' slots and memory: from 1 to `moment.slots`."""
     fit = 0.0
     for o in range(plan.place.size):
         fit += min(float(plan.free[o]), np.floor(plan.kv[o] / moment.usual))
@@ -100,7 +100,10 @@ def let_in(moment: Moment, plan: Plan) -> int:
 
 @part
 def share_out(slots: int, weights: Floats, moment: Moment, view: RuleView, plan: Plan, shares: Shares) -> int:
-    """Number the classes (`number_classes`), and divide so many slots among them by weight (`fill_up`)."""
+    """Number the classes (`number_classes`), and divide `slots` among them by weight (`fill_up`); returns their count.
+
+    `plan.kind` and all of `shares` are written. `weights[c]` is the weight of class c; further classes have 1.
+    """
     classes = number_classes(moment.waiting, view, plan, shares)
     for c in range(classes):
         is_weighed = 0 <= shares.found[c] < weights.size
@@ -111,27 +114,28 @@ def share_out(slots: int, weights: Floats, moment: Moment, view: RuleView, plan:
 
 @part
 def due_to(c: int, slack: int, owed: Ints, shares: Shares) -> int:
-    """What class number c is owed with its share of this decision, in 1/`SLOT` of a slot, within its bounds."""
+    """What class number c is owed, its share of this decision included, in 1/`SLOT` of a slot; below 0: it got too much.
+
+    It is at least ``-2 * slack``, and at most what all its waiting requests and one more need, plus the slack.
+    """
     due = int(owed[shares.found[c] % COUNTERS]) + int(shares.ideal[c] * SLOT)
     return min(max(due, -2 * slack), (int(shares.demand[c]) + 1) * SLOT + slack)
 
 
 @part
 def slack_of(moment: Moment) -> int:
-    """How much a class may be ahead or behind, in 1/`SLOT` of a slot."""
+    """Largest debt to or from a class that is ignored, in 1/`SLOT` of a slot; it grows with the running requests."""
     return (SLACK + moment.running // RUNNING_EACH) * SLOT
 
 
 @part
 def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares) -> int:
-    """Set the kind of each request (`plan.kind`) and the quota of each kind in slots (`plan.quota`); returns their number.
+    """Set the kind of each request (`plan.kind`) and the quota of each kind in slots (`plan.quota`); returns how many kinds.
 
-    Kind 0 has the classes within the slack, which share what is left. Each class that is owed more is a kind of its own, and
-    all classes that received too much are one kind of quota 0.
-
-    Args:
-        weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored: one kind.
-        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot.
+    Kind 0 holds the classes within the slack, which share the slots that the others leave. Each class that is owed more is a
+    kind of its own. All classes that received too much are one kind of quota 0. Without shared slots (`are_shared`) all
+    requests are one kind. `weights` are as in `share_out`. `owed`, int64[COUNTERS], has the debts to classes, in 1/`SLOT` of
+    a slot; it is not changed. `shares` is overwritten.
     """
     plan.quota[0] = moment.slots
     if not are_shared(weights, moment, view):
@@ -162,9 +166,9 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints, plan: Plan, shares: Shares) -> None:
     """Update what each class is owed (`owed`) after a decision; changes nothing unless slots are shared (`are_shared`).
 
-    Each waiting class is owed its share of the slots given out, less one slot for each of its own requests admitted. If its
-    last waiting request was admitted, it is owed nothing more, but what it received too much still counts. `worker` is the
-    decision's answer; `plan.kind` is overwritten.
+    Each waiting class is owed its share of the admitted slots, less one slot for each of its own requests admitted. A class
+    whose last waiting request was admitted is owed nothing, but what it received too much still counts. `worker`, int64[W],
+    is the answer; `weights` and `owed` are as in `set_quotas`. `plan.kind` and `shares` are overwritten.
     """
     if not are_shared(weights, moment, view):
         return

@@ -1,4 +1,7 @@
-"""The target load of each worker in `best`: its level, or as near to it as the present choice of requests can lead."""
+"""The target load of each worker in `best`: its level, or as near to it as the waiting requests allow.
+
+A worker is *corrected* when requests leave it: the choice of their successors brings it back to its level.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,20 @@ LOOKED_AT = EXPECTED_AT
 #: With this many departures from a worker per step, the weight of one step ahead is halved; the weight falls with the
 #: fourth power of their number, and soon reaches 0, or all that `discount` leaves.
 CORRECTED = 0.5
-#: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
+#: Where at least MANY slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
 MANY, BUSY = 24, 8
 #: Requests that wait are alike if their sizes deviate by less (KV tokens).
 ALIKE = 1.0
 #: Targets fade where this share of the workers' usual deviation from their levels exceeds what a choice among the waiting
-#: requests can correct: beyond four times that. Requests sent to correct such a worker outlast the deviation.
+#: requests can correct. Requests sent to correct such a worker outlast the deviation.
 REACH = 0.25
-#: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
-#: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
-#: Targets, times EASED, tell apart plans of equal imbalance.
+#: In a flood (`is_flood`) nearly all waiting requests are admitted, and only their workers are left to choose. The search
+#: then minimises BF-IO's imbalance: an admitted token is worth one. Targets, times EASED, break ties of equal imbalance.
 EASED = 0.03
 
 
 class Moment(NamedTuple):
-    """The numbers of one decision."""
+    """The numbers of one decision of `best`: requests, slots, mean sizes, and waits."""
 
     waiting: int  # requests that are considered, the oldest of the pool
     slots: int  # requests to admit
@@ -48,7 +50,7 @@ class Moment(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated (`LOOKED_AT`, up to H)."""
+    """Working space: weights and growth of all H+1 steps, and loads at the n evaluated steps (`LOOKED_AT`, up to H)."""
 
     weight: Floats  # [H+1], weight of each step
     growth: Floats  # [H+1], KV tokens that a newcomer has gained by then
@@ -63,23 +65,22 @@ class Outlook(NamedTuple):
 
 @part
 def is_flood(moment: Moment) -> bool:
-    """Whether a decision admits many requests: `MANY` or more, and at least half (1 / `CHOICE`) of those waiting."""
+    """True if a decision admits many requests: `MANY` or more, and at least half (1 / `CHOICE`) of those waiting."""
     return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
 
 
 @part
 def tries(moves: int, slots: int) -> int:
-    """The number of moves that the search may try in a decision that fills so many slots.
+    """Number of moves that the search may try in a decision that fills `slots` slots.
 
-    Args:
-        moves: for each slot (an option of `best`); decisions of `MANY` slots or more get `BUSY` times as many.
+    `moves` is the number for each slot (an option of `best`); decisions of `MANY` slots or more get `BUSY` times as many.
     """
     return moves * slots * (BUSY if slots >= MANY else 1)
 
 
 @part
 def total_weight(plan: Plan) -> float:
-    """The sum of the weights of all evaluated steps: what a load over all of them counts."""
+    """Sum of the weights of all evaluated steps."""
     total = 0.0
     for k in range(plan.weight.size):
         total += plan.weight[k]
@@ -88,16 +89,16 @@ def total_weight(plan: Plan) -> float:
 
 @part
 def load_now(g: int, view: RuleView, look: Outlook) -> float:
-    """KV tokens of worker g at the next step, with its sent requests that do not decode yet; not multiplied by its speed."""
+    """KV tokens of worker g at step 0, queued requests included; not multiplied by the worker's speed."""
     return look.ahead[g, 0] + (view.queued_load[g] + view.queued[g] * look.growth[0])
 
 
 @part
 def leaving(request: float, view: RuleView, look: Outlook) -> float:
-    """Mean number of requests expected to leave a worker within a step; each worker counts one at most; 0 without horizon.
+    """Mean number of requests expected to leave a worker in one step; 0 without horizon.
 
-    More would say that one large request leaves, and nothing of how soon the others are corrected. A request counts as
-    `request` KV tokens.
+    It is the KV tokens expected to leave over `request`, the tokens of a mean request. Each worker counts at most one: if
+    more tokens leave, a single large request may leave, which says nothing of how soon the others do.
     """
     if look.growth.size < 2:
         return 0.0
@@ -112,8 +113,8 @@ def leaving(request: float, view: RuleView, look: Outlook) -> float:
 def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set weights and growth of all steps (in `look`) and of the evaluated ones (in `plan`), and `look.ahead`.
 
-    The weight of every step is added to the nearest one that is looked at, the earlier of two. The sooner workers are
-    corrected, the less the steps ahead weigh.
+    The weight of every step is added to the nearest evaluated one, the earlier of two equally near. The faster requests
+    leave the workers, the less the later steps weigh.
     """
     set_steps(discount, view.growth, look.weight, look.growth)
     pace = leaving(request, view, look) / CORRECTED
@@ -150,10 +151,10 @@ def departed(g: int, h: int, view: RuleView, look: Outlook, plan: Plan) -> float
 
 @part
 def uncorrected(g: int, h: int, correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """How little departures have corrected worker g by the h-th evaluated step, in 0..1; 1 = not at all.
+    """Degree, 0..1, to which departures have not yet corrected worker g by the h-th evaluated step; 1 = no departure.
 
-    Once `correction` mean requests of `request` tokens are expected to have left, it counts as corrected: 0. Before that, it
-    is the square of the share of them still missing.
+    It is 0 once `correction` mean requests of `request` tokens are expected to have left. Before that, it is the square of
+    the share of them still missing.
     """
     stays = max(0.0, 1.0 - departed(g, h, view, look, plan) / request / correction)
     return stays * stays
@@ -161,11 +162,11 @@ def uncorrected(g: int, h: int, correction: float, request: float, view: RuleVie
 
 @part
 def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """How certain departures by the h-th evaluated step are: 0 for a common curve of lengths, 1 if each length is known.
+    """Certainty of departures by the h-th evaluated step: 0 for a common curve of lengths, 1 if each length is known.
 
-    Let a request of s tokens leave by then with chance p. If it is known which do, the tokens that leave differ between
-    workers by a variance of p E[s^2] a request; if only p is known, the expected tokens differ by p^2 E[s^2]. Sizes are
-    those that wait.
+    Let a request of s tokens leave by then with probability p. If it is known which ones do, the tokens that leave differ
+    between workers by a variance of p E[s^2] a request. If only p is known, the expected tokens differ by p^2 E[s^2]. The
+    result, 0..1, is where the observed variance lies between the two. Sizes s are those of the waiting requests.
     """
     workers, total, square, mass = view.load.size, 0.0, 0.0, 0.0
     for g in range(workers):
@@ -183,12 +184,12 @@ def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> 
 
 @part
 def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Multiply each step's weight, but the first's, by the share of workers not yet corrected by then (`uncorrected`).
+    """Multiply each step's weight, but the first's, by the mean of `uncorrected` over the workers.
 
-    Projected loads lack the requests that will take the place of those that leave, so a worker with departures ahead seems
-    to fall. In truth the choice of its next request brings it back to its level. Departures that are known fade less. Where
-    all requests that wait are alike, there is no such choice: no step fades. Call it after `set_rise`, which looks at
-    workers one by one.
+    Projected loads lack the requests that will replace those that leave, so a worker with departures ahead seems to fall. In
+    truth the choice of its next request brings it back to its level. Departures that are `known` fade less. If all waiting
+    requests are alike, there is no such choice: no step fades. Call it after `set_rise`, which looks at each worker by
+    itself.
     """
     if moment.spread < ALIKE:
         return
@@ -204,14 +205,9 @@ def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan:
 def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set for each worker how long it stays uncorrected (`look.stays`), and how far its load rises until then (`look.rise`).
 
-    `stays` sums the share that is uncorrected over the evaluated steps, times each step's weight. `rise` is the mean rise
-    with the same weights, in tokens times the worker's speed; an open worker counts as having one request more.
-
-    Call it after `look_ahead` and `set_speeds`, and before `fade`.
-
-    Args:
-        correction: mean requests expected to leave before a worker counts as corrected, > 0.
-        request: KV tokens of a mean request, >= 1.
+    `stays` is the sum of `uncorrected` over the evaluated steps, times each step's weight. `rise` is the mean rise with the
+    same weights, in tokens times the worker's speed; an open worker counts as having one request more. `correction` and
+    `request` are as in `uncorrected`. Call it after `look_ahead` and `set_speeds`, and before `fade`.
     """
     for g in range(view.load.size):
         full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))
@@ -228,7 +224,7 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
     """Set `look.level`, the level of each worker's group: the mean load that its workers will have, in tokens times speed.
 
     It is the mean over the workers without a free slot, if they are at least half of the group. A mean of few would be
-    chance, so otherwise all workers count, with a `newcomer` (tokens) in each free slot.
+    chance, so otherwise all workers count, with a request of `newcomer` tokens in each free slot.
     """
     for q in range(plan.members.size):
         members, closed, standing, filled = 0, 0, 0.0, 0.0
@@ -248,16 +244,14 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 
 @part
 def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set each open worker's target load: its level, or as near to it as the present choice can lead.
+    """Set each open worker's target load: its level, or as near to it as the waiting requests allow.
 
     Workers may deviate from their levels by much more than the waiting requests differ. Then the largest requests would all
-    go to workers that are low for now. They run on after the worker has risen again, so the fleet swings, and the pool is
-    left with requests that are alike. So while there is a choice (`CHOICE`), the target of such a worker is the load that
-    the usual newcomers give it, and only the envelope decides. The eighth power makes this change quick, around `REACH`.
-    Written are `target`, `pull` and `reward` of the plan, and `look.filled`. Call it after `set_rise` and `set_levels`.
-
-    Args:
-        offset: KV tokens by which the level is lowered.
+    go to workers that are low for now. They run on after the worker has risen again, so loads swing, and the pool is left
+    with requests that are alike. So while there is a choice (`CHOICE`), the target of such a worker is the load that mean
+    waiting requests give it, and its pull falls to 0. The eighth power makes this change quick, around `REACH`. `target`,
+    `pull` and `reward` of the plan and `look.filled` are written. Call it after `set_rise` and `set_levels`. `offset` is the
+    KV tokens by which the level is lowered.
     """
     reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
     for q in range(plan.members.size):
@@ -283,7 +277,7 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
 
 @part
 def stand(view: RuleView, look: Outlook) -> None:
-    """Set `look.filled` to the workers' loads without newcomers, their rise included. Call it after `set_targets`."""
+    """Set `look.filled` to the workers' loads without newcomers, plus `look.rise`. Call it after `set_targets`."""
     for g in range(view.load.size):
         look.filled[g] = look.speed[g] * load_now(g, view, look) + look.rise[g]
 
@@ -292,8 +286,8 @@ def stand(view: RuleView, look: Outlook) -> None:
 def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None:
     """Set `plan.worth`, the value of admitting each request, which rises with the square of its wait.
 
-    Sizes that seldom fit wait longest; without such a value the pool would fill with them. Call it after `set_requests`.
-    Nothing is set while the usual wait is unknown.
+    Sizes that seldom fit wait longest; without such a value the pool would fill with them. Call it after `set_requests`. It
+    does nothing while the usual wait is unknown. `ageing` is the option of `best`.
     """
     if not 0.0 < moment.usual_s < np.inf:
         return
@@ -305,7 +299,7 @@ def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None
 
 @part
 def set_ends(plan: Plan) -> bool:
-    """Change `plan.stays` from steps to evaluated steps, inf beyond the last. Returns whether any request ends within."""
+    """Convert `plan.stays` from steps to indices of evaluated steps, inf beyond the last; True if a request ends by then."""
     n, is_known = plan.weight.size, False
     for r in range(plan.size.size):
         if plan.stays[r] < np.inf:

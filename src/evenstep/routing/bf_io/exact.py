@@ -1,4 +1,4 @@
-"""BF-IO(H) solved to optimality: a MILP with one envelope variable per step and group, for small instances and gaps."""
+"""Solves a decision of BF-IO(H) to optimality, as a MILP with one envelope variable per step and group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Instance:
 
 
 def instance(view: RoutingView, horizon: int, discount: float, window: int, age_limit: float) -> Instance:
-    """The decision that a view asks for; parameters as in `BFIO`. Its W requests are those of the window, oldest first."""
+    """Convert a view to the solver's input, with options of `BFIO`. Its requests are those of the window, oldest first."""
     n = horizon + 1
     growth = np.zeros(n)
     known = min(n, view.growth.size)
@@ -57,10 +57,9 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
 
 
 def objective(instance: Instance, worker: I8) -> float:
-    """J of an answer, in KV tokens: the weighted sum over steps of members times envelope less loads, over all groups.
+    """J of an answer in KV tokens: members times envelope less loads, weighted and summed over steps and groups.
 
-    Args:
-        worker: int64[W], worker or `HOLD` of each request.
+    `worker`, int64[W], is the worker or `HOLD` of each request.
     """
     load = instance.load.copy()
     for i in np.flatnonzero(worker != HOLD):
@@ -77,15 +76,16 @@ def solve(
 ) -> tuple[I8, float]:
     """Find the best answer, and a certified lower bound of J.
 
-    With KV limits that bind, as many of `count` are admitted as fit at all.
+    If KV memory does not allow `count` admissions, as many requests as can fit are admitted, overdue ones before others.
 
     Args:
         start: int64[W], an answer to begin with, for instance the fast one; the result is never worse.
-        relative_gap: the solver stops once its bound is this near.
-        seconds: the solver stops after this time with the best answer so far; the bound stays valid.
+        relative_gap: the solver stops once its bound is within this share of J.
+        seconds: the solver stops after this time with the best answer so far; the bound stays valid. Where KV memory limits,
+            it runs twice.
 
     Returns:
-        int64[W] worker or `HOLD`, and the bound in KV tokens.
+        int64[W], worker or `HOLD` of each request; and the bound in KV tokens.
 
     Raises:
         PolicyError: the solver found no answer.
@@ -135,14 +135,17 @@ def solve(
 def _solved(
     cost: F8, floor: F8, offset: float, rows: Any, bounds: tuple[F8, F8], start: Any, options: dict[str, float]
 ) -> tuple[Any, float]:
-    """Solve a MILP; returns which binaries are 1, and a lower bound of the objective.
+    """Solve a MILP; returns which binary variables are 1, bool[W, P] for P open workers, and a lower bound of the objective.
+
+    Raises a `PolicyError` if the solver found no answer.
 
     Args:
-        cost, floor: float64[columns], coefficients of the objective, and least values; the binaries go first, row by row.
+        cost, floor: float64[columns], coefficients of the objective, and least values. The W * P binaries are the first
+            columns.
         offset: a constant in the objective.
-        rows, bounds: the matrix of the rows, and their lower and upper bounds.
+        rows, bounds: the constraint matrix, and lower and upper bounds of its rows.
         start: bool[W, P], the binaries to begin with; all False = not known.
-        options: of the solver.
+        options: HiGHS option -> value.
     """
     import highspy
 

@@ -1,4 +1,4 @@
-"""Fills the slots of a BF-IO plan: each request goes to the least burdened worker with room for it."""
+"""Fills the slots of a BF-IO plan: each request goes to the worker with the least burden and room for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST, ARRIVAL = 0, 1
 
 @part
 def weigh(load: Table, plan: Plan) -> None:
-    """Set `plan.burden` of each open worker: the weighted sum over the steps of its row in `load`, float64[O, n]."""
+    """Set `plan.burden` of each open worker to the weighted sum of its loads over the steps; `load` is float64[O, n]."""
     for o in range(plan.place.size):
         burden = 0.0
         for h in range(plan.weight.size):
@@ -23,9 +23,9 @@ def weigh(load: Table, plan: Plan) -> None:
 
 @part
 def place(r: int, k: int, plan: Plan) -> int:
-    """Give the request of rank r slot k on the least burdened worker with room. Returns 1 if there is one, else 0.
+    """Put the request of rank r in slot k, on the least burdened worker with room. Returns 1; 0 if no worker has room.
 
-    Ties go to the lowest index. Burdens are updated; call `survey` later for the envelope.
+    Ties go to the lowest index. Loads and burdens are updated, the envelope is not: call `survey` later.
     """
     to, least, size = -1, np.inf, plan.size[r]
     for o in range(plan.place.size):
@@ -42,19 +42,18 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 @part
 def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
-    """Clear the plan, and fill its slots: overdue requests first, then the starting order.
+    """Clear the plan, and fill its slots: overdue requests first, then the others in a starting order.
 
-    While one of the `oldest` that still wait fits, the largest of them goes before that order. Each request goes to the
-    least burdened worker with room. Only the overdue may exceed the quota of their class, unless slots would stay empty.
+    Each request goes to the least burdened worker with room, and stays out if there is none. Others than overdue requests
+    keep to the quota of their class, unless slots would stay empty. Returns the number of overdue requests admitted, which
+    have the first slots, and of all admitted.
 
     Args:
         start: starting order: `LARGEST`, `ARRIVAL`, else smallest first.
         forced: the oldest `forced` requests are overdue.
         classes: number of classes with a quota.
-        oldest: 1 = no request goes before the order.
-
-    Returns:
-        The number of overdue requests admitted, which have the first slots, and of all admitted.
+        oldest: if above 1, the largest fitting one of this many oldest waiting requests goes next, as long as one fits. The
+            starting order applies to the rest.
     """
     count, waiting = plan.worker.size, plan.size.size
     clear(plan)
@@ -84,9 +83,9 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
 
 @part
 def largest_of(oldest: int, plan: Plan) -> int:
-    """The rank of the largest fitting request of the `oldest` that still wait, the oldest of equals; -1 if none fits.
+    """The rank of the largest request that fits among the `oldest` waiting ones, the oldest of equals; -1 if none fits.
 
-    It fits if its class has quota left and some worker with a slot has the memory.
+    It fits if its class has quota left and some worker has a slot and memory for it.
     """
     most, found, i = 0.0, -1, 0
     for o in range(plan.place.size):
@@ -104,7 +103,7 @@ def largest_of(oldest: int, plan: Plan) -> int:
 
 @part
 def place_in_quota(r: int, k: int, plan: Plan) -> int:
-    """As `place`, also for what it returns; an admitted request also uses up a slot of its class's quota."""
+    """Call `place`, and take an admitted request off `plan.left` of its class; returns 1, or 0 if no worker has room."""
     placed = place(r, k, plan)
     plan.left[plan.kind[r]] = max(plan.left[plan.kind[r]] - placed, 0)
     return placed
@@ -112,11 +111,7 @@ def place_in_quota(r: int, k: int, plan: Plan) -> int:
 
 @part
 def refill(filled: int, plan: Plan) -> int:
-    """Give slots left empty for lack of KV memory, where the search has made room, to the oldest fitting requests.
-
-    Returns:
-        How many slots are filled; `filled` if there is still no room.
-    """
+    """Give empty slots to the oldest waiting requests that fit, without quotas; returns how many slots are filled in all."""
     before, count = filled, plan.worker.size
     if filled == count:
         return filled

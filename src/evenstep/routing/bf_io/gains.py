@@ -1,4 +1,4 @@
-"""Gains of a BF-IO plan from changing its workers' requests, and the size of request that gains most."""
+"""Computes what a BF-IO plan gains from exchanging requests of its workers, and the request size that gains most."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TOLERANCE = 1e-6
 
 @part
 def set_others(o: int, plan: Plan) -> bool:
-    """Set `plan.others`: the envelope, at each step, of the group of open worker o without that worker.
+    """Set `plan.others`: the envelope, at each step, of the group of open worker o without that worker; -inf if it is alone.
 
-    Returns whether o is above it at any step.
+    Returns True if o alone sets its group's envelope at any step.
     """
     q = plan.group[o]
     above = False
@@ -28,7 +28,7 @@ def set_others(o: int, plan: Plan) -> bool:
 
 @part
 def sum_of(term: Floats) -> float:
-    """The sum of the terms in four lanes, h modulo 4, added in pairs: the order is part of the result."""
+    """The sum of the terms, added in four interleaved partial sums; this fixed order determines the rounding."""
     n = term.size
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for h in range(0, n - 3, 4):
@@ -48,22 +48,22 @@ def sum_of(term: Floats) -> float:
 
 @part
 def deviation_change(load: float, mean: float, share: float, delta: float) -> float:
-    """Change of a group's sum of squared deviations from the mean if one load moves by delta; share = 1 - 1/members."""
+    """Change of a group's sum of squared deviations from its mean if a load changes by `delta`; share = 1 - 1 / members."""
     return delta * (2.0 * (load - mean) + delta * share)
 
 
 @part
 def pulled(o: int, shift: float, plan: Plan) -> float:
-    """The rise of the pull toward worker o's target if its load of this step moves by `shift`; below 0 = a gain."""
+    """Change of worker o's target penalty (see `Plan.pull`) if its load at step 0 changes by `shift`; below 0 = a gain."""
     off = plan.load[o, 0] - plan.target[o]
     return plan.pull[o] * (shift * (2.0 * off + shift))
 
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """The fall of the objective, > 0 is better, if a request of another size and end replaces one on open worker o.
+    """Decrease of the objective, above 0 = better, if another request replaces one on open worker o.
 
-    Sizes are KV tokens, `stays` the steps until the end (inf = unknown). Call `set_others` for o first. Worth of requests
+    Sizes are KV tokens, `stays` are steps until the end (inf = unknown). Call `set_others` for o first. Worth of requests
     and cached tokens are not counted. `plan.term` is overwritten.
     """
     q = plan.group[o]
@@ -86,10 +86,11 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
 
 @part
 def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The gain, > 0 is better, if request `out` moves from worker o to p, and `back` (-1: none) the other way.
+    """Decrease of the objective, above 0 = better, if request `out` moves from worker o to p, and `back` (-1: none) to o.
 
-    Workers are places among the open ones, requests are ranks. Call `set_others` for o first. Where `out` outgrows `back` at
-    every step (always, while ends are unknown) the gain is exact, otherwise a lower bound. Cached tokens are not counted.
+    Workers are places among the open ones, requests are ranks. Call `set_others` for o first. The gain is exact if `out` is
+    larger than `back` at every step, which always holds while ends are unknown. Otherwise it is a lower bound. Cached tokens
+    are not counted. `plan.term` is overwritten.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]
@@ -123,7 +124,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The rise of the pull toward both workers' targets in a transfer, below 0 = a gain; arguments as in `transfer_gain`."""
+    """Change of the sum of both workers' target penalties (`Plan.pull`) in a transfer; arguments as in `transfer_gain`."""
     growth = plan.growth[0]
     delta = profile(plan.size[out], plan.stays[out], growth, 0)
     delta -= profile(plan.size[back], plan.stays[back], growth, 0) if back >= 0 else 0.0
@@ -132,7 +133,7 @@ def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def is_bounded(plan: Plan) -> bool:
-    """Whether `most_gain` holds: only envelopes and targets count in a transfer, not ties, rewards or cached tokens."""
+    """True if `most_gain` is valid: only envelopes and targets count in a transfer, not ties, rewards or cached tokens."""
     has_ties = False
     for q in range(plan.tie.size):
         has_ties = has_ties or plan.tie[q] > 0.0
@@ -141,10 +142,11 @@ def is_bounded(plan: Plan) -> bool:
 
 @part
 def most_gain(o: int, plan: Plan) -> float:
-    """The most that a transfer from worker o gains before `pulled_apart`, if `is_bounded`; inf if o is alone in its group.
+    """Upper bound of the gain of a transfer from worker o without `pulled_apart`; inf if o is alone in its group.
 
-    This is what the envelope of its group falls by without the worker. Call `set_others` for o first; `plan.term` is
-    overwritten. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the same order.
+    It is the decrease of the group's envelope without the worker, and valid if `is_bounded`. The bound holds to the last
+    bit, since each term bounds one of `transfer_gain`, added in the same order. Call `set_others` for o first; `plan.term`
+    is overwritten.
     """
     q = plan.group[o]
     for h in range(plan.weight.size):
@@ -155,16 +157,16 @@ def most_gain(o: int, plan: Plan) -> float:
 
 @part
 def may_gain(o: int, p: int, out: int, back: int, most: float, least: float, plan: Plan) -> bool:
-    """Whether a transfer may gain more than `least`, by a bound that is cheaper than `transfer_gain`; workers as there.
+    """False if a cheap bound shows that a transfer cannot gain more than `least`; arguments else as in `transfer_gain`.
 
-    The bound is `most` less `pulled_apart`. A `most` of inf (no bound known) always answers True.
+    The bound is `most` less `pulled_apart`. If `most` is inf (no bound known), the answer is True.
     """
     return most == np.inf or most - pulled_apart(o, p, out, back, plan) > least
 
 
 @part
 def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
-    """Subtract from the term of step h the rise of squared deviations if `delta` tokens move from worker o to p."""
+    """Subtract the rise of squared deviations from `plan.term[h]`, if `delta` tokens move from worker o to p at step h."""
     q, z = plan.group[o], plan.group[p]
     members, members_there = float(plan.members[q]), float(plan.members[z])
     left = deviation_change(plan.load[o, h], plan.total[q, h] / members, 1.0 - 1.0 / members, -delta)
@@ -176,11 +178,12 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 
 @part
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
-    """The size in KV tokens that would minimise the objective in place of this one on open worker o, if there were one.
+    """The size in KV tokens that minimises the objective in place of a request of `size` and `stays` on open worker o.
 
-    The objective is convex in the size. Its slope starts at minus the weight of all steps. It rises by
-    members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
-    `size` and `stays` are of the request to replace. Call `set_others` for o first; `plan.margin` is overwritten.
+    The waiting requests need not contain this size; it is -inf if a smaller one is always better. The objective is convex in
+    it. Its slope starts at minus the weight of all steps. It rises by members * weight[h] at the margin of each step h (and
+    evenly, with tie-breaker or targets). The result is where it turns positive. Call `set_others` for o first; `plan.margin`
+    is overwritten.
     """
     q = plan.group[o]
     members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]

@@ -1,8 +1,8 @@
-"""Levels of BF-IO: the best plan fitted anew below an envelope some tokens higher or lower.
+"""Levels of BF-IO: plans refitted to an envelope some tokens above or below that of the best plan.
 
-A local optimum is often right but for its level: all workers would have to move at once. So the envelope of the best
-plan is shifted to where some worker would be filled exactly. Every worker is filled up to it, tightest first. A further
-search starts from the best level.
+A local optimum is often right except for its level: all workers would have to move at once. So the envelope of the best plan
+is shifted to where some worker would be filled exactly. Every worker is filled up to it, tightest first. A further search
+starts from the best level.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ LEVELS = 20
 
 @part
 def set_reach(pinned: int, filled: int, plan: Plan) -> int:
-    """Set `share`, the slots that each worker has to fit anew, and `reach`, how far it lies below the envelope without them.
+    """Prepare `fit`: set `plan.share`, the slots to refill on each worker, and `plan.reach`, its room up to the envelope.
 
-    The best plan has `filled` slots; the requests in its first `pinned` stay and count in the load.
-
-    Returns:
-        How many workers have slots to fit; they are listed in `order`, tightest first.
+    The best plan has `filled` slots. Requests in the first `pinned` stay and count in the load, the others do not. Room is
+    in tokens, with the growth of all its requests subtracted. Returns the number of workers with slots to refill; they are
+    listed in `plan.order`, least room first.
     """
     for o in range(plan.place.size):
         plan.share[o], plan.reach[o] = 0, np.inf
@@ -52,14 +51,14 @@ def set_reach(pinned: int, filled: int, plan: Plan) -> int:
 
 @part
 def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
-    """Fill every worker up to a level, tightest first. Returns the objective of the new plan; inf if something did not fit.
+    """Refill every worker up to a level, tightest first; returns the objective of the new plan, inf if a slot stays empty.
 
-    The present plan is overwritten. Each slot takes the largest waiting request within its even part of what its worker
-    lacks to the level, or without one the smallest above that.
+    The present plan is overwritten; it is incomplete after inf. Each slot takes the largest waiting request within an even
+    share of its worker's remaining room. If there is none, it takes the smallest above that.
 
     Args:
         level: tokens above the envelope of the best plan; negative = below it.
-        fitted: workers to fill, from `set_reach`.
+        fitted: number of workers to refill, from `set_reach`.
         pinned: the first `pinned` slots of the best plan stay as they are.
     """
     clear(plan)
@@ -86,9 +85,9 @@ def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
 
 @part
 def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
-    """Fit the best plan to several levels, and leave the one of least objective in place. Returns whether any fitted.
+    """Refit the best plan to several levels, and leave the refit of least objective as the present plan; True if any fits.
 
-    Of the `filled` slots the first `pinned` stay. If none fitted, the plan in place is of no use.
+    Of the `filled` slots the first `pinned` stay. If it returns False, the present plan is incomplete.
     """
     fitted = set_reach(pinned, filled, plan)
     best, best_value = 0.0, np.inf
@@ -106,9 +105,10 @@ def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
 
 @part
 def shifted(j: int, fitted: int, plan: Plan) -> tuple[float, bool]:
-    """The j-th level to try, for `fit`, and whether it exists: False if no size of the pool lies so far from the ideal.
+    """The j-th level to try, for `fit`, and True; or 0 and False if the pool has no such size.
 
-    At this level one worker is filled exactly by requests of one size; j goes through the workers, then through sizes.
+    At this level one worker is filled exactly by requests of one size. As j counts up, it goes through the workers, then
+    through the sizes around the ideal. `fitted` is from `set_reach`.
     """
     o, ring = int(plan.order[j % fitted]), j // fitted
     share, speed = plan.share[o], plan.speed[o]

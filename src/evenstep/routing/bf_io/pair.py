@@ -1,7 +1,7 @@
-"""Two slots of BF-IO: both requests chosen at once.
+"""Chooses the requests of both slots of a BF-IO plan at once, where a decision fills two slots.
 
-For every size on one worker the best size on the other is one of the two around its ideal. So a pass over the pool finds
-the best of all pairs.
+For every size on one worker the best size on the other is one of the two around its ideal. So a pass over the pool finds the
+best of all pairs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from evenstep.routing.bf_io.search import rank_from
 
 @part
 def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
-    """J in KV tokens, up to a constant, with requests of these sizes on open workers o and p of a group; less is better.
+    """J in KV tokens, up to a constant, with one request on each of the open workers o and p of a group; less is better.
 
-    `plan.others` has to be set to the envelope without o and p. `members` is the size of the group.
+    `members` is the size of the group. Set `plan.others` to the envelope without o and p first. `plan.term` is overwritten.
     """
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
@@ -29,9 +29,10 @@ def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan:
 
 @part
 def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
-    """The size in KV tokens on open worker p that minimises J while o has `size_o`: there the slope of J turns positive.
+    """The size in KV tokens on open worker p that minimises J while worker o has a request of `size_o`.
 
-    It does before the last margin, as two workers or more wait for the envelope. `plan.others` is as for `value_of`.
+    It is where the slope of J turns positive, at the last margin or before. `members` and `plan.others` are as for
+    `value_of`; `plan.margin` is overwritten.
     """
     down, last = 0.0, -np.inf
     for h in range(plan.weight.size):
@@ -48,9 +49,10 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 
 @part
 def best_pair(plan: Plan) -> None:
-    """Give the two slots of the best plan (`best_request`) the two requests that balance best together, if that gains.
+    """Replace the requests in the two slots of the best plan (`best_request`) by the pair of least J, if that gains.
 
-    Nothing happens unless only the envelope of equal workers counts: no targets, no speeds, no worth of a request.
+    It does nothing unless both workers are in one group and only the envelope counts: no targets, tie-breaker, speeds or
+    worth. Call it only if the decision has two slots, both filled and not pinned. The present plan stays as it is.
     """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]

@@ -1,7 +1,8 @@
-"""The plan of one BF-IO decision: its arrays, its changes, its value, and the answer it gives.
+"""The plan of one BF-IO decision: its arrays, changes to it, its value, and the answer it gives.
 
-Requests go by *rank* (ascending size at admission, older first among equals), workers by their place among the *open*
-ones (those with a free slot). Indices: step h of n = H+1, rank r of W, open worker o of O, group q of Q, slot k of U.
+Requests are numbered by *rank* (ascending size at admission, older first among equals), workers by their place among the
+*open* ones (those with a free slot). Indices: step h of n = H+1, rank r of W, open worker o of O, group q of Q, slot k of U.
+A slot of the plan holds one admitted request and its worker.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from evenstep.compiled import Floats, Ints, ReadTable, Table, borrowing, jit, pa
 
 
 class Plan(NamedTuple):
-    """An assignment under construction, and the working space of its search."""
+    """An assignment under construction (the present plan), the best one so far, and the working space of the search."""
 
     weight: Floats  # [n], discount**h
     growth: Floats  # [n], tokens that a newcomer has gained by step h
-    others: Floats  # [n], the envelope without the worker at hand
-    margin: Floats  # [n], room below it
+    others: Floats  # [n], the envelope without one worker, see `gains.set_others`
+    margin: Floats  # [n], room below `others`
     term: Floats  # [n], terms of a sum
     size: Floats  # [W], KV tokens at admission
     stays: Floats  # [W], steps until the end, inf where unknown
-    worth: Floats  # [W], value of admitting it
+    worth: Floats  # [W], value of admitting the request
     position: Ints  # [W], the position of a rank in the pool
     rank: Ints  # [W], the rank of a position
     taken: Ints  # [W], 1 while it has a slot
@@ -32,18 +33,18 @@ class Plan(NamedTuple):
     place: Ints  # [O], number of the worker in the view
     free: Ints  # [O], free slots in all
     room: Ints  # [O], slots that the plan leaves
-    share: Ints  # [O], slots to fit anew
+    share: Ints  # [O], slots to refill, see `level.set_reach`
     order: Ints  # [O], the workers, tightest first
     kv: Floats  # [O], KV tokens that may be admitted in all
     kv_left: Floats  # [O], KV tokens that the plan leaves
     burden: Floats  # [O], weighted sum of the load over the steps
     reach: Floats  # [O], tokens up to the level
     speed: Floats  # [O], cost of a token there; loads are in that measure
-    target: Floats  # [O], the load of this step that the worker is drawn to
-    pull: Floats  # [O], with ``pull * (load - target)**2``; all open workers are drawn or none is
+    target: Floats  # [O], target of the load at step 0
+    pull: Floats  # [O], factor of ``pull * (load - target)**2`` in the objective; 0 for all open workers, or for none
     hit: Floats  # [O], value of a cached token of a request
     base: Table  # [O, n], load before any admission
-    load: Table  # [O, n], load now
+    load: Table  # [O, n], load with the present plan
     members: Floats  # [Q], workers
     tie: Floats  # [Q], factor of the squared deviation, 0 where speeds differ
     reward: Floats  # [Q], value of an admitted token per step, the same for all groups
@@ -51,7 +52,7 @@ class Plan(NamedTuple):
     envelope: Table  # [Q, n], largest load of all
     runner_up: Table  # [Q, n], of all but one
     base_total: Table  # [Q, n], sum of the loads before any admission
-    total: Table  # [Q, n], now
+    total: Table  # [Q, n], sum of the loads with the present plan
     best_envelope: Table  # [Q, n], the envelope of the best plan so far
     worker: Ints  # [U], the place of the worker of each filled slot
     request: Ints  # [U], the rank of its request
@@ -63,9 +64,9 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """Sizes of a plan's arrays, in the order of its fields; a table has (rows, columns).
+    """Sizes of a plan's arrays, in the order of its fields, for at most this many of each; a table has (rows, columns).
 
-    They are for at most so many workers, requests, steps (H + 1, or those looked at) and classes.
+    `steps` are H + 1, or those that are evaluated.
     """
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
@@ -76,10 +77,7 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 
 @part
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
-    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies.
-
-    Arrays of steps and classes keep their size.
-    """
+    """The plan with its arrays cut to these numbers of requests, open workers, groups and slots; windows, not copies."""
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
         p.weight,
@@ -136,19 +134,20 @@ def profile(size: float, stays: float, growth: float, h: int) -> float:
 
 @part
 def traded(out_size: float, out_stays: float, into_size: float, into_stays: float, h: int, plan: Plan) -> float:
-    """KV tokens that a worker gains at step h of the plan if one request goes and another comes; see `profile`."""
+    """KV tokens that a worker gains at step h if request `out` leaves it and `into` comes; each is given as in `profile`."""
     growth = plan.growth[h]
     return profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
 
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Set envelope and runner-up (largest and second largest load) of group q at each step, from the plan's loads."""
+    """Recompute `envelope` and `runner_up` (largest and second largest load) of group q at each step from the loads."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
 @borrowing
 def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, runner_up: Table) -> None:
+    """As `survey`, on the plan's arrays."""
     n = load.shape[1]
     for h in range(n):
         envelope[q, h] = floor[q, h]
@@ -163,7 +162,7 @@ def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, run
 
 @part
 def clear(plan: Plan) -> None:
-    """Take back every admission: loads, room and `taken` are as before any. Envelope and runner-up stay; see `survey`."""
+    """Remove every admission from loads, room and `taken`. The slots stay; so do envelope and runner-up, until `survey`."""
     n = plan.weight.size
     for o in range(plan.place.size):
         plan.room[o], plan.kv_left[o] = plan.free[o], plan.kv[o]
@@ -178,7 +177,7 @@ def clear(plan: Plan) -> None:
 
 @part
 def admit(o: int, r: int, k: int, plan: Plan) -> None:
-    """Give the request of rank r slot k on open worker o, without a check of room. Call `survey` after the last one."""
+    """Put the request of rank r in slot k, on open worker o, without a check of room. Call `survey` after the last one."""
     q, size, stays = plan.group[o], plan.size[r], plan.stays[r]
     for h in range(plan.weight.size):
         load = plan.speed[o] * profile(size, stays, plan.growth[h], h)
@@ -192,9 +191,9 @@ def admit(o: int, r: int, k: int, plan: Plan) -> None:
 
 @part
 def change(o: int, out: int, into: int, plan: Plan) -> None:
-    """Take the request of rank `out` from open worker o, give it `into` (-1: none, for either), and update the envelope.
+    """Take the request of rank `out` off open worker o and put that of rank `into` there (-1: none, for either).
 
-    Loads, room and `taken` change with it. `worker` and `request`, the slots, are the caller's to write.
+    Loads, room, `taken`, envelope and runner-up are updated. `worker` and `request`, the slots, are left to the caller.
     """
     q = int(plan.group[o])
     out_size, out_stays, into_size, into_stays = 0.0, -1.0, 0.0, -1.0
@@ -226,7 +225,10 @@ def change(o: int, out: int, into: int, plan: Plan) -> None:
 
 @part
 def objective(plan: Plan) -> float:
-    """J of the plan up to a constant, less is better: members times envelope, minus rewarded load, plus ties and pulls."""
+    """J of the plan up to a constant, less is better: members times envelope, less rewarded load, plus penalties.
+
+    Penalties are those of the tie-breaker (`Plan.tie`) and of targets (`Plan.pull`).
+    """
     value = 0.0
     for q in range(plan.members.size):
         members, tie = plan.members[q], plan.tie[q]
@@ -249,7 +251,7 @@ def objective(plan: Plan) -> float:
 
 @part
 def hits(r: int, o: int, plan: Plan, cached: ReadTable) -> float:
-    """The worth, in units of the objective, of the prompt tokens that open worker o has cached of the request of rank r."""
+    """Worth of the prompt tokens of the request of rank r that open worker o has cached, in units of the objective."""
     return plan.hit[o] * cached[plan.position[r], plan.place[o]]
 
 
@@ -265,10 +267,10 @@ def keep(filled: int, plan: Plan) -> None:
 
 @part
 def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
-    """Write the best plan to `worker`, int64[W], by position in the pool; entries of requests that are held stay.
+    """Write the workers of the best plan's `filled` slots to `worker`, int64[W], by position in the pool.
 
-    `filled` is its number of slots. Of requests of equal size the oldest go, which does not change the plan's value; not so
-    with `tries_all`. `plan.taken` is overwritten.
+    Entries of requests that are held stay. Among requests of equal size the oldest are admitted, which does not change the
+    plan's value. With `tries_all` more than size counts, so requests are not exchanged. `plan.taken` is overwritten.
     """
     waiting = plan.size.size
     for r in range(waiting):

@@ -1,4 +1,4 @@
-"""A plan before any admission, from a view: groups, weights of the steps, loads of the workers, requests by size."""
+"""Sets up a plan before any admission, from a view: groups, weights of the steps, loads of the workers, requests by size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenstep.routing.sorting import sort
 
 @part
 def count_open(view: RuleView) -> tuple[int, int]:
-    """The free slots of all workers, and the number of workers with one."""
+    """Return the sum of all free slots, and the number of workers with a free slot."""
     free, opened = 0, 0
     for g in range(view.free_slots.size):
         if view.free_slots[g] > 0:
@@ -23,7 +23,7 @@ def count_open(view: RuleView) -> tuple[int, int]:
 
 @part
 def number_groups(view: RuleView, number: Ints) -> int:
-    """Number the groups from 0 in order of appearance; writes each worker's to `number`, int64[G], and returns how many."""
+    """Number the groups from 0 in order of appearance; writes each worker's to `number`, int64[G], and returns the count."""
     groups = 0
     for g in range(view.group.size):
         number[g] = -1
@@ -44,8 +44,8 @@ def number_groups(view: RuleView, number: Ints) -> int:
 def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
     """For each step h from 0, set `weights[h]` to discount ** h and `gains[h]` to `growth[h]`.
 
-    The growth is the KV tokens a newcomer has gained after h steps. A growth that is nan (profiles differ by request) or
-    missing counts as 0.
+    `growth[h]` is the KV tokens a newcomer has gained after h steps. If it is nan (profiles differ by request) or missing,
+    `gains[h]` is 0.
     """
     weight = 1.0
     for h in range(weights.size):
@@ -58,15 +58,16 @@ def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Float
 def set_workers(
     number: Ints, speeds: Floats, ahead: ReadTable | Table, tie_weight: float, view: RuleView, plan: Plan
 ) -> None:
-    """Set the loads before any admission: kept for open workers, added to floor and total for the others.
+    """Set the arrays of the plan that describe workers and groups before any admission.
 
-    All of the plan that belongs to workers and groups is written. No worker is drawn to a target, and no cached token is
-    worth anything. Call it after `set_steps`.
+    `base` holds the loads of open workers, `floor` the largest of the others, `base_total` the sum of all. Weights of
+    targets and of cached tokens are 0. `load`, `room`, `kv_left` and `envelope` are left to `fill.fill`. Call it after
+    `set_steps`.
 
     Args:
         number: int64[G], the group of each worker, numbered from 0.
         speeds: float64[G], cost of a token on each worker.
-        ahead: float64[G, n], projected loads; without columns the load of now stands for all steps.
+        ahead: float64[G, n], projected loads; for steps without a column, the load now is used.
         tie_weight: weight of the squared deviation, as in `BFIO`.
     """
     n = plan.weight.size
@@ -102,9 +103,9 @@ def set_workers(
 
 @part
 def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
-    """Set the plan's requests, sorted by size, older first among equals. Returns whether one is known to end within `steps`.
+    """Set the plan's requests, the oldest of the pool, sorted by size; returns True if any is known to end within `steps`.
 
-    They are the oldest of the pool, as many as the plan has. All have class 0 and worth 0.
+    Of equal sizes the older goes first. All get class 0 and worth 0. `stays` is inf where the expected output is unknown.
     """
     for i in range(plan.size.size):
         plan.size[i] = view.waiting_load[i]

@@ -1,4 +1,4 @@
-"""Local search of BF-IO: replacement from the pool, moves and swaps between workers."""
+"""Local search of BF-IO: replaces requests from the pool, and moves and swaps them between workers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from evenstep.routing.bf_io import gains
 from evenstep.routing.bf_io.gains import TOLERANCE, ideal_size, set_others
 from evenstep.routing.bf_io.plan import Plan, change, hits
 
-#: The oldest so many are tried in every slot, where age is worth something.
+#: This many of the oldest requests are tried in every slot, where age is worth something.
 OLDEST = 4
 
 
 @part
 def rank_from(sizes: Floats, size: float, beyond: bool = False) -> int:
-    """First rank whose size is at least `size`, or more than that if `beyond`; W if there is none. `sizes` ascend."""
+    """First rank of size at least `size`, or above it if `beyond`; W if there is none. `sizes` are sorted ascending."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
@@ -28,7 +28,7 @@ def rank_from(sizes: Floats, size: float, beyond: bool = False) -> int:
 
 @part
 def waiting_below(r: int, taken: Ints) -> int:
-    """The largest rank below r whose request has no slot (`taken` is not 1); -1 if all have."""
+    """The largest rank below r whose request has no slot (`taken` is not 1); -1 if there is none."""
     r -= 1
     while r >= 0 and taken[r] == 1:
         r -= 1
@@ -37,7 +37,7 @@ def waiting_below(r: int, taken: Ints) -> int:
 
 @part
 def waiting_from(r: int, taken: Ints) -> int:
-    """The smallest rank from r on whose request has no slot (`taken` is not 1); W if all have."""
+    """The smallest rank >= r whose request has no slot (`taken` is not 1); W if there is none."""
     while r < taken.size and taken[r] == 1:
         r += 1
     return r
@@ -45,20 +45,11 @@ def waiting_from(r: int, taken: Ints) -> int:
 
 @part
 def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: ReadTable) -> int:
-    """Find the waiting request that gains most in place of `out` on worker o. Call `set_others` for o first.
+    """The rank of the waiting request that gains most in place of that of rank `out` on open worker o; -1 if none gains.
 
     It is of the same class as `out`, and fits the worker's KV memory. If only size and age count, the gain is concave in the
-    size. Then only the two neighbours of the ideal size are tried, and the oldest where age is worth something.
-
-    Args:
-        o: the worker's place among the open ones.
-        out: rank of the request to replace.
-        tries_all: try every waiting request, because more than size and age counts.
-        plan: the plan, read only.
-        cached: float64[W, G], cached prompt tokens.
-
-    Returns:
-        Its rank; -1 if none gains.
+    size. Then only the two neighbours of the ideal size are tried, and the oldest if age counts. With `tries_all` all are
+    tried. The plan's assignment stays. `cached` is float64[W, G], cached prompt tokens. Call `set_others` for o first.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
@@ -84,10 +75,10 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """Find, of the oldest waiting requests, `OLDEST` in number, the one that gains most in place of `out` on worker o.
+    """The rank of the one of the `OLDEST` oldest waiting requests that gains most in place of rank `out` on worker o.
 
-    Returns its rank, or `best` if none gains more than `best_gain`. Only requests that fit the worker's KV memory are tried,
-    and cached tokens are not counted. Call `set_others` for o first.
+    The result is `best` if none gains more than `best_gain`. Only requests that fit the worker's KV memory are tried.
+    Classes and cached tokens do not count. Call `set_others` for o first.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
@@ -107,9 +98,10 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 
 @part
 def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
-    """The rank, up to `high`, of the waiting request whose size and that of rank `low` make the smallest sum >= `ideal`.
+    """The rank above `low` of the waiting request that, with that of rank `low`, has the smallest sum of sizes >= `ideal`.
 
-    It is the last of equal sizes, and `high` where no sum reaches `ideal`.
+    `low` and `high` are ranks of waiting requests, low < high. Of equal sizes it is the last. It is at most `high`, and
+    `high` if no sum reaches `ideal`.
     """
     below, last = low, high
     while below < last:
@@ -124,12 +116,10 @@ def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
 
 @part
 def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int, int]:
-    """The two waiting pairs whose sizes add up nearest to `ideal`: the largest sum below, the smallest from it on.
+    """The two pairs of waiting requests whose sizes add up nearest to `ideal`: one below, one at or above it.
 
-    No sum is more than `limit`, and neither is `ideal`.
-
-    Returns:
-        The lower and higher rank of the first pair, and of the second; -1 for a pair that does not exist.
+    No sum exceeds `limit`, and `ideal` must not either. Returns the lower and higher rank of the first pair, then of the
+    second; -1 for a pair that does not exist.
     """
     below, above = -np.inf, np.inf
     a, b, c, d = -1, -1, -1, -1
@@ -151,9 +141,9 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
 
 @part
 def replace_pair(k: int, m: int, plan: Plan) -> bool:
-    """Replace the requests in slots k and m of one worker by the best waiting pair, if that gains. Returns whether it did.
+    """Replace the requests in slots k and m of one worker by the best of `nearest_pairs`, if that gains; True if it did.
 
-    Call `set_others` for the worker first. Pairs are those of `nearest_pairs`; the loads, slots and `taken` are updated.
+    The plan's loads, envelope, slots and `taken` are updated. Call `set_others` for the worker first.
     """
     o, x, y = int(plan.worker[k]), int(plan.request[k]), int(plan.request[m])
     size = plan.size[x] + plan.size[y]
@@ -183,12 +173,9 @@ def replace_pair(k: int, m: int, plan: Plan) -> bool:
 
 @part
 def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable) -> tuple[bool, int]:
-    """Replace the request of slot k from the pool, if that gains; else replace it with another of its worker, as a pair.
+    """Replace the request of slot k by a waiting one, if that gains; else replace two requests of its worker, as a pair.
 
-    Pairs are not tried with `tries_all`.
-
-    Returns:
-        Whether it gained, and the number of tries, at least 1.
+    Pairs are not tried with `tries_all`. Returns whether anything was replaced, and the number of tries, at least 1.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     set_others(o, plan)
@@ -209,15 +196,11 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 @part
 def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
-    """Find the best move or swap of the request in slot k to another worker. Call `set_others` for its worker first.
+    """Find the best move or swap of the request in slot k to another worker; `transfer` carries it out.
 
-    A move needs a free slot and memory; a swap is with a smaller request. The plan stays: `transfer` carries it out.
-
-    Args:
-        most: from `most_gain`, inf where that does not hold: a transfer that cannot gain more than the best is passed over.
-
-    Returns:
-        The worker or -1 if nothing gains, the slot it swaps with or -1 for a move, and the number of tries.
+    A move needs a free slot and memory; a swap is with a smaller request. Call `set_others` for the slot's worker first.
+    `most` is an upper bound of the gain, from `most_gain`, or inf. Transfers that cannot beat the best are skipped. Returns
+    the worker's place, -1 if nothing gains; the slot to swap with, -1 for a move; and the number of tries.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     size = plan.size[out]
@@ -251,7 +234,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
 
 @part
 def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
-    """Give the request of slot k to open worker `to`, in exchange for that of slot `swap` (-1: none), without a check."""
+    """Move the request of slot k to open worker `to`, in exchange for that of slot `swap` (-1: none). No check of room."""
     o, out = int(plan.worker[k]), int(plan.request[k])
     back = int(plan.request[swap]) if swap >= 0 else -1
     change(o, out, back, plan)
@@ -264,11 +247,11 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 
 @part
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
-    """Improve slot after slot, until a whole round gains nothing or the tries are used up. The plan is changed in place.
+    """Improve the plan in place, slot after slot, until a whole round gains nothing or the tries are used up.
 
-    A step replaces the slot's request from the pool, then moves or swaps it. The overdue, in the first `pinned` of `filled`
-    slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker above all others can gain by giving
-    a request away.
+    In each slot it replaces the request from the pool (`replace`), then moves or swaps it (`transfer`). Overdue requests, in
+    the first `pinned` of `filled` slots, are not replaced. Without tie-breaker, targets and cached tokens, only a worker
+    above all others can gain by giving a request away.
     """
     k, idle, bounded = 0, 0, gains.is_bounded(plan)
     while idle < filled and tries > 0:

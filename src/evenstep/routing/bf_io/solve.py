@@ -20,14 +20,14 @@ class Effort(NamedTuple):
     starts: int  # starting orders; 0 fills in order of arrival, and the search only moves requests between workers
     moves: int  # candidate moves each search may try
     rounds: int  # times the best plan is fitted to another level, as long as that gains
-    oldest: int  # the largest that fits of so many, the oldest that wait, goes before the order of the start; 1 = off
+    oldest: int  # the largest that fits of this many oldest waiting requests goes before the starting order; 1 = off
 
 
 @part
 def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
-    """The objective of the plan's first `filled` slots, less the worth of cached tokens and of admitted requests.
+    """The objective of the plan, less the worth of cached tokens and of the requests in its first `filled` slots.
 
-    Less is better. `cached` is float64[W, G], prompt tokens by position in the pool and worker of the view.
+    `cached` is float64[W, G], prompt tokens by position in the pool and worker of the view.
     """
     value = objective(plan)
     if plan.hit[0] > 0.0:
@@ -42,13 +42,9 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
 def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
     """Search from each starting order, then from shifted levels; write the best plan to `worker` (see `plan.answer`).
 
-    Plans that fill more slots win, then those of smaller `value_of`.
-
-    Args:
-        forced: the oldest `forced` requests are admitted before all others.
-        classes: number of classes with a quota in `plan.quota`.
-        tries_all: every waiting request is tried in every slot: more than sizes and ages counts.
-        cached: float64[W, G], cached prompt tokens; read only where `plan.hit` is above 0.
+    Plans that fill more slots win, then those of smaller `value_of`. The oldest `forced` requests are admitted before all
+    others. `classes` counts the classes with a quota in `plan.quota`. With `tries_all` every waiting request is tried in
+    every slot, because more than sizes and ages counts. `cached`, float64[W, G], is read only where `plan.hit` is above 0.
     """
     best_value, best_filled, best_pinned, starts = np.inf, -1, 0, max(effort.starts, 1)
     levels_help = effort.starts > 0 and effort.rounds > 0 and effort.moves > 0 and not tries_all

@@ -1,4 +1,4 @@
-"""Ant colony optimisation: ants build assignments by chance, and the good ones leave a trail for the next."""
+"""Ant colony optimisation: ants build assignments by chance, and pheromone on good ones guides later ants."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from evenstep.routing.view import HOLD
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("aco")
-#: Pheromone that does not evaporate: no pair is ever out of reach.
+#: Pheromone that does not evaporate, so that every pair keeps a chance.
 LEAST = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class ACO(Ruled):
-    """Ant colony: the best of the assignments that `ants` build in each of `iterations`, for the oldest requests.
+    """Ant colony: ants assign the oldest requests by chance, and the best of all their assignments is the answer.
 
-    As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first,
-    request i to worker g with a chance in proportion to ``tau_ig ** trail * eta_g ** sight``. tau is pheromone, 1 at
-    first, eta = 1 / (the worker's KV tokens with the request). After each iteration the pheromone evaporates by
-    `evaporation`, but not below 0.2, and that of the pairs of the best assignment so far rises by 1. (If all ants left
-    pheromone, they would settle on any assignment within the few iterations of a decision.) Chance is keyed by seed,
-    decision and the running number of the draw.
+    As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first. It
+    sends request i to worker g with a probability in proportion to ``tau_ig ** trail * eta_g ** sight``. Here tau is
+    pheromone, 1 at first, and eta is 1 / (the worker's KV tokens with the request). After each iteration the pheromone
+    evaporates by `evaporation`, but not below 0.2. That of the pairs in the best assignment so far then rises by 1. (If all
+    ants left pheromone, they would settle on any assignment within the few iterations of a decision.) Chance is keyed by
+    seed, decision and the running number of the draw.
 
-    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, for want of processing times and of
-    computing time. The processing times it gets here are KV tokens at admission.
+    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, for lack of processing times and of
+    computing time. Its processing times are KV tokens at admission here.
 
     Args:
         ants: assignments built an iteration, >= 1.
-        iterations: rounds of pheromone, >= 1.
+        iterations: iterations a decision, >= 1.
         trail: power of the pheromone, alpha in the paper, 0..8.
         sight: power of the worker's desirability, beta in the paper, 0..8.
         evaporation: share of the pheromone lost an iteration, 0..1.
@@ -72,7 +72,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ACO, work: Work) -> None:
-    """Let the ants build assignments, and answer with the best one: fewest requests held, then least imbalance."""
+    """Write the ants' best assignment of the oldest requests to `work.fleet.worker`: fewest held, then least imbalance."""
     U = min(view.waiting_load.size, total_free(view))
     work.best[:] = HOLD
     work.pheromone[:U] = 1.0
@@ -96,9 +96,10 @@ def route(view: RuleView, options: ACO, work: Work) -> None:
 
 @part
 def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
-    """Let one ant send the oldest U requests, drawing workers by chance; returns how many fit nowhere.
+    """Let one ant send the oldest U requests, drawing workers by chance; returns the number that fit nowhere.
 
-    Its assignment is in `work.fleet.worker`, the loads with it in `work.load`; both start anew.
+    The assignment is written to `work.fleet.worker`, the loads with it to `work.load`; earlier contents do not matter.
+    A request that fits nowhere gets `HOLD`. `iteration` and `ant` only key the random draws.
     """
     dice, held = head(view.seed, _STREAM), 0
     set_room(view, work.fleet)
@@ -142,7 +143,7 @@ def imbalance_of(view: RuleView, work: Work) -> float:
 
 @part
 def power(x: float, exponent: int) -> float:
-    """x to a whole power >= 0, by multiplication: the same bits on every machine."""
+    """x to an integer power >= 0, by multiplication: the same bits on every machine."""
     result = x if exponent > 0 else 1.0
     for _ in range(exponent - 1):
         result = result * x

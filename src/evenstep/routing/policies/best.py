@@ -1,11 +1,11 @@
-"""Our own policy: leads each worker to a target load, and keeps a useful choice of requests in the pool.
+"""Our own policy: leads each worker to a target load, and keeps a useful mix of request sizes in the pool.
 
 Three facts that a live router knows matter more than a longer horizon:
 
 * A worker is corrected only when a request leaves it. Until then it outgrows workers that are corrected meanwhile, so a
   worker that will be left alone for long is filled less (`targets`).
-* A request admitted now is missing from the pool later. A rule that always prefers large requests ends with a pool of
-  small ones and no choice left. The level is steered so that the pool keeps the mix of the arrivals (`steer`).
+* A request admitted now is missing from the pool later. A rule that always prefers large requests ends with a pool of small
+  ones and no choice left. So targets are steered to keep the pool's mix of sizes like that of the arrivals (`steer`).
 * Expected loads count each running request with its probability to remain, so they weigh how reliable a prediction is.
 
 Everything else, such as the search for the request that fills each slot, is that of BF-IO.
@@ -43,42 +43,41 @@ ROUNDS = 1
 class Best(Ruled):
     """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
 
-    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2`` over the choice of
-    requests and workers, filling every slot, less the worth of cached tokens. Loads are time where workers differ in speed.
+    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2``, less the worth of
+    cached tokens, over the choice of requests and workers, filling every slot. Loads are time where workers differ in speed.
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
-        discount: weight of a step relative to the one before it; less where workers are corrected sooner
-            (see `best.targets.look_ahead` and `fade`).
+        discount: weight of a step relative to the one before it; less where workers are corrected sooner (see
+            `best.targets.look_ahead` and `fade`).
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        moves: candidate moves that each search may try for each admitted request; more where many requests are
-            admitted at once (see `best.targets.tries`).
+        moves: candidate moves that each search may try for each admitted request; more where many requests are admitted at
+            once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
-            most a 16th of the free slots (`best.kept.whole_wait_s` says what the mean is while few have waited). Before
-            that, a worker makes room for a request that fits nowhere (`best.room`). If it still does not fit the memory of
-            any, a worker is kept for it. 0 = off.
-        ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
-            step. It rises with the square of the wait. 0 = nothing.
-        recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens, on a
+        age_limit: multiple of the mean wait (`best.kept.whole_wait_s`) after which a request is overdue; 0 = off. Overdue
+            requests are admitted before all others, in at most a 16th of the free slots. Before that, a worker makes room
+            for a request that fits nowhere (`best.room`). If it still fits no worker's memory, a worker is kept for it.
+        ageing: value of admitting a request that has waited as long as usual, in mean requests over the envelope at every
+            step. It rises with the square of the wait. 0 = no value.
+        recompute: where KV memory limits: the cost of computing a token anew after an overflow, in output tokens, on a
             worker with few requests while many wait. It rises with the number that runs, and falls with the number that
-            waits (`best.memory`). The more it is, the more memory is kept free; 0 keeps what the growth ahead is expected
+            waits (`best.memory`). The higher it is, the more memory is kept free; 0 keeps what the growth ahead is expected
             to need.
-        affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
-            of a large model takes as long as some thousand resident tokens add to a step.)
-        class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
-            beyond have 1. A class that does not use its share leaves it to the others. Shares hold over time: within what
-            `best.shares` allows a class may be ahead or behind, so that the request that fits best can be taken now.
-            Empty: classes are not told apart.
+        affinity: value of a cached token, in tokens of load over one step; 0 ignores caches. (Prefilling a token of a large
+            model takes as long as some thousand resident tokens add to a step.)
+        class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; further
+            classes have 1. A class that does not use its share leaves it to the others. Shares hold over time: a class may
+            be ahead or behind a little (`best.shares`), so that the request that fits best can be taken now. Empty: classes
+            are ignored.
 
     Raises:
         InputError: a value out of range.
 
-    Source: ours. The search, and the imbalance it starts from, are BF-IO's (sec. 4); expected loads are BalanceRoute
-    App. C with the whole curve in place of two numbers. ``docs/explanation/our-policy.md`` lists what did not pay.
+    Source: ours. The search, and the imbalance it starts from, are BF-IO's (sec. 4); expected loads are BalanceRoute App. C
+    with the whole curve in place of two numbers. ``docs/explanation/our-policy.md`` lists what did not help.
     """
 
     horizon: int = 34
@@ -114,7 +113,7 @@ class Best(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the outlook of the workers, the plan, and the classes of the pool; `memory` is that of `best.kept`."""
+    """Working space: the answer, the memory of `best.kept`, the outlook of workers, the plan, and the pool's classes."""
 
     worker: Ints
     memory: Ints
@@ -125,7 +124,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
+    """Sizes of the arrays of `Work` after `bound`, in the order of its fields; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in targets.LOOKED_AT:
         n += step <= H
@@ -166,10 +165,10 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints) -> Moment:
-    """The figures of this decision; also counts arrivals and the pace of admissions in `memory`, so call it once a decision.
+    """Compute the numbers of this decision, and count arrivals and admissions in `memory`. Call it once a decision.
 
-    A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
-    grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
+    A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or grows,
+    the mean wait of past requests is lower than that. If the pool has grown evenly, the mean wait is half of that.
     """
     waiting = view.waiting_load.size
     if options.window > 0:
@@ -205,7 +204,7 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
-    """Set up the plan: step weights, loads ahead, targets of the open workers; updates the steering in `memory`."""
+    """Set up the plan: step weights, loads ahead, targets of the open workers. Updates the steering in `memory`."""
     targets.look_ahead(options.discount, moment.request, view, look, plan)
     targets.set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)

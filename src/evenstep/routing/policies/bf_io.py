@@ -1,7 +1,7 @@
-"""BF-IO(H): admit and place so that the imbalance of this and the next H steps is least.
+"""BF-IO(H): admits and places requests so that the imbalance of this and the next H steps is least.
 
-The answer minimises ``J = sum_h discount^h * sum_groups [members * envelope(h) - sum of loads(h)]`` over which requests
-are admitted and where, filling every slot that can be filled.
+The answer minimises ``J = sum_h discount^h * sum_groups [members * envelope(h) - sum of loads(h)]`` over which requests are
+admitted and where, filling every slot that can be filled.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class BFIO(Ruled):
         horizon: H, decode steps looked ahead; 0 needs no predictor.
         discount: weight of a step relative to the one before it; 1 is the paper, 0.9 halves the idle share.
         tie_weight: factor of a squared-deviation term, ``sum_g (L_g - mean)^2 / (1 % of the mean load)`` a step. At 1 a
-            worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. Helps without a
-            horizon, hurts with an undiscounted one.
+            worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. It helps without a
+            horizon, and hurts with an undiscounted one.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
         exact: solve each decision to optimality (HiGHS), which may take seconds each; for small instances and for measuring
-            gaps. Digests may differ between versions of HiGHS. A live dispatcher searches all the same.
+            gaps. Digests may differ between versions of HiGHS. A live dispatcher ignores it and searches.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
-            most a quarter of the free slots, its worker chosen by the objective; 0 = off, as in the paper.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off, as in the paper. Overdue requests are
+            admitted before all others, in at most a quarter of the free slots, each to the worker of best objective.
 
     Raises:
         InputError: a value out of range; `exact` together with `tie_weight`.
 
-    Source: BF-IO sec. 4, Algorithm 1; discount, tie-breaker, starts and age bound are ours. Our readings: a
-    newcomer counts ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known. Growth
-    that is nan (profiles differ by request) counts as none; requests queued at a worker count with their growth. With
-    KV limits that bind, plans that admit more win before plans that balance better. Of requests alike in size the
-    oldest is admitted. The answer is the optimum with two slots to fill from a larger pool, no tie-breaker, no overdue
-    request and no request's end within the horizon. With more slots it is a local optimum.
+    Source: BF-IO sec. 4, Algorithm 1; discount, tie-breaker, starts and age bound are ours. Our readings: a newcomer counts
+    ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known. Growth that is nan (profiles
+    differ by request) counts as 0; requests queued at a worker count with their growth. With KV limits that bind, plans that
+    admit more win before plans that balance better. Of requests alike in size the oldest is admitted. The answer is the
+    optimum with two slots to fill from a larger pool, no tie-breaker, no overdue request and no request's end within the
+    horizon. With more slots it is a local optimum.
     """
 
     horizon: int = 0
@@ -74,7 +74,7 @@ class BFIO(Ruled):
 
     @property
     def plain_only(self) -> bool:
-        """Whether `route` does more than the rule, which only searches (see `routing.view.plain_only`)."""
+        """True if `exact`: simulations then call `route`, because the rule only searches."""
         return self.exact
 
     def route(self, view: RoutingView) -> RoutingDecision:
@@ -102,7 +102,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
+    """Sizes of the arrays of `Work` after `bound`, in the order of its fields; a table has (rows, columns)."""
     return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
 
 

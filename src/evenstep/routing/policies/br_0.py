@@ -17,25 +17,25 @@ from evenstep.routing.rules import RuleView, rule
 class BR0(BRH):
     """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
 
-    It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, but for
+    It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, except
     `age_limit` (paper mode: ``age_limit=0``).
 
     Args:
         horizon: 0; `br-h` looks ahead.
         discount: gamma of `br-h`, in (0, 1]: weight of later steps; without effect here.
-        penalty: beta, what a token over the envelope costs, >= 0; None = workers of the group (the paper's).
-        reward: alpha, what a token below the envelope is worth, > 0.
+        penalty: beta, cost of a token over the envelope, >= 0; None = workers of the group (the paper's).
+        reward: alpha, value of a token below the envelope, > 0.
         score: reading of the paper's eq. 2 in `br-h`: ``marginal`` and ``single`` are the same without a horizon.
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
         candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
-        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, margins
-            between equal free slots are those when a worker queued; by the latter, those of the moment.
+        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, a worker's margin is
+            not updated while other workers are served; by the latter, it is.
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
-        age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score, in at most a quarter of the free slots; 0 = off.
-        bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score, on a
-            load that counts what was sent and does not decode yet. The host sends one request at a time.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
+            one by one, each at the worker of largest score, in at most a quarter of the free slots.
+        bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score. The load then
+            includes requests sent and not yet decoding. The host sends one request at a time.
         ties: with `bypass`, equal scores go to the widest ``margin`` (then this is least-load), or to the most
             ``free-slots``.
 
@@ -58,7 +58,7 @@ class BR0(BRH):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Place overdue requests (with `bypass` all) by themselves; then run the two stages. Written to `work.worker`."""
+    """Place overdue requests, or with `bypass` all, one by one; then run the two stages. The answer is `work.worker`."""
     alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
     ties_by_margin = options.ties_margin if options.bypass else options.order_margin
     decide(STAGE_TWO, alone, 1.0, settings_of(options, ties_by_margin), view, work)

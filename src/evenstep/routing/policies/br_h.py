@@ -17,22 +17,22 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 class BRH(Ruled):
     """BalanceRoute with a horizon: the subset of waiting requests that fills each worker up to the envelope ahead.
 
-    Defaults are the paper's, but for `age_limit` (paper mode: ``age_limit=0``). A newcomer counts with its prompt at every
+    Defaults are the paper's, except `age_limit` (paper mode: ``age_limit=0``). A newcomer counts with its prompt at every
     step ahead (sec. 4: "a constant of additional load over the horizon"), where `bf-io` lets it grow by a token a step.
 
     Args:
         horizon: H, decode steps looked ahead, >= 0.
-        discount: gamma, weight of each further step, in (0, 1].
-        penalty: beta, what a token over the envelope costs a step, >= 0; None = workers of the group (the paper's).
-        reward: alpha, what a token below the envelope is worth, > 0.
+        discount: gamma, weight of a step relative to the one before it, in (0, 1].
+        penalty: beta, cost of a token over the envelope a step, >= 0; None = workers of the group (the paper's).
+        reward: alpha, value of a token below the envelope, > 0.
         score: reading of the paper's eq. 2: ``marginal`` = reward and penalty at each step, ``single`` = one reward.
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
         candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's best total (``fit``).
         order: workers by (free slots, margin), the paper's, or by (margin, free slots).
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
-        age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score, in at most a quarter of the free slots; 0 = off.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
+            one by one, each at the worker of largest score, in at most a quarter of the free slots.
 
     Raises:
         InputError: an option out of range.
@@ -58,10 +58,9 @@ class BRH(Ruled):
 
 
 def check_options(where: str, policy: Any) -> None:
-    """Check the options of the two stages and of the score; `where` is the policy's name in errors.
+    """Check the options that BR-0 and BR-H share; `where` is the policy's name in errors.
 
-    Raises:
-        InputError: an option out of range.
+    Raises an `InputError` for an option out of range.
     """
     most, hint = (ENUMERATED, f"solver=bitset takes up to {MOST}.") if policy.solver == "enumerate" else (MOST, "")
     expected = "an integer >= 0, or null for the number of workers"
@@ -76,14 +75,14 @@ def check_options(where: str, policy: Any) -> None:
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Place each overdue request by itself; then run the two stages for the others. The answer is `work.worker`."""
+    """Place overdue requests one by one; then run the two stages for the others. The answer is `work.worker`."""
     late = count_overdue(view, options.age_limit)
     decide(STAGE_TWO, late, options.discount, settings_of(options, options.order_margin), view, work)
 
 
 @part
 def settings_of(options: Any, ties_by_margin: bool) -> Settings:
-    """The settings of the stages from the policy's options (`compiled.options_of`).
+    """Convert the policy's options (`compiled.options_of`) to the settings of the stages.
 
     By the marginal reading, `reward` counts at each step of the horizon: it is multiplied by the sum of the discounts.
     """

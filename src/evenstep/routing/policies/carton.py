@@ -1,4 +1,4 @@
-"""Carton: requests are spread in turn, and each worker's own limit evens out how the workers perform."""
+"""Carton: requests go to the workers in turn, within limits that are lower for slower workers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Carton(Ruled):
     """Carton: workers get requests in turn, within limits that are lower for slower workers.
 
     A worker's performance is its own step time, ``seconds_per_token * KV tokens``, queued requests included. Its rate is
-    ``max(0, 1 + gain * (mean - own) / mean)``, its limit in this decision its share of the U requests that can be sent,
-    rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is no
-    such worker, limits are ignored, so no slot stays empty. The turn is remembered between decisions.
+    ``max(0, 1 + gain * (mean - own) / mean)``. Its limit in this decision is its share, by rate, of the requests that can be
+    sent, rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is
+    no such worker, limits are ignored, so no slot stays empty. The turn is remembered between decisions.
 
-    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, as rates measured say little of the
-    work to come and a request sent stays where it is.
+    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step. Measured rates say little of the work to
+    come, and a request sent stays where it is.
 
     Args:
         gain: how strongly a worker slower than the mean is limited, >= 0; 0 = equal limits.
@@ -30,8 +30,8 @@ class Carton(Ruled):
     Raises:
         InputError: a negative or non-finite gain.
 
-    Source: BF-IO App. A.1.1; Stanojevic, Shorten 2009 (load balancing and distributed rate limiting as one control
-    loop). Neither gives formulas for slots: rate and limit are our reading.
+    Source: BF-IO App. A.1.1; Stanojevic, Shorten 2009 (load balancing and distributed rate limiting as one control loop).
+    Neither gives formulas for slots: rate and limit are our reading.
     """
 
     memory_size: ClassVar[int] = 1  #: one word: the worker whose turn it is
@@ -43,7 +43,7 @@ class Carton(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), and of each worker step seconds, rate, and requests below its limit."""
+    """Working space: the room (see `filling.Room`); for each worker step seconds, rate, and requests left to its limit."""
 
     fleet: Room
     seconds: WorkerFloats
@@ -69,9 +69,9 @@ def route(view: RuleView, options: Carton, work: Work) -> None:
 
 @part
 def next_below_limit(size: float, work: Work) -> int:
-    """The next worker from `work.fleet.memory[0]` on, round, with room for `size` tokens; -1 without one.
+    """The next worker in turn, from `work.fleet.memory[0]` on, with room for `size` tokens; -1 without one.
 
-    Workers below their limit go first, those at it only without such a worker.
+    A worker at its limit is taken only if no worker below its limit has room.
     """
     best, rank = -1, 4
     for g in range(work.limit.size):
@@ -85,7 +85,7 @@ def next_below_limit(size: float, work: Work) -> int:
 
 @part
 def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
-    """Write to `work.limit` how many of the `sent` requests each worker may get: its share by rate, rounded up."""
+    """Write the limit of each worker to `work.limit`: its share, by rate, of the `sent` requests, rounded up."""
     total, rates = 0.0, 0.0
     for g in range(view.load.size):
         work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])

@@ -22,10 +22,10 @@ _NODE, _KEY = stream_number("consistent-hash"), stream_number("consistent-hash-k
 class ConsistentHash(Ruled):
     """The oldest request goes to the first worker, clockwise from its key, that is below its bound and has room.
 
-    Every worker stands at `virtual_nodes` places of a ring, a request at the place of its key (its session, else its
-    prompt key, else its id). A worker may have `bound` times its share of all requests on workers, the new one
-    included, rounded up. Workers with neither a request nor a free slot (lost, ejected) have no share. Where no worker
-    below the bound has room, the bound is lifted.
+    Every worker stands at `virtual_nodes` places of a ring, a request at the place of its key (its session, else its prompt
+    key, else its id). A worker may have `bound` times its share of all requests on workers, the new one included, rounded
+    up. Workers with neither a request nor a free slot (lost, ejected) have no share. If no worker below the bound has room,
+    the bound is ignored.
 
     Args:
         bound: how much above its share of requests a worker may get, >= 1; near 1 is balance, large is affinity.
@@ -34,8 +34,8 @@ class ConsistentHash(Ruled):
     Raises:
         InputError: a bound below 1, or virtual nodes out of range.
 
-    Source: Karger et al. 1997; bounded loads: Mirrokni, Thorup and Zadimoghaddam 2018. Places are keyed by the seed, so
-    that routers of one seed agree. Sessions of different weight count alike here.
+    Source: Karger et al. 1997; bounded loads: Mirrokni, Thorup and Zadimoghaddam 2018. Places are keyed by the seed, so that
+    routers of one seed agree. Sessions of different weight count alike here.
     """
 
     bound: float = 1.25
@@ -46,17 +46,16 @@ class ConsistentHash(Ruled):
 
 
 def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
-    """Check the options of a ring; `where` is the policy, as errors name it.
+    """Check the options of a ring; `where` is the policy's name in errors.
 
-    Raises:
-        InputError: a bound below 1, or virtual nodes out of range.
+    Raises an `InputError` for a bound below 1, or virtual nodes out of range.
     """
     check_range(where, "a finite number >= 1", low=1, finite=True, bound=bound)
     check_range(where, f"an integer in 1..{MOST_NODES}", low=1, high=MOST_NODES, virtual_nodes=virtual_nodes)
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), and by worker its requests and places on the ring, in [0, 1)."""
+    """Working space: the open workers (see `filling.Open`); each worker's requests, and its places on the ring in [0, 1)."""
 
     fleet: Open
     requests: WorkerInts
@@ -91,10 +90,10 @@ def place_nodes(view: RuleView, count: int, work: Work) -> None:
 
 @part
 def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
-    """The first worker, clockwise from request i's key, that has room for it: its place in the list; -1 without one.
+    """The place in the list of the first worker, clockwise from request i's key, with room for it; -1 without one.
 
-    Args:
-        most: requests that a worker may have, this one included. Workers at the bound come only if no other has room.
+    Workers that would exceed `most` requests, this one included, are taken only if no other has room. `count` is the length
+    of the list of open workers.
     """
     key = uniform_from(head(view.seed, _KEY), view.waiting_key[i], 0)
     best, is_best_below, least = -1, False, 2.0
@@ -110,7 +109,7 @@ def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
 
 @part
 def clockwise(nodes: F8, place: float) -> float:
-    """The clockwise distance, on a ring of length 1, from a place to the nearest of these nodes; all are in [0, 1)."""
+    """The clockwise distance, on a ring of length 1, from `place` to the nearest of the nodes; all are in [0, 1)."""
     least = 2.0
     for v in range(nodes.size):
         ahead = nodes[v] - place

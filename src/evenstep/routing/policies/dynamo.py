@@ -23,32 +23,33 @@ _STREAM = stream_number("dynamo")
 class Dynamo(Ruled):
     """Dynamo's KV router: the oldest request goes to the worker of smallest cost in KV blocks.
 
-    ``cost = prefill_load_scale * max(0, (prefill_g + s_i - overlap_score_credit * cached_ig) / block_size)
-    + (load_g + s_i) / block_size + active_request_weight * active_g``
+    ``cost = prefill_load_scale * max(0, (prefill_g + s_i - overlap_score_credit * cached_ig) / block_size) + (load_g + s_i)
+    / block_size + active_request_weight * active_g``
 
-    prefill_g are the tokens sent and not yet decoding, of those sent in this decision the ones not cached. load_g are the
-    KV tokens that run or were sent, active_g the requests. Equal costs go by keyed chance. The router's
-    older ``overlap_score_weight`` is `prefill_load_scale` with a credit of 1.
+    For worker g, prefill_g is the tokens sent and not yet decoding, where requests of this decision count their uncached
+    tokens. load_g is the KV tokens, and active_g the requests, that run or were sent. s_i is the prompt of request i. Equal
+    costs are decided by keyed chance. The router's older ``overlap_score_weight`` is `prefill_load_scale` with a credit of
+    1.
 
     Args:
         overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = caches do not count.
-        prefill_load_scale: weight of blocks to prefill, >= 0; 0 = a decode worker with prefill engines of its own, which
-            is then least load.
-        active_request_weight: blocks that an active request costs besides its own, >= 0.
-        temperature: 0 = the smallest cost; above, a draw by softmax of minus the costs scaled to their range.
+        prefill_load_scale: weight of blocks to prefill, >= 0; 0 = separate prefill engines, and the policy is then least
+            load.
+        active_request_weight: blocks that an active request costs in addition to its own, >= 0.
+        temperature: 0 = the smallest cost; above 0, a draw by softmax of minus the costs scaled to their range.
         block_size: tokens in a KV block, >= 1.
 
     Raises:
         InputError: an option out of range.
 
-    It leaves out caches on host, disk and shared storage, and decay of the credit with backlog. It also leaves
-    out blocks that two running requests share, the order of cache and load events, and rounding to whole blocks. By default
-    Dynamo counts blocks of prompts alone; the view's KV tokens include what was produced, as with its tracking of output
-    blocks. Its queue holds requests back while all workers are busy; else each is dispatched on arrival. Here the pool
-    waits for slots and is taken oldest first.
+    It leaves out caches on host, disk and shared storage, and decay of the credit with backlog. It also leaves out blocks
+    that two running requests share, the order of cache and load events, and rounding to whole blocks. By default Dynamo
+    counts blocks of prompts alone; the view's KV tokens include output, as with its tracking of output blocks. Its queue
+    holds requests back while all workers are busy; otherwise each is dispatched on arrival. Here the pool waits for slots,
+    and the oldest request goes first.
 
-    Source: ai-dynamo/dynamo, lib/kv-router/src/scheduling/selector/default.rs, DefaultWorkerScorer (commit 07a6c9c,
-    2026); defaults of scheduling/config.rs there.
+    Source: ai-dynamo/dynamo, lib/kv-router/src/scheduling/selector/default.rs, DefaultWorkerScorer (commit 07a6c9c, 2026);
+    defaults of scheduling/config.rs there.
     """
 
     reads_cached: ClassVar[bool] = True
@@ -66,7 +67,7 @@ class Dynamo(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: room (see `filling.Room`), tokens and requests of each worker; a request's cost on those with room."""
+    """Working space: the room (see `filling.Room`), tokens and requests of each worker, and the costs of one request."""
 
     fleet: Room
     prefill: WorkerFloats  # prefill_g of `Dynamo`, with requests that this decision sends; the next two likewise
@@ -78,7 +79,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Dynamo, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: the one with room that `pick` takes by cost, else `HOLD`."""
+    """Write each request's worker to `work`, oldest first: one with room, chosen by `pick`; `HOLD` if none has room."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
@@ -117,9 +118,9 @@ def cost_of(i: int, g: int, view: RuleView, options: Dynamo, work: Work) -> floa
 
 @part
 def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
-    """The place of the smallest cost, ties by chance; at a temperature above 0 a draw by softmax, which overwrites `cost`.
+    """The index of the smallest cost in 0..count-1, ties by chance; if `temperature` is above 0, a draw by softmax.
 
-    Places are 0..count-1. `chance` is the random number, in [0, 1).
+    `chance` is the random number, in [0, 1). A draw by softmax overwrites `cost`.
     """
     least, most = np.inf, -np.inf
     for k in range(count):
@@ -134,7 +135,7 @@ def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
 
 @part
 def pick_tied(cost: F8, count: int, least: float, chance: float) -> int:
-    """One of the places in 0..count-1 whose cost is exactly `least`, by `chance` in [0, 1); at least one must have it."""
+    """One of the indices in 0..count-1 whose cost is exactly `least`, by `chance` in [0, 1); at least one must have it."""
     tied = 0
     for k in range(count):
         tied += cost[k] == least

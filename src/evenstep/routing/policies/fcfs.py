@@ -13,7 +13,7 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class FCFS(Ruled):
-    """First come, first served: loads are not looked at, and sizes only to see where a request fits.
+    """First come, first served: ignores loads, and uses sizes only to see where a request fits.
 
     A request that fits nowhere is held, and the next one goes on.
 
@@ -29,7 +29,7 @@ class FCFS(Ruled):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: one with room, as `fill` says, or `HOLD` where none has."""
+    """Write each request's worker to `work`, oldest first: one with room, chosen as `fill` says; `HOLD` if none has room."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
         return
@@ -49,7 +49,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def send_by_levels(view: RuleView, work: Work) -> None:
-    """Where only slots limit: send each request to the worker with most free slots, one pass for each number of slots."""
+    """Send each request to the worker with most free slots, in one pass a number of slots. Only if slots alone limit."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:
         i = one_each(level, 0, view.free_slots.size, i, view, work)

@@ -1,4 +1,4 @@
-"""Honey-bee foraging: workers with room dance, and requests follow the better dances more often."""
+"""Honey-bee foraging: workers attract requests at random, in proportion to a fitness that falls with their load."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _STREAM = stream_number("hbfa")
 class HBFA(Ruled):
     """Honey-bee foraging: the oldest request goes to a worker drawn by chance, more often to a lightly loaded one.
 
-    Workers dance that have room for the request and not more than the mean load; without such a worker, all with room. The
-    fitness they dance is ``1 / ((1 + load / mean load) * (1 + requests / mean requests))``. A request follows one in
-    proportion to its fitness, or scouts: then every worker with room is as likely. Dances change with each request sent.
+    A worker has the fitness ``1 / ((1 + load / mean load) * (1 + requests / mean requests))``. A request goes to a worker
+    with room, drawn in proportion to fitness. Workers above the mean load are left out, unless all with room are above it.
+    Requests that scout go to any worker with room, all equally likely. Fitness changes with each request sent.
 
-    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, for want of known workloads and of
-    time for a population of bees. It leaves out priorities of tasks and the CPU and memory a bee would look at.
+    Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, for lack of known workloads and of time
+    for a population of bees. It leaves out priorities of tasks, and CPU and memory of workers.
 
     Args:
         scouts: share of the requests that scout, 0..1.
@@ -34,8 +34,8 @@ class HBFA(Ruled):
     Raises:
         InputError: `scouts` out of range.
 
-    Source: BF-IO App. A.1.1; Dhinesh Babu, Krishna 2013 (only workers that are not overloaded attract). The fitness and
-    the share of scouts are our choice.
+    Source: BF-IO App. A.1.1; Dhinesh Babu, Krishna 2013 (only workers that are not overloaded attract). The fitness and the
+    share of scouts are our choice.
     """
 
     scouts: float = 0.1
@@ -45,7 +45,7 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, sent ones included."""
+    """Working space: the room (see `filling.Room`); KV tokens, requests (sent ones included) and fitness of workers."""
 
     fleet: Room
     load: WorkerFloats
@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: with room, drawn by fitness or (scouts) evenly; else `HOLD`."""
+    """Write each request's worker to `work`, oldest first: drawn from those with room by fitness, or (scouts) evenly."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
@@ -80,7 +80,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
 
 @part
 def dance(count: int, work: Work) -> None:
-    """Write to `work.fitness` the fitness of the `count` workers in `work.fitting`; 0 if one does not dance."""
+    """Write the fitness of the first `count` workers in `work.fitting` to `work.fitness`; 0 for one that is left out."""
     load, requests, is_light = mean(work.load), mean(work.requests), False
     for k in range(count):
         is_light |= share(work.load[int(work.fitting[k])], load) <= 1
@@ -103,7 +103,7 @@ def mean(values: F8) -> float:
 
 @part
 def share(value: float, mean: float) -> float:
-    """A value divided by the mean; 0 if the mean is 0."""
+    """`value` divided by `mean`; 0 if the mean is 0."""
     return value / mean if mean > 0.0 else 0.0
 
 

@@ -22,11 +22,11 @@ _LONG = 1 << 62
 class JSQ(Ruled):
     """The oldest request goes to the worker with fewest requests, running or sent, among those with room.
 
-    Room is a slot and memory for the request. One that fits nowhere is held.
+    Room is a slot and memory for the request. A request that fits nowhere is held.
 
     Args:
-        ties: ``random`` = keyed chance among the shortest (the same dice for every policy that asks for this
-            request); ``lowest`` = lowest index. With ``lowest`` and equal slots this is FCFS.
+        ties: ``random`` = keyed chance among the shortest (the same dice for every policy that asks for this request);
+            ``lowest`` = lowest index. With ``lowest`` and equal slots this is FCFS.
 
     Source: BF-IO App. A.1.1; the default of vLLM's and SGLang's routers.
     """
@@ -35,19 +35,16 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), and a draw in [0, 1) for each waiting request, oldest first.
-
-    `queue` counts the requests running or sent, by a worker's place in `fleet`.
-    """
+    """Working space: the open workers (see `filling.Open`), their requests, running or sent, and a draw for each request."""
 
     fleet: Open
-    queue: WorkerInts
-    chance: RequestFloats
+    queue: WorkerInts  # by a worker's place in the list
+    chance: RequestFloats  # in [0, 1), of the waiting requests, oldest first
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: that of a shortest queue with room, or `HOLD` where none has."""
+    """Write each request's worker to `work`, oldest first: one of the shortest queues with room; `HOLD` if none has room."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
@@ -80,7 +77,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
-    """The first place of the shortest queue with memory for `size` tokens, or -1; and how many such queues are as short.
+    """The first place of a shortest queue with memory for `size` tokens, or -1; and the number of such queues.
 
     `count` is the length of the list of open workers.
     """
@@ -96,9 +93,9 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 
 @part
 def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> None:
-    """If only slots limit: send the oldest `sent` requests, each to a shortest queue, drawn `by_chance` or of lowest index.
+    """Send the oldest `sent` requests, each to a shortest queue: a random one if `by_chance`, else that of lowest index.
 
-    `sent` is at most the number of free slots. Draws are taken from `work.chance`.
+    Call it if slots alone limit. `sent` is at most the number of free slots. Draws are in `work.chance`.
     """
     queue, workers, count, i = work.queue, work.fleet.open, 0, 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
@@ -124,7 +121,7 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
 
 @part
 def place_of(rank: int, length: int, queue: I8) -> int:
-    """The place of the `rank`-th queue, counted from 0, among the queues of exactly this length; there must be so many."""
+    """The place of the `rank`-th (from 0) of the queues of exactly this length; there must be that many."""
     j = -1
     while rank >= 0:
         j += 1

@@ -16,8 +16,8 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 class LeastLoad(Ruled):
     """The oldest request goes to the worker with the fewest KV tokens (ties: lowest index): JSQ by tokens, not requests.
 
-    The load counts running requests, those sent and not yet decoding, and those this decision sends. Workers without a slot
-    or memory for the request are left out; a request that fits nowhere is held.
+    The load counts requests that run, were sent, or are sent by this decision. Workers without a slot or memory for the
+    request are left out; a request that fits nowhere is held.
     """
 
 
@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: LeastLoad, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: the lightest one with room, or `HOLD` where none has."""
+    """Write each request's worker to `work`, oldest first: the lightest one with room; `HOLD` if none has room."""
     count, is_limited = 0, False
     for g in range(view.load.size):
         work.fleet.free_slots[g] = view.free_slots[g]
@@ -55,7 +55,7 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
 
 @part
 def lightest(count: int, work: Work) -> int:
-    """The place, among the `count` of the list, of the worker with the smallest load, the first of equal ones."""
+    """The place of the worker with the smallest load in the list of `count` open workers, the first of equal ones."""
     best, least = 0, work.load[0]
     for j in range(1, count):
         load = work.load[j]
@@ -66,10 +66,7 @@ def lightest(count: int, work: Work) -> int:
 
 @part
 def lightest_that_fits(size: float, count: int, work: Work) -> int:
-    """The place, among the `count` of the list, of the lightest worker with memory for `size` tokens; -1 without one.
-
-    Of workers with equal loads, the first in the list.
-    """
+    """As `lightest`, but only among workers with memory for `size` tokens; -1 if there is no such worker."""
     best, least = -1, np.inf
     for j in range(count):
         if work.fleet.kv_free[work.open[j]] >= size and work.load[j] < least:

@@ -1,4 +1,4 @@
-"""Max-min: the longest request goes first, to the worker that is ready first."""
+"""Max-min: the longest request goes first, to the worker of smallest load."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class MaxMin(ByLength):
     With prompts as lengths this is LPT (longest processing time first).
 
     Args:
-        length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
-            prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
-            outputs, those that clients name, so simulations refuse ``predicted``.
-        age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest first, in
-            at most a quarter of the free slots, for short requests would starve otherwise; 0 = off (paper mode).
+        length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
+            output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off (paper mode). Overdue requests go
+            first, oldest first, in at most a quarter of the free slots. Short requests would starve otherwise.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.

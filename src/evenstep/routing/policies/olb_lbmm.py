@@ -17,21 +17,21 @@ from evenstep.routing.sorting import sort
 
 @dataclass(frozen=True, slots=True)
 class OlbLbmm(ByLength):
-    """Picks requests as for the workers with fewest requests (OLB), then places them anew by earliest completion (LBMM).
+    """Picks requests as if for the workers with fewest requests (OLB), then places them by earliest completion (LBMM).
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
-    * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion.
-      Then the worker that is ready last gives up the shortest request it got in this decision, to the worker with
-      room that completes it first. This repeats while the request completes there before the last worker was ready.
+    * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion. Then
+      the worker that is ready last gives up the shortest request it got in this decision. That request moves to the worker
+      with room that completes it first. This repeats while the request completes there before the last worker was ready.
 
     Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
     Args:
-        length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
-            prompt and expected output (the prompt alone where nothing is expected). Only a live dispatcher has expected
-            outputs, those that clients name, so simulations refuse ``predicted``.
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
-            since the longest may find KV memory full time and again: a quarter of the free slots or one at most.
+        length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
+            output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first, in
+            at most a quarter of the free slots (but at least one). The longest may otherwise find KV memory full time and
+            again.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.
@@ -62,7 +62,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     """Admit requests, oldest first, while they find room; place each where it completes first; then balance.
 
     Overdue requests are placed first, then the shortest. Balancing moves requests of this decision off the worker that is
-    ready last. The workers stand in `work.fleet.worker`.
+    ready last. The answer is `work.fleet.worker`.
     """
     admitted = admit(view, work)
     set_lengths(view, options.length_predicted, work.length)
@@ -88,7 +88,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def admit(view: RuleView, work: Work) -> int:
-    """List in `work.order` the requests, oldest first, that find room one after the other; returns their number.
+    """List the requests to admit in `work.order`: oldest first, those that find room in turn; returns their number.
 
     Each takes room on the worker with fewest requests where it fits. No worker is answered, and the room is used up.
     """
@@ -116,7 +116,7 @@ def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
     """The worker on which request i completes first (ties: lowest index), among those with room for it; -1 without one.
 
     Args:
-        other_than: a worker that is left out; -1 = no worker.
+        other_than: a worker that is left out; -1 = no worker is.
         size: float64[W], KV tokens of each request.
     """
     best, earliest = -1, np.inf
@@ -131,8 +131,7 @@ def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
 def move_from_last(view: RuleView, work: Work) -> bool:
     """Move the shortest request of this decision off the worker that is ready last, if it completes earlier elsewhere.
 
-    Returns:
-        Whether a request was moved.
+    Returns True if a request was moved.
     """
     last = 0
     for g in range(work.ready.size):

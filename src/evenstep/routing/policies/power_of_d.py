@@ -23,11 +23,11 @@ _MOST = 1_000_000
 class PowerOfD(Ruled):
     """Draws `d` different workers with room by keyed chance, and sends the request to the one with fewest requests.
 
-    Requests are running or sent; ties go to the lowest index. With fewer than `d` such workers all are looked at. A request
-    that fits nowhere is held.
+    Requests are running or sent; ties go to the lowest index. If fewer than `d` workers have room, all of them are compared.
+    A request that fits nowhere is held.
 
     Args:
-        d: workers looked at for each request, 1 to 1,000,000; 1 is random choice.
+        d: workers drawn for each request, 1 to 1,000,000; 1 is random choice.
 
     Raises:
         InputError: `d` out of range.
@@ -42,7 +42,7 @@ class PowerOfD(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), and what draws need."""
+    """Working space: the open workers (see `filling.Open`), their requests, and an urn of places to draw from."""
 
     fleet: filling.Open
     queue: WorkerInts  # requests of each worker, running or sent, by place; by worker where only slots limit
@@ -85,10 +85,7 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
 
 @part
 def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
-    """Where only slots limit: send the oldest requests while slots last, each to the shortest of `d` drawn queues.
-
-    Each draw's swap in the urn is undone, so the urn stays as it is.
-    """
+    """Send the oldest requests while slots last, each to the shortest of `d` drawn queues. Only if slots alone limit."""
     sent = min(view.waiting_load.size, filling.total_free(view))
     for draw in range(d):
         filling.draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
@@ -111,7 +108,7 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
 def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int:
     """The place of the shortest queue among `draws` workers drawn for request i from `count`; ties: lowest place.
 
-    The random numbers are in `work.chance`, `sent` of them for each draw.
+    The random numbers are in `work.chance`, `sent` of them for each draw. The urn is the same afterwards.
     """
     left, best, shortest = count, count, _LONG
     for draw in range(draws):

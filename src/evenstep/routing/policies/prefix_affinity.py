@@ -1,4 +1,4 @@
-"""Prefix affinity: to the worker that has most of the prompt cached, while the fleet is balanced."""
+"""Prefix affinity: requests go to the worker that has most of the prompt cached, while the fleet is balanced."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PrefixAffinity(Ruled):
 
     The load of a worker is its number of requests, running and sent.
 
-    * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
-      by more than the factor `balance_rel`. Then the request goes to the smallest load. A worker with neither a request
-      nor a free slot (lost, ejected) does not count.
+    * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and by more than
+      the factor `balance_rel`. Then the request goes to the smallest load. A worker with neither a request nor a free slot
+      (lost, ejected) does not count.
     * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it.
       Equal prefixes, and requests with less, go to the smallest load (then the lowest index).
     * If caches are unknown, `consistent-hash` chooses by the request's key in place of the prefix.
@@ -33,14 +33,14 @@ class PrefixAffinity(Ruled):
         balance_abs: requests by which loads may always differ.
         balance_rel: factor by which loads may differ, >= 1.
         bound: as in `consistent-hash`, where caches are unknown.
-        virtual_nodes: likewise.
+        virtual_nodes: as in `consistent-hash`, where caches are unknown.
 
     Raises:
         InputError: an option out of range.
 
-    Source: the cache-aware policy of SGLang's router (its docs/router/router.md; same defaults). It sends a request
-    with little cached to the smallest prefix tree, which no view shows: here, to the smallest load. It binds a request to
-    a worker that is full; here a full worker is passed over.
+    Source: the cache-aware policy of SGLang's router (its docs/router/router.md; same defaults). It sends a request with
+    little cached to the smallest prefix tree, which no view shows: here, to the smallest load. It binds a request to a
+    worker that is full; here a full worker is left out.
     """
 
     reads_cached: ClassVar[bool] = True
@@ -85,7 +85,7 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
 
 @part
 def is_unbalanced(view: RuleView, options: PrefixAffinity, work: Work) -> bool:
-    """Whether the most in `work.requests` exceeds the least by both `balance_abs` and the factor `balance_rel`.
+    """True if the largest of `work.requests` exceeds the smallest by both `balance_abs` and the factor `balance_rel`.
 
     Workers without a request and without a free slot do not count.
     """
@@ -110,7 +110,7 @@ def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work)
 def least_requests(i: int, cached: float, view: RuleView, count: int, work: Work) -> int:
     """The place of the worker with fewest requests (ties: lowest index) among those with room for request i; -1 without one.
 
-    With `cached` >= 0 only workers count that have exactly so many of its prompt tokens cached.
+    If `cached` is >= 0, only workers count that have exactly `cached` of its prompt tokens cached.
     """
     best = -1
     for j in range(count):

@@ -1,4 +1,4 @@
-"""Random: each request goes to any worker that has a slot."""
+"""Random: each request goes to any worker that has room."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Random, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: a random one with room, or `HOLD` where none has."""
+    """Write each request's worker to `work`, oldest first: a random one with room; `HOLD` if none has room."""
     dice = head(view.seed, _STREAM)
     if filling.is_unlimited(view):
         send_anywhere(dice, view, work)
@@ -59,7 +59,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
-    """Send the oldest requests, one for each free slot, to random workers with a slot. Call it only if slots alone limit."""
+    """Send the oldest requests, one for each free slot, to random workers with a slot. Only if slots alone limit."""
     sent = min(view.waiting_load.size, filling.total_free(view))
     filling.draw_all(dice, 0, sent, view, work.chance)
     count = filling.list_where_slots_limit(view, work.fleet)

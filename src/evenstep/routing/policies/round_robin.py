@@ -1,4 +1,4 @@
-"""Round robin: each request goes to the next worker in turn that has a slot."""
+"""Round robin: each request goes to the next worker in turn that has room."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def first_that_fits(size: float, low: int, high: int, work: Work) -> int:
 
 @part
 def send_in_rounds(view: RuleView, work: Work) -> None:
-    """Where only slots limit: send requests in rounds over workers with free slots; the turn, `work.memory[0]`, moves on."""
+    """Send requests in rounds over workers with free slots; `work.memory[0]`, the turn, moves on. If slots alone limit."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)
     while level <= most and i < work.worker.size:

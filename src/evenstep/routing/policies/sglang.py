@@ -13,16 +13,16 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 class SGLang(Ruled):
     """SGLang's choice of a data-parallel rank: the oldest request goes to the rank with fewest requests or tokens.
 
-    Requests and tokens count what runs and what was sent. Each dispatch charges the rank one request and the prompt's
-    tokens at once, so that a burst between two reports spreads. Ties go to the lowest index.
+    Requests and tokens count what runs and what was sent. Each dispatch charges the rank one request and the prompt's tokens
+    at once, so that a burst between two reports spreads. Ties go to the lowest index.
 
     Args:
-        score: ``total-requests``, or ``total-tokens`` with equal tokens to the fewest requests.
+        score: ``total-requests``, or ``total-tokens``, where equal tokens go to the fewest requests.
 
-    It leaves out reports of the ranks that are older than the decision, ranks that are down, and ranks that a
-    request asks for. It also leaves out the methods round-robin (`round-robin` here) and by bootstrap room. With reports as
-    fresh as here ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load. SGLang dispatches each
-    request on arrival, whether the rank has a slot or not; here a pool waits for slots and is taken oldest first.
+    It leaves out reports of the ranks that are older than the decision, ranks that are down, and ranks that a request asks
+    for. It also leaves out the methods round-robin (`round-robin` here) and by bootstrap room. As reports are always fresh
+    here, ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load. SGLang dispatches each request on
+    arrival, whether the rank has a slot or not. Here a pool waits for slots, and the oldest request goes first.
 
     Source: sgl-project/sglang 0.5.23, python/sglang/srt/managers/data_parallel_controller.py, DPBudget.
     """

@@ -15,18 +15,18 @@ from evenstep.routing.sorting import sort
 class TensorRTADP(Ruled):
     """TensorRT-LLM's attention-data-parallel router: oldest requests taken, largest prompt first, to the lightest rank.
 
-    As many of the oldest requests as there are slots are taken and sorted by tokens, largest first (ties: oldest). Each
-    goes to the worker of smallest (tokens, requests, index) among those below the cap of requests,
-    ``max(ceil((active + taken) / G), busiest worker)``, where active requests run or were sent. The engine has one
-    number of slots for all ranks; where slots differ here and every worker below the cap is full, the cap is lifted.
+    As many of the oldest requests as there are slots are taken and sorted by tokens, largest first (ties: oldest). Each goes
+    to the worker of smallest (tokens, requests, index) among those below the cap of requests, ``max(ceil((active + taken) /
+    G), busiest worker)``, where active requests run or were sent. The engine has one number of slots for all ranks. Where
+    slots differ here and every worker below the cap is full, the cap is ignored.
 
-    It leaves out: ranks that a request asks for, waiting for more prompts to form an even batch, and the routers by
-    cached prefix and by conversation. The engine weighs a rank by the prompt tokens of its requests alone; the view has
-    their KV tokens, so what they produced counts here too, in its favour. It is one of two peers that see a pool as we
-    do: the engine decides between two steps, for all that waits.
+    It leaves out: ranks that a request asks for, waiting for more prompts to form an even batch, and the routers by cached
+    prefix and by conversation. The engine weighs a rank by the prompt tokens of its requests alone. The view has their KV
+    tokens, so their output counts here too, which favours this policy. Like our pool, the engine decides between two steps,
+    for all requests that wait.
 
-    Source: NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/scheduler/adp_router.py, DefaultADPRouter (commit
-    62b8daa, 2026), and the oldest-first fetch of executor_request_queue.py there.
+    Source: NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/scheduler/adp_router.py, DefaultADPRouter (commit 62b8daa,
+    2026), and the oldest-first fetch of executor_request_queue.py there.
     """
 
 
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
-    """Write to `work` a `lightest` worker for each of the oldest requests that slots suffice for, largest first."""
+    """Take the oldest requests, one for each slot; largest first, write the `lightest` worker for each to `work`."""
     taken = min(view.waiting_load.size, set_room(view, work.fleet))
     total = count_requests(view, work.requests)
     set_load(view, work.tokens)
@@ -68,7 +68,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 def lightest(size: float, cap: int, work: Work) -> int:
     """The worker with the fewest tokens, then requests, then index, with room for `size` tokens; -1 without one.
 
-    A worker with fewer requests than `cap` goes before all others. Tokens and requests are those running or sent.
+    Workers with at least `cap` requests are taken only if no other has room. Tokens and requests are those running or sent.
     """
     best, is_best_below = -1, False
     for g in range(work.tokens.size):

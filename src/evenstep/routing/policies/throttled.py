@@ -1,4 +1,4 @@
-"""Throttled: the first worker below a concurrency threshold."""
+"""Throttled: each request goes to the first worker below a threshold of concurrent requests."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 class Throttled(Ruled):
     """The oldest request goes to the first worker, by index, that is below its threshold and has a slot and memory for it.
 
-    A request waits while every worker is at its threshold, even where slots are free. A worker's threshold is
-    `threshold` times its capability over the largest capability, rounded, at least 1; it counts requests running and
-    sent.
+    A request waits while every worker is at its threshold, even where slots are free. A worker's threshold is `threshold`
+    times its capability over the largest capability, rounded, at least 1; it counts requests running and sent.
 
     Args:
-        threshold: requests at a time on the most capable worker; None = the slots of each worker in place of it.
+        threshold: requests at a time on the most capable worker; None = each worker's slots replace `threshold`.
         capability: what each worker can do, e.g. ``1/1/0.5``, repeated over the fleet; empty = by speed.
 
     Raises:
         InputError: a threshold below 1, or a capability that is not above 0.
 
-    Source: BF-IO App. A.1.1 (TLB). Of a capability vector we keep one number: slots and KV memory, its other entries, a
-    host limits by itself. The requirement of a request is its prompt, the only part known at admission.
+    Source: BF-IO App. A.1.1 (TLB). The paper's capability is a vector. We keep one number of it, since the host limits slots
+    and KV memory. The requirement of a request is its prompt, the only part known at admission.
     """
 
     threshold: int | None = None
@@ -43,7 +42,7 @@ class Throttled(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers below their threshold (see `filling.Open`, `list_below`), and each one's capability."""
+    """Working space: the workers below their threshold (see `filling.Open`, `list_below`), and each worker's capability."""
 
     fleet: Open
     capability: WorkerFloats
@@ -66,7 +65,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 def list_below(view: RuleView, options: Any, work: Work) -> int:
     """List the open workers below their threshold in `work.fleet`; returns their number.
 
-    `work.fleet.slots` is the smaller of a worker's free slots and the requests it lacks to its threshold.
+    `work.fleet.slots` is the smaller of a worker's free slots and the requests that it may get up to its threshold.
     """
     largest = list_capabilities(view, options.capability, work.capability)
     fleet, listed, count = work.fleet, list_open(view, work.fleet), 0

@@ -1,4 +1,4 @@
-"""vLLM's internal load balancer between data-parallel engines: a score of counts."""
+"""vLLM's internal load balancer between data-parallel engines: the smallest score of request counts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 @dataclass(frozen=True, slots=True)
 class VLLM(Ruled):
-    """vLLM's choice of a data-parallel engine: the oldest request goes to the one with the lowest count of requests.
+    """vLLM's choice of a data-parallel engine: the oldest request goes to the one with the smallest score of request counts.
 
-    Waiting are the requests sent and not yet decoding; what this decision sends counts as waiting until the next.
+    Waiting requests of an engine are those sent and not yet decoding, those of this decision included.
 
     Args:
-        score: ``current`` = waiting + running, and where something waits ``6 * waiting * max(0, usage - 0.5)`` more,
-            usage = share of the engine's KV memory in use. Ties go round: each request starts the search one engine
-            further. ``waiting-4`` = 4 * waiting + running, ties to the lowest index: the form of older versions.
+        score: ``current`` = waiting + running + ``6 * waiting * max(0, usage - 0.5)``, usage = share of the engine's KV
+            memory in use. Ties go round: each request starts the search one engine further. ``waiting-4`` = 4 * waiting +
+            running, ties to the lowest index: the form of older versions.
 
-    Left out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's requests
-    late, and requests that name their rank. vLLM dispatches each request on arrival, even to an engine without a free
-    slot. Here requests wait in a pool for slots, and the oldest goes first.
+    Left out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's requests late,
+    and requests that name their rank. vLLM dispatches each request on arrival, even to an engine without a free slot. Here
+    requests wait in a pool for slots, and the oldest goes first.
 
     Source: vllm-project/vllm 0.32.0, vllm/v1/engine/core_client.py, DPLBAsyncMPClient.get_core_engine_for_request;
     ``waiting-4``: the same function of 0.10.2.
@@ -37,19 +37,16 @@ class VLLM(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`); for each worker how many requests wait, and what each adds to its score.
-
-    `weight` is what each adds besides 1: `waiting_weight`, or 3 with the score ``waiting-4``.
-    """
+    """Working space: the room (see `filling.Room`); each worker's waiting requests, and their extra weight in its score."""
 
     fleet: Room
     waiting: WorkerFloats
-    weight: WorkerFloats
+    weight: WorkerFloats  # in addition to 1: `waiting_weight`, or 3 with the score ``waiting-4``
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: the one of smallest score with room, or `HOLD` where none has."""
+    """Write each request's worker to `work`, oldest first: the one of smallest score with room; `HOLD` if none has room."""
     G, left = view.load.size, set_room(view, work.fleet)
     for g in range(G):
         work.waiting[g] = view.queued[g]
@@ -69,7 +66,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def waiting_weight(g: int, view: RuleView) -> float:
-    """What a waiting request adds to a worker's score, besides 1; 0 up to half the KV memory in use, or without a limit."""
+    """Weight of a waiting request in worker g's score, less 1: 0 up to half the KV memory in use, or without a limit."""
     usage = 0.0
     if view.kv_free[g] < np.inf:
         capacity = view.load[g] + view.queued_load[g] + view.kv_free[g]

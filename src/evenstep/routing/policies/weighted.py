@@ -1,4 +1,4 @@
-"""Weighted: round robin or least connections, in proportion to what each worker can do."""
+"""Weighted: round robin or least connections, in proportion to weights of the workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.routing.capability import check_capabilities, list_capabilities
 from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_room
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
-#: Largest weight of a turn, and the smallest; in between they are whole numbers.
+#: Largest and smallest integer weight in round robin.
 FULL, LEAST = 65535, 1024
 
 
@@ -23,9 +23,9 @@ class Weighted(Ruled):
 
     * ``least-connections``: the oldest request goes to the worker of smallest (requests + 1) / weight, where requests are
       running or sent; ties to the lowest index.
-    * ``round-robin``: turns go round, and a worker of weight w out of the largest W takes w / W of its turns, spread
-      evenly. Neighbours are half a turn out of step. A turn that falls on a worker without room is passed on. Weights
-      below a 64th of the largest count as a 64th.
+    * ``round-robin``: turns go round, and a worker of weight w out of the largest W takes w / W of its turns, spread evenly.
+      Neighbours are half a turn out of step. A worker without room is skipped. Weights below a 64th of the largest count as
+      a 64th.
 
     Args:
         rule: ``least-connections`` or ``round-robin``, which remembers whose turn it is.
@@ -34,9 +34,9 @@ class Weighted(Ruled):
     Raises:
         InputError: a weight that is not above 0.
 
-    Source: least connections as LVS has it under the name shortest expected delay; the turns as in gRPC's weighted round
-    robin (proposal A58, static stride scheduler), which needs one counter. Measured weights, which gRPC takes from the
-    load its backends report, are left out: a worker's speed is its weight.
+    Source: least connections as in LVS under the name shortest expected delay; the turns as in gRPC's weighted round robin
+    (proposal A58, static stride scheduler), which needs one counter. gRPC's measured weights, from the load that backends
+    report, are left out: a worker's speed is its weight.
     """
 
     memory_size: ClassVar[int] = 1  #: one word: turns so far; least connections leaves it at 0
@@ -49,12 +49,12 @@ class Weighted(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room, requests, weight and number of turns, `LEAST` to `FULL`, of each worker."""
+    """Working space: the room (see `filling.Room`); requests, weight and integer weight of each worker."""
 
     fleet: Room
     requests: WorkerInts
     weight: WorkerFloats
-    turns: WorkerInts
+    turns: WorkerInts  # weight as an integer, `FULL` for the largest
 
 
 @rule
@@ -92,7 +92,7 @@ def fewest_connections(size: float, work: Work) -> int:
 def next_turn(size: float, work: Work) -> int:
     """The worker with room for `size` tokens whose turn is next; -1 without one.
 
-    The count of turns so far, `work.fleet.memory[0]`, moves past that turn; without a worker it stays.
+    The count of turns so far, `work.fleet.memory[0]`, moves past that turn; it stays if no worker has room.
     """
     G, turn, g = work.turns.size, work.fleet.memory[0], 0
     while g < G and not has_room(g, size, work.fleet):

@@ -1,9 +1,9 @@
-"""A token budget from a target for the time between tokens, learned from how long iterations have lasted.
+"""Learns how long iterations last, and derives the token budget that meets a target for the time between tokens.
 
-The policy keeps float64 bits in int64 words: when it last formed a batch (`SINCE`) and of how many tokens (`RAN`). Fading
-sums over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says
-how many tokens last as long as the target. Times are taken in whole quanta of a microsecond, and token counts from them are
-rounded, not floored: the last bit of a clock decides nothing.
+The policy's memory keeps when the last batch was formed (`SINCE`), as float64 bits, and its number of tokens (`RAN`). Five
+fading float64 sums over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through
+them gives the tokens whose iteration lasts as long as the target. Times are rounded to quanta of about a microsecond, and
+tokens are rounded, not floored, so that the last bit of a clock decides nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from evenstep.request import I8
 from evenstep.scheduling.batch import keep, kept
 
 SINCE, RAN, COUNT, TOKENS, SECONDS, SQUARES, PRODUCTS = range(7)
-#: Words that are kept.
+#: Number of words kept in memory.
 MEMORY = 7
 #: Factor by which each iteration fades the sums before it, so that the last fifty or so count.
 FADES = 0.98
-#: Iterations before a line is drawn, and tokens a batch may always run besides its decodes.
+#: Iterations before a line is fitted, and tokens that a batch may always run in addition to its decodes.
 FIRST, LEAST = 8.0, 32
-#: Share of the squares that tokens vary by at least where a line is drawn through them: less is rounding error.
+#: Least variance of tokens, as a share of their squares, for a line to be fitted: less is rounding error.
 VARIES = 1e-12
 #: Quanta of time in a second.
 QUANTA = 1048576.0
@@ -35,13 +35,13 @@ def quantised(seconds: float) -> float:
 
 @jit
 def fade(memory: I8, word: int, more: float) -> None:
-    """Multiply the float64 sum kept in a word of memory by `FADES`, then add `more`."""
+    """Multiply the float64 sum at index `word` of memory by `FADES`, then add `more`."""
     keep(memory, word, FADES * kept(memory, word) + more)
 
 
 @jit
 def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
-    """Add an iteration to the five fading sums of a line (`COUNT` .. `PRODUCTS`), which begin at the word `first`."""
+    """`fade` five sums in memory, from index `first` on, by 1, tokens, seconds, tokens squared and tokens x seconds."""
     fade(memory, first, 1.0)
     fade(memory, first + 1, tokens)
     fade(memory, first + 2, seconds)
@@ -51,10 +51,10 @@ def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Learn the duration of the last iteration, from `note` to `now_s`, unless no request is `running` now.
+    """Add the last iteration, from the time that `note` stored to `now_s`, to the fading sums `COUNT` .. `PRODUCTS`.
 
-    Without one the engine may have been idle. An empty last batch teaches nothing either. It updates the sums `COUNT` ..
-    `PRODUCTS`.
+    Does nothing if the last batch was empty, or if `running` (requests that hold memory now) is 0: the engine may have
+    idled.
     """
     if memory[RAN] != 0 and running > 0:
         fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
@@ -62,14 +62,13 @@ def learned(memory: I8, now_s: float, running: int) -> None:
 
 @jit
 def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
-    """Fit a line to the iterations in five sums: seconds of an iteration against its tokens.
+    """Fit a line to the iterations in five fading sums: seconds of an iteration against its tokens.
 
     Args:
-        first: the word of the first of the five sums, as in `fade_line`.
-        fewest: iterations before a line is drawn.
+        first: index in memory of the first of the five sums that `fade_line` writes.
+        fewest: sum of 1 (faded number of iterations) below which no line is fitted.
 
-    Returns:
-        Seconds a token, seconds at zero tokens, mean seconds; all 0 if the data are too few or too alike for a line, or if
+    Returns: seconds a token, seconds at zero tokens, mean seconds. All are 0 if iterations are too few or too alike, or if
         more tokens take no longer.
     """
     count, tokens, seconds = kept(memory, first), kept(memory, first + 1), kept(memory, first + 2)
@@ -84,9 +83,9 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 
 @jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
-    """The number of tokens whose iteration lasts `target_s` seconds by the learned line; `most` without a line.
+    """The number of tokens whose iteration lasts `target_s` seconds by the learned line; `most` before there is a line.
 
-    It is never above `most`, and otherwise never below `decodes` (requests that decode) and `LEAST` more.
+    It is at most `most`, and otherwise at least `decodes` (requests that decode) plus `LEAST`.
     """
     slope, flat, _ = line(memory, COUNT, FIRST)
     if slope == 0.0:
@@ -97,6 +96,6 @@ def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
 
 @jit
 def note(memory: I8, now_s: float, tokens: int) -> None:
-    """Remember that a batch of `tokens` is formed at `now_s`, for the next `learned`."""
+    """Store in memory, for the next call of `learned`, that a batch of `tokens` is formed at `now_s`."""
     keep(memory, SINCE, now_s)
     memory[RAN] = tokens

@@ -1,10 +1,10 @@
 """Decides how many prefill tokens a batch runs while requests decode: up to where more tokens begin to cost time.
 
-An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds
-time. Prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, and does not run them in
-chunks as large as the engine takes. It starts without knowing the engine. It keeps fading sums over *bare* iterations
-(decodes alone) and over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones
-meets the bare time at the knee. Sums over *light* iterations near the knee show what its tokens really cost.
+An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds time;
+prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, and does not run them in chunks
+as large as the engine takes. It learns the engine from fading sums over *bare* iterations (decodes alone) and *heavy* ones
+(with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones meets the bare time at the knee. Sums
+over *light* iterations near the knee show what its tokens really cost.
 
 On some engines a batch of prefills and decodes takes longer than one of each. Further sums compare prefill tokens that ran
 alone with those that ran together with decodes. Where the former took less than nine tenths of what the latter added,
@@ -22,34 +22,34 @@ from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, fade, fade_l
 from evenstep.scheduling.batch import keep, kept
 
 _FIRST = iteration_time.MEMORY
-#: Words: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee; float64: seconds a prefill token
-#: costs at the pace that is held (0 = none is held); sums over bare iterations (1, seconds), heavy ones (five, see
-#: `iteration_time.fade_line`) and light ones (1, prefill tokens, seconds).
+#: Words of memory: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee. As float64: seconds that
+#: a prefill token costs at the knee (0 = prefills are not held back); sums over bare iterations (1, seconds), heavy ones
+#: (five, see `iteration_time.fade_line`) and light ones (1, prefill tokens, seconds).
 RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
 BARE, BARE_S, HEAVY = range(_FIRST + 5, _FIRST + 8)
 LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 12, _FIRST + 15)
-#: Words: batches with prefills. Fading float64 sums: prefill tokens that ran alone, and their seconds; prefill tokens that
-#: ran with decodes, and the seconds by which their batches took longer than decodes alone.
+#: Words of memory: number of batches with prefills. Fading float64 sums: prefill tokens that ran alone, and their seconds;
+#: prefill tokens that ran with decodes, and the seconds by which their batches took longer than decodes alone.
 PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)
-#: Words that are kept, those of `iteration_time` included.
+#: Number of words kept in memory, those of `iteration_time` included.
 MEMORY = _FIRST + 20
 #: Prefills run apart where a token then costs less than this share of the seconds it costs with decodes. One batch with
 #: prefills in `PROBES` tries the other way; where running apart takes longer, one in `SELDOM` times as many does.
 PAYS, PROBES, SELDOM = 0.9, 64, 8
-#: A heavy iteration lasts at least this many times a bare one; bare and light ones count from so many on.
+#: A heavy iteration lasts at least `LONGER` times a bare one. Sums of `KNOWN` bare or light ones are needed to use them.
 LONGER, KNOWN = 1.25, 8.0
 #: Fewest prefill tokens below the knee that make it worth stopping there.
 LEAST = 16
-#: Seconds a token costs at least.
+#: The least price of a token, seconds.
 FREE = 1e-9
 
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Learn the seconds of prefill tokens, alone or with decodes, from a batch of `tokens`, `prefill` of them prefills.
+    """Add a batch of `tokens`, `prefill` of them of prefills, that took `seconds` to the sums of its kind.
 
-    A batch with both counts the `seconds` beyond the mean of decodes alone. Batches without prefills are ignored, and so
-    are those with both until decodes alone are known.
+    A batch of prefills alone adds its `seconds`. A mixed one adds its `seconds` minus the mean of decodes alone, once that
+    mean is known. A batch without prefill tokens adds nothing.
     """
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
@@ -61,10 +61,10 @@ def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> N
 
 @jit
 def apart(memory: I8) -> bool:
-    """Whether prefills run apart from decodes: a prefill token alone takes less than `PAYS` of what it adds to decodes.
+    """True if prefills should run apart: a prefill token alone takes less than `PAYS` of the time it adds to decodes.
 
-    One in `PROBES` batches with prefills gets the opposite answer, to keep learning; where running apart takes longer, one
-    in `PROBES` x `SELDOM`.
+    Until both times are known that counts as false. To keep learning, one in `PROBES` batches with prefills gets the
+    opposite answer, or one in `PROBES` x `SELDOM` if running apart takes longer.
     """
     pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
     pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
@@ -76,10 +76,10 @@ def apart(memory: I8) -> bool:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Learn the duration of the last iteration, unless no request is `running` now: the engine may have been idle.
+    """Add the duration of the last iteration, up to `now_s`, to the sums of its kind: bare, heavy, light, alone or mixed.
 
-    An empty last batch teaches nothing either. Call it before `note` and `iteration_time.note`, which overwrite what it
-    reads.
+    Does nothing if the last batch was empty, or if `running` (requests that hold memory now) is 0: the engine may have
+    idled. Call it before `note` and `iteration_time.note`, which overwrite what it reads.
     """
     if memory[RAN] == 0 or running == 0:
         return
@@ -101,7 +101,10 @@ def learned(memory: I8, now_s: float, running: int) -> None:
 
 @jit
 def note(memory: I8, prefill: int, decodes: int) -> None:
-    """Remember for `learned` how many prefill tokens this batch runs, and add both numbers to the totals since the start."""
+    """Store this batch's prefill tokens for `learned`; add them and its decode tokens to `PREFILLED` and `DECODED`.
+
+    If it has prefill tokens, count the batch in `PREFILLS`.
+    """
     memory[RAN_PREFILL] = prefill
     if prefill > 0:
         memory[PREFILLS] += 1
@@ -111,13 +114,14 @@ def note(memory: I8, prefill: int, decodes: int) -> None:
 
 @jit
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
-    """Tokens of this batch, the `decodes` included: about the knee, or `most` where more prefills at once delay less.
+    """Tokens of this batch, `decodes` included: about the knee, or `most` where finishing prefills at once delays less.
 
-    It is `most` also without decodes, and until the knee is known. `behind` more requests could prefill besides the first.
+    It is `most` also without decodes, and if the knee is unknown or too close to `decodes`. `behind` is the number of
+    requests that wait for the one that prefills now.
 
-    At the knee a prefill takes longer, and so do the prefills after it. With as many tokens as possible, every decode waits
-    for the prefill. The rule takes the choice with the smaller delay, summed over requests, for each token. It never holds
-    back the prefill tokens that each decode needs in the long run. It writes the words `KNEE` and `PRICE`.
+    A budget at the knee delays this prefill and those after it; `most` makes every decode wait for the prefill. The one with
+    the smaller delay for each token, summed over requests, is taken. Up to `most`, the result leaves as many prefill tokens
+    for each decode as ran in the past. Writes the words `KNEE` and `PRICE` (0 = not held back) of memory.
     """
     memory[PRICE] = 0
     bare = kept(memory, BARE)

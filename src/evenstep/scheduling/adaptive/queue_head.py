@@ -1,10 +1,10 @@
-"""Remembers the head of the waiting queue by size from batch to batch, so that a long queue is rarely rescanned.
+"""Keeps the shortest waiting requests in the policy's memory between batches, so that a long queue is rarely rescanned.
 
-The policy's memory keeps the requests that join next by size, and a number of tokens: no waiting request of the window has
-fewer left. Both hold while others join, and while new requests arrive at the queue's end and are compared one by one. The
-queue is looked over again when all that are remembered have joined. An eviction changes the balance of waiting and arrived
-requests, and all is forgotten. Nothing here changes a decision. Requests that join in the batch that is being formed stand
-in `Joining`.
+The memory holds up to `MOST` requests of the window, the oldest part of the queue, in the order in which they are admitted
+next. It also holds a lower bound on the tokens that any request of the window has left. Both stay valid while others are
+admitted, and new arrivals are compared one by one. Once all stored requests are admitted, the queue is scanned again. After
+an eviction, all are forgotten: the numbers of waiting and arrived requests then no longer match. None of this changes a
+decision. "To join" means to be admitted in the batch that is being formed (`Joining`).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from evenstep.scheduling.rules import RunningInts
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
 _FIRST = prefill_pacing.MEMORY
-#: Requests that are remembered at most: the shortest of the window, the one that joins next first.
+#: The most requests that are stored: the shortest of the window, the one that joins next first.
 MOST = 12
-#: Words: how many are remembered; a lower bound of the tokens that a request has left (0 = not known), and one for those
-#: not remembered; places that were looked over; how many waited less how many had arrived. Requests that have joined
-#: since are taken off places and balance.
+#: Words of memory: number of stored requests; a lower bound of the tokens that any request has left (0 = unknown), and one
+#: for those not stored; number of queue places that were considered; number of waiting requests less number of arrivals.
+#: Requests that have joined since are subtracted from the last two.
 COUNT, FEWEST, OTHERS, PLACES, BALANCE = range(_FIRST, _FIRST + 5)
-#: Words of the remembered requests: the place of each in the queue, its id, twice its expected tokens, tokens it has left.
+#: Words of the stored requests: the index of each in the queue, its id, twice its expected tokens, tokens it has left.
 PLACE, NEXT, SIZE, LEFT = range(_FIRST + 5, _FIRST + 5 + 4 * MOST, MOST)
-#: Words that are kept, those of `prefill_pacing` included.
+#: Number of words kept in memory, those of `prefill_pacing` included.
 MEMORY = _FIRST + 5 + 4 * MOST
 
 
 class Joining(NamedTuple):
-    """The batch being formed, and which of its entries are requests that join from the queue.
+    """The batch being formed, and which of its entries are requests admitted from the queue.
 
     Args:
         batch: the batch that is being formed.
         chunk: positions of the running prefills, fewest tokens left first.
-        start: the entry of the batch from which on newcomers may stand, among running prefills.
-        newcomers: how many have joined.
+        start: first entry of the batch that may be a newcomer (a request admitted from the queue) or a running prefill.
+        newcomers: number of newcomers.
     """
 
     batch: Batch
@@ -47,13 +47,13 @@ class Joining(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The limits for a request that passes another one in the queue.
+    """The limits for a waiting request that is admitted before a blocked one, which does not fit.
 
     Args:
         free: KV tokens that are free.
-        spare: KV tokens it may take at most, so that the other one still fits after the next completion.
-        reserve: KV tokens that it leaves free.
-        longest: tokens that it may have left.
+        spare: most KV tokens it may take, so that the blocked one still fits after the next completion.
+        reserve: fewest KV tokens it leaves free, for the growth of running requests.
+        longest: most tokens that its prefill may have left.
         budget: tokens that this batch may still run, > 0.
     """
 
@@ -72,7 +72,7 @@ def doubled(view: RuleView, row: int) -> int:
 
 @part
 def has_joined(joining: Joining, position: int) -> bool:
-    """Whether the batch holds the request at this position, from the entry `start` on."""
+    """True if the batch being formed holds the request at this position, among its entries from `start` on."""
     found = False
     for p in range(joining.start[0], joining.batch.given[0]):
         found = found or joining.batch.picked[p] == position
@@ -81,7 +81,7 @@ def has_joined(joining: Joining, position: int) -> bool:
 
 @part
 def joined_before(view: RuleView, joining: Joining, i: int) -> int:
-    """How many requests that join in this batch stand before place i of the queue."""
+    """The number of requests with a queue index below `i` that join in this batch."""
     count, runs = 0, view.running.size
     for p in range(joining.start[0], joining.batch.given[0]):
         if runs <= joining.batch.picked[p] < runs + i:
@@ -91,10 +91,10 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 
 @part
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
-    """Forget the remembered requests if the queue has changed otherwise than by arrivals and joins; else `compare` arrivals.
+    """Bring the stored requests up to date: `compare` each new arrival with them, or forget all after an eviction.
 
-    So many `places` of the queue are looked at, those of requests that join in this batch included; `seen` requests have
-    arrived so far.
+    An eviction shows when arrivals and joins do not explain the length of the queue. `places` is the number of requests at
+    the front of the queue to look at, including those that join in this batch; `seen`, how many have arrived so far.
     """
     memory, newcomers = joining.batch.memory, joining.newcomers[0]
     balance = view.waiting.size - newcomers - seen
@@ -110,7 +110,10 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 
 @part
 def compare(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember the newly seen request at place i of the queue if it is among the shortest, or was evicted."""
+    """Store the new request at index `i` of the queue if it is shorter than a stored one; else only lower the bounds.
+
+    If it was ever evicted, it replaces all stored requests, unless the one that joins next was evicted, too.
+    """
     memory = joining.batch.memory
     new: int = view.waiting[i]
     memory[FEWEST] = min(memory[FEWEST], view.left[new])
@@ -126,7 +129,7 @@ def compare(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def insert(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember the request at place i of the queue, in order of size after its equals; drops the last beyond `MOST`."""
+    """Store the request at index `i` of the queue, by `doubled` size, after equal ones; drop the last one beyond `MOST`."""
     memory = joining.batch.memory
     row: int = view.waiting[i]
     size: int = doubled(view, row)
@@ -145,7 +148,7 @@ def insert(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def keep_only(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember only the evicted request at place i of the queue: it joins before all others."""
+    """Drop all stored requests, and store only the request at index `i` of the queue: it was evicted, so it joins first."""
     memory = joining.batch.memory
     memory[COUNT], memory[OTHERS] = 0, memory[FEWEST]
     insert(view, joining, i)
@@ -153,14 +156,14 @@ def keep_only(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def found(view: RuleView, joining: Joining) -> int:
-    """The present place in the queue of the request remembered as next; -1 if it is unknown or not there."""
+    """The queue index of the stored request that joins next; -1 if none is stored, or another request stands there now."""
     memory = joining.batch.memory
     if memory[COUNT] == 0:
         return -1
     i: int = memory[PLACE]
     if joining.newcomers[0] > 0:
         moved = -1
-        while moved != i:  # newcomers that stand before it; where it moves to, there may be more of them
+        while moved != i:  # newcomers before it raise its index; then more of them may be before it
             moved = i
             i = memory[PLACE] + joined_before(view, joining, moved + 1)
     if i >= view.waiting.size or view.request_id[view.waiting[i]] != memory[NEXT]:
@@ -170,10 +173,7 @@ def found(view: RuleView, joining: Joining) -> int:
 
 @part
 def leave(view: RuleView, joining: Joining, i: int) -> None:
-    """Forget the request at place i of the queue, which joins the batch, and correct places and bounds of the others.
-
-    Others of this batch may have joined before it.
-    """
+    """Drop the stored request at index `i` of the queue, which joins this batch; update indices and bounds of the others."""
     memory = joining.batch.memory
     place, count, fewest = i - joined_before(view, joining, i), 0, memory[OTHERS]
     for k in range(memory[COUNT]):
@@ -193,15 +193,14 @@ def leave(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[int, int]:
-    """Scan the queue, and remember the `MOST` shortest requests, or only the first evicted one if there is one.
+    """Scan the queue and store its `MOST` shortest requests, or only the first evicted one if there is one.
 
     Args:
-        places: how many places of the queue are looked at.
+        places: how many requests at the front of the queue are scanned.
         gap: the limits for a request that passes another one.
 
-    Returns:
-        Two places: the first evicted request, else the shortest, the oldest of equals; and the shortest that fits `gap`. -1
-        = no such request.
+    Returns: two queue indices, -1 = no such request: the request that joins next (the first evicted, else the shortest, of
+        equals the oldest), and the shortest that fits `gap`.
     """
     memory = joining.batch.memory
     shortest, least, fits, least_fits, fewest, evicted = -1, 0, -1, 0, UNLIMITED, -1
@@ -231,9 +230,9 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
 
 @part
 def fits_gap(view: RuleView, gap: Gap, row: int) -> bool:
-    """Whether a whole request fits the gap, together with the growth of running requests during its prefill.
+    """True if a waiting request's whole prefill is within `longest` and `spare`, and fits `free` next to what others grow.
 
-    That growth is a token a running request and iteration, at least `gap.reserve`.
+    Others grow by one token for each running request and iteration of the prefill, or by `gap.reserve` if that is more.
     """
     tokens: int = view.left[row]
     whole, others = grows(view, row, tokens), max(gap.reserve, view.running.size * tokens // gap.budget)

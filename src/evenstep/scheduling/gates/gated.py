@@ -1,19 +1,21 @@
 """Gates: requests of a group run together, segment by segment, once enough of them stand at a segment's head.
 
-A request's segment is how many of the segments' `ends` its output has reached; its stage within is the tokens produced,
-and before that the prefill. Segment s of a group is open while the heads of segments 0..s all hold their thresholds. An
-open segment runs at most its threshold of requests at each stage, the first admitted first. All others pause with
-what they hold. Three rules are ours, because bursts end and memory does:
+A segment is a range of output lengths: a request is in segment s if its output has reached s of the `ends`. Its stage is the
+number of tokens produced, and before that the prefill. It stands at a segment's head before it runs the segment's first
+stage. Gate g * S + s is segment s of group g. It is open while the heads of segments 0..s of the group all hold their
+thresholds. An open gate lets at most its threshold of requests run at each stage, the first admitted first. All others pause
+with what they hold. Three rules are ours, because bursts end and memory does:
 
-* a segment with requests that has stood still for `max_hold_s` is opened;
+* a gate with requests opens once none of them has run for `max_hold_s`;
 * a request that was evicted passes all gates;
-* the breaker: if an open gate finds no memory and no request would run, the deepest segment runs even behind closed gates.
+* the breaker: if an open gate finds no memory and no request would run, the deepest segment runs although its gate is
+  closed.
 
-With `solve_s` the thresholds are solved anew from what the policy observes (`observed`); the given ones are in force until
-then. A threshold then limits only how many enter a segment in a batch. With thresholds that stay this is the same: no
-stage ever holds more than entered together; but requests that entered under a higher one would queue at every stage.
+With `solve_s` the thresholds are solved anew from observations (`observed`), and the given ones apply until then. A
+threshold then limits only how many enter a segment in a batch. With constant thresholds this is the same, since no stage
+ever holds more than entered together. But requests that entered under a higher one would queue at every stage.
 
-WAIT is the case of one segment and a group a type.
+WAIT is the case of one segment and a group for each type.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ from evenstep.scheduling.view import RuleView
 
 
 class Gates(NamedTuple):
-    """The words of a policy about its gates, next to their numbers.
+    """The settings of a policy's gates.
 
     Args:
-        words: how many there are, and where the policy's memory keeps what.
-        by_class: whether a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
+        words: number of groups and segments, and the layout of the policy's memory.
+        by_class: true if a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
         max_hold_s: seconds after which a gate opens in any case.
         solve_s: seconds of a window of observations, from which thresholds are solved; 0 = they stay as given.
-        slack: of solved thresholds, standard deviations.
+        slack: k of solved thresholds, standard deviations (`thresholds`).
     """
 
     words: Words
@@ -51,21 +53,20 @@ class Gates(NamedTuple):
 
 
 class GatedWork(NamedTuple):
-    """The batch and the gates; gate g * S + s is segment s of group g, both from 0. A policy writes three of the arrays.
+    """The batch, and arrays about the gates; gate g * S + s is segment s of group g, both from 0.
 
-    These are `ends`, `edges` and `threshold`; the others are working space.
+    A policy writes `ends`, `edges` and `threshold`; the others are working space.
 
     Args:
-        batch: the batch.
         ends: int64[S - 1], output tokens at which the next segment begins, ascending.
         edges: int64[G - 1], prompt tokens at which the next group begins; empty where groups are classes.
-        threshold: int64[G * S], requests at a segment's head, and at each of its stages in a batch.
+        threshold: int64[G * S], requests at a segment's head that open its gate, and most requests of each stage in a batch.
         heads, members: int64[G * S], requests at the head of a segment, and in it.
-        is_open, ran: int64[G * S], whether a gate is open, and whether one of its requests has run.
-        found: int64[G * S], thresholds that are being solved; before that, the heads each group lacks at its first gate.
-        stage, taken: int64[2 (R + G * S + 1)], a table of stages, and the places taken in each.
-        oldest: float64[G * S], the first arrival behind each gate.
-        arrivals_per_s, go_on, work: as in `thresholds.Demand`.
+        is_open, ran: int64[G * S], 1 if a gate is open, and if one of its requests runs in this batch.
+        found: int64[G * S], thresholds that are being solved; later in the batch, heads that each group lacks, by group.
+        stage, taken: int64[2 (R + G * S + 1)], a hash table of stages, and how many requests of each run in this batch.
+        oldest: float64[G * S], earliest arrival among the requests of each gate, seconds; inf without requests.
+        arrivals_per_s, go_on, work: arrays of a `thresholds.Demand`, for solving.
     """
 
     batch: Batch
@@ -86,9 +87,10 @@ class GatedWork(NamedTuple):
 
 
 def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
-    """Names of the first words that a policy with so many gates keeps, which a run's summary shows.
+    """Names of the first words in the memory of a policy with this many gates; a run's summary shows these words.
 
-    With `solve_s` above 0 these include the thresholds in force, one a gate, numbered from 1.
+    The first counts how often the breaker acted. With `solve_s` above 0 there follow counts of changed thresholds and of
+    refusals of the solver, and the threshold in force of each gate, numbered from 1.
     """
     if solve_s == 0:
         return ("gates_broken",)
@@ -97,9 +99,9 @@ def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
 
 
 def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
-    """Refuse an empty tuple, thresholds that are not integers >= 1, times below 0 or nan, and a `solve_s` of inf.
+    """Raise an InputError that names the field and the policy (`where`) if a value is invalid.
 
-    The InputError names the field, of the policy `where`.
+    Thresholds must be integers >= 1, at least one; times must be >= 0, and `solve_s` finite.
     """
     if not thresholds or not all(n >= 1 and n % 1 == 0 for n in thresholds):
         raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
@@ -110,10 +112,11 @@ def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solv
 
 @part
 def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Form one batch of the requests that the gates let through, as this module's text says.
+    """Form one batch: open the gates whose heads hold their thresholds, and run the requests that open gates let through.
 
-    The caller has written `ends`, `edges` and `threshold`. If no request runs and no gate with requests is open, `wake_s`
-    becomes the time at which the first gate opens.
+    The caller has written `ends`, `edges` and `threshold`; with `solve_s` it overwrites `threshold` with those in force. If
+    no request runs, the breaker acts if a gate with requests is open or a request was evicted. Otherwise `wake_s` becomes
+    the time at which the first gate opens.
     """
     memory, words = work.batch.memory, gates.words
     if gates.solve_s > 0.0:
@@ -138,7 +141,7 @@ def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The group of a request, from 0: its class, but at most the last group, or how many edges its prompt has reached."""
+    """The group of a request, from 0: with `by_class` its class, at most the last group; else the `edges` it reaches."""
     if gates.by_class:
         return min(view.request_class[row], gates.words.groups - 1)
     group = 0
@@ -150,17 +153,17 @@ def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
 
 @part
 def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The gate of a request: its group and the segment it is in, as g * S + s."""
+    """The gate of a request, g * S + s: its group g, and its segment s, which is how many of `ends` its output reached."""
     segment = segment_of(work.ends, view.produced[row], False)
     return group_of(view, work, gates, row) * gates.words.segments + segment
 
 
 @part
 def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
-    """Whether a request stands at the head of its segment, where it waits for enough others.
+    """True if a request stands at the head of its segment, where it waits for enough others.
 
-    It stands there until its prefill ends, and whenever its output is exactly as long as one of `ends`, where the next
-    segment begins. After an eviction it never does.
+    It stands there until its prefill ends, and again while its output is exactly as long as one of `ends`, where the next
+    segment begins. A request that was ever evicted stands at no head.
     """
     if view.evictions[row] > 0:
         return False
@@ -174,7 +177,7 @@ def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
 
 @part
 def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Count a request at its gate: members, heads, the oldest arrival; returns whether it is at the head of its segment."""
+    """Count a request in `members`, `heads` and `oldest` of its gate; returns true if it is at the head of its segment."""
     gate, head = gate_of(view, work, gates, row), is_head(view, work, row)
     work.members[gate] += 1
     work.heads[gate] += 1 if head else 0
@@ -184,10 +187,9 @@ def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
-    """Count running requests at their gates, then the queue in order.
+    """Count running requests at their gates, then waiting ones in queue order; returns how many waiting ones it counted.
 
-    It stops once the queue has given each group as many heads as its first threshold asks. All counts begin at 0. Returns
-    the number of requests of the queue that were looked at.
+    The counts are set to 0 first. It stops once the queue has given each group as many heads as its first threshold.
     """
     words = gates.words
     for gate in range(words.gates):
@@ -213,7 +215,7 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
 
 @part
 def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
-    """The host's time, seconds, at which a gate with requests opens even without enough heads.
+    """The host's time, seconds, at which a gate with requests opens even if it lacks heads; call it after `look_around`.
 
     That is `max_hold_s` after the gate last let a request run or was empty, or after its oldest request arrived if later.
     """
@@ -223,7 +225,7 @@ def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
 
 @part
 def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
-    """Write which gates are open, by thresholds or by `opens_s`; returns whether a request stands at an open one."""
+    """Write to `is_open` which gates are open, by heads or because `opens_s` has come; true if an open gate has requests."""
     by_rule, has_open = False, False
     for gate in range(gates.words.gates):
         is_first = gate % gates.words.segments == 0
@@ -236,9 +238,9 @@ def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
 
 @part
 def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Whether the gate lets a request into the batch; if so, it takes one of the `threshold` places of its stage.
+    """True if a request's gate is open and its stage has had fewer than `threshold` requests; then it is counted there.
 
-    A request that was ever evicted passes and takes no place. With `solve_s` only heads take places.
+    A request that was ever evicted always passes and is not counted. With `solve_s` only heads are counted and limited.
     """
     if view.evictions[row] > 0:
         return True
@@ -261,7 +263,7 @@ def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
-    """Run a running request; if memory is short, the last admitted one is evicted. If it runs, `ran` of its gate is 1."""
+    """Run a running request; if memory is short, evict those admitted last. If it runs, set `ran` of its gate to 1."""
     before = work.batch.given[0]
     run_or_evict(view, work.batch, position)
     if work.batch.given[0] > before:
@@ -270,9 +272,9 @@ def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
 
 @part
 def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) -> None:
-    """Run what the gates let through: decodes, then running prefills, then the first `seen` of the queue.
+    """Run the requests that the gates let through: decodes, then running prefills, then the first `seen` of the queue.
 
-    The queue is left out after an eviction, and ends with the first request that does not fit.
+    After an eviction no request of the queue is admitted. The first that does not fit ends admissions.
     """
     for k in range(work.stage.size):
         work.stage[k] = 0
@@ -294,7 +296,7 @@ def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) 
 
 @part
 def runs_any(batch: Batch) -> bool:
-    """Whether any request of the batch still has tokens to run."""
+    """True if any request of the batch has tokens to run."""
     found = False
     for p in range(batch.given[0]):
         found = found or batch.tokens[p] > 0
@@ -303,9 +305,9 @@ def runs_any(batch: Batch) -> bool:
 
 @part
 def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Run the requests of the deepest segment although its gate is closed; repeat with those left until a request runs.
+    """Run the running requests of the deepest segment any of them is in, open or not, of all groups.
 
-    Running one may evict others, so it ends too when all are evicted.
+    Memory is made by eviction. If none of them runs, repeat with the rest until one runs or all are evicted.
     """
     segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
     while kept > 0 and not runs_any(work.batch):
@@ -320,9 +322,9 @@ def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Learn what has happened since the last batch, and set `work.threshold` to the thresholds in force.
+    """Add arrivals, ended requests and the last iteration to memory; write the thresholds in force to `work.threshold`.
 
-    The first call puts the policy's own thresholds in force.
+    The first call starts the observations with the given `threshold`. Later ones solve anew when that is due (`solve_anew`).
     """
     memory, words, now_s = work.batch.memory, gates.words, view.now_s
     beside, force = words.beside, observed.FORCE
@@ -330,7 +332,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
     if begun:
         count_arrivals(view, work, gates, 1)
         observed.settle(memory, words, 1)
-    else:  # requests already there say nothing about rates: they count as seen
+    else:  # requests already waiting say nothing about rates: they are marked as seen
         memory[beside + observed.BEGUN] = 1
         for gate in range(words.gates):
             memory[force + gate] = work.threshold[gate]
@@ -360,10 +362,10 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -> None:
-    """Count by group, each as `weight`, the waiting requests that arrived after the latest one seen, and note them as seen.
+    """Add `weight` to a group's arrivals for each of its waiting requests that arrived since the last call.
 
-    The search begins at the end of the queue and stops when as many are found as have arrived: in order of arrival, they
-    are the last ones, but some hosts put a request further ahead.
+    `weight` is 1, or 0 at the first call, which only marks them as seen. The search begins at the end of the queue and stops
+    when it has found as many as have arrived: some hosts put a request further ahead than its arrival.
     """
     memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, 0
     for c in range(view.arrived.size):
@@ -383,10 +385,10 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -
 
 @part
 def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int) -> None:
-    """Count a request that has produced `reached` tokens in its gate's sums (sign 1), or take it off (sign -1).
+    """Add a request that has produced `reached` tokens to the sums of its gate (sign 1), or subtract it (sign -1).
 
-    The sums are of requests, of their `work_since`, and of those at the segment's head. `reached` is -1 in the prefill;
-    `runs` is as in `segment_of`.
+    The sums, in memory from `Words.members` on, are of requests, of their `work_since`, and of those at the segment's head.
+    `reached` is -1 in the prefill. With `runs` an output that equals an end counts to the segment that ends there.
     """
     memory, words, segment = work.batch.memory, gates.words, segment_of(work.ends, reached, runs)
     start: int = work.ends[segment - 1] if segment > 0 else 0
@@ -399,9 +401,9 @@ def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int,
 
 @part
 def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool) -> None:
-    """Move a request in the gates' sums, from where it was before this batch to where it is after `tokens` of it have run.
+    """Move a request in the sums of the gates from where it was before this batch to where it is after running `tokens`.
 
-    `was_there` says that it was running, so that the sums count it; `stays` that it was not evicted.
+    `was_there` is true if it was running before, so that the sums count it; `stays` is true if it was not evicted.
     """
     if view.evictions[row] > 0:
         return
@@ -418,7 +420,7 @@ def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: in
 
 @part
 def note(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Remember when this batch is formed and its KV tokens, and count its requests where they stand after it."""
+    """Store for the next `observe` this batch's time and KV tokens, and count its requests where they stand after it."""
     batch, memory, runs, held = work.batch, work.batch.memory, view.running.size, 0
     for p in range(batch.given[0]):
         position: int = batch.picked[p]

@@ -1,20 +1,20 @@
-"""What a gated policy observes of its engine, and the thresholds it solves from those observations.
+"""Observations that a gated policy makes of its engine, and the thresholds it solves from them.
 
-All of it stands in the policy's memory, in `Words`; a request is known by its view alone. Observed are
+They are kept in the policy's memory, in the layout of `Words`, and come from the policy's view alone:
 
 * **arrivals** of each group: requests in the queue that arrived after the last one seen;
 * **work** of the requests that leave a segment, and how many of them go on. A request that stands at the head of the next
-  segment, and did not before, has gone on. A request that is missing from the running ones has ended. Sums over the
-  running requests are kept after each batch. The difference to the sums before the next batch is what the ended requests
-  took along: their number and their KV token-iterations. Requests that were ever evicted are left out;
+  segment, and did not before, has gone on. A request that is missing from the running ones has ended. Sums over the running
+  requests are kept after each batch. The difference to the sums before the next batch is the number of ended requests and
+  their work (KV tokens summed over iterations). Requests that were ever evicted are left out;
 * **time**: a least-squares line of the seconds of iterations over the KV tokens of their batches, d0 and d1. An iteration
-  that leaves no running request is not measured: the engine may have stood idle. Batches of about
-  the same size, such as full ones, say nothing about d1. Then the last known line stays.
+  that leaves no running request is not measured: the engine may have stood idle. Batches of about the same size, such as
+  full ones, say nothing about d1. Then the last known line stays.
 
-All sums are of the window of `solve_s` seconds that is going on and of the one before it, so what is older is forgotten.
-Four times a window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused,
-without. They replace the thresholds in force if any differs by more than a tenth. Otherwise, and where the solver refuses,
-the old ones stay. The solver looks at neither token budget nor batch limit, and asks of the memory to hold a full batch.
+All sums are over the current window of `solve_s` seconds and the one before it; older data are forgotten. Four times a
+window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused, without. They
+replace the thresholds in force if any differs by more than a tenth. Otherwise, and where the solver refuses, the old ones
+stay. The solver ignores token budget and batch limit, and requires that a full batch fits the memory.
 
 Source: WAIT sec. 7.1 names time-varying rates and conditions on them; how to estimate them is ours.
 """
@@ -27,33 +27,33 @@ from evenstep.compiled import Ints, part
 from evenstep.scheduling.batch import keep, kept
 from evenstep.scheduling.gates.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, least
 
-#: First words that a gated policy keeps: how often the breaker acted, thresholds were changed, the solver found the load,
-#: and the full batch, too large; then the thresholds in force.
+#: First words of a gated policy's memory: how often the breaker acted, thresholds were changed, the solver found the load
+#: too high, and the full batch too large; then the thresholds in force.
 BREAKS, SOLVED, NO_LOAD, NO_MEMORY, FORCE = range(5)
 #: Words of one window: when it began, iterations, their KV tokens, seconds, KV tokens squared, products; then arrivals of
 #: each group, and for each gate the requests that left, how many of them went on, their work.
 START, COUNT, KV, SECONDS, SQUARES, PRODUCTS, ARRIVED = range(7)
-#: Words before the windows: whether it has begun, when to look next, the latest arrival seen and how many were seen; the
-#: time and the KV tokens of the last batch; whether a line is known, and the line.
+#: Words before the windows: whether observation has begun, when to solve next, the latest arrival seen, how many were seen;
+#: the time and the KV tokens of the last batch; whether a line is known, and the line.
 BEGUN, LOOK, SEEN, CAME, SINCE, RAN, DRAWN, D0, D1 = range(9)
 BESIDE = 9
-#: Iterations before a line is drawn, variance of their KV tokens over the mean squared, requests that have ended before
-#: anything is solved.
+#: Iterations before a line is fitted, least variance of their KV tokens over the mean squared, and ended requests before
+#: thresholds are solved.
 FIRST, SPREAD, KNOWN = 8.0, 1e-4, 8
-#: Looks a window, and the share by which a threshold has to differ before all are changed.
+#: Times a window that thresholds are solved, and the share by which one has to differ before all are changed.
 LOOKS, MOVED = 4.0, 0.1
 
 
 class Words(NamedTuple):
-    """Places of a gated policy's numbers in its memory.
+    """The layout of a gated policy's memory: numbers of gates, and indices of words.
 
     Args:
         groups, segments, gates: how many there are; a gate is a segment of a group.
-        last: when each gate last let a request run.
-        beside: where `BEGUN` .. `D1` begin.
-        window: words of one of the two windows.
-        now: the window that is going on; the one before stands after it.
-        members: requests in each segment; after them their work, and how many stand at a segment's head.
+        last: index; for each gate, the time at which it last let a request run or was empty, as float64 bits.
+        beside: index to which `BEGUN` .. `D1` are added.
+        window: number of words of one of the two windows.
+        now: index of the current window; the previous one follows it.
+        members: index; for each gate, how many requests run in it; then their work, then how many stand at its head.
     """
 
     groups: int
@@ -75,7 +75,7 @@ def words_of(groups: int, segments: int) -> Words:
 
 
 def size_of(words: Words, solve_s: float) -> int:
-    """The number of int64 words of memory that a policy needs; more if thresholds are solved (`solve_s` > 0)."""
+    """The number of int64 words of memory that a gated policy needs; more if thresholds are solved (`solve_s` > 0)."""
     return words.members + 3 * words.gates if solve_s > 0 else words.beside
 
 
@@ -87,8 +87,8 @@ lay_out = part(words_of)
 def segment_of(ends: Ints, reached: int, runs: bool) -> int:
     """The segment, from 0, of a request that has produced `reached` tokens.
 
-    `ends` are the output tokens at which the next segments begin. With `runs`, a request at just an end still counts as in
-    the segment before: its last token there runs now.
+    `ends` are the output tokens at which the next segments begin. A request with exactly so many is in the segment that
+    begins there; with `runs`, in the one that ends there.
     """
     segment = 0
     while segment < ends.size and (reached > ends[segment] or (reached == ends[segment] and not runs)):
@@ -98,13 +98,10 @@ def segment_of(ends: Ints, reached: int, runs: bool) -> int:
 
 @part
 def work_since(prompt: int, start: int, reached: int, first: int) -> int:
-    """KV tokens summed over the iterations that produced tokens start + 1 .. reached, and over the prefill if start is 0.
+    """KV tokens of a request, summed over the iterations that produced its tokens start + 1 .. reached.
 
-    Args:
-        prompt: tokens.
-        start: output tokens at which the segment begins.
-        reached: output tokens so far; -1 while in the prefill.
-        first: 1 where the prefill produces the first token, else 0.
+    `prompt` is in tokens. `start` is the output length at which the segment begins; if it is 0, the prefill counts, too.
+    `reached` is -1 in the prefill. `first` is 1 if the prefill produces the first token, else 0.
     """
     begin = start + 1 if start > 0 else first
     count = max(reached - begin + 1, 0)
@@ -113,9 +110,10 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 @part
 def settle(memory: Ints, words: Words, sign: int) -> None:
-    """Add the sums over present members to the window's sums of leavers (sign 1), or subtract them (-1).
+    """Add the sums over running requests to the current window's sums of requests that left (sign 1), or subtract them (-1).
 
-    Called before the members are counted anew, then after, it adds those that have left or reached a head since.
+    The caller calls it with 1, counts the running requests anew, and calls it with -1. Together this adds the requests that
+    have left their segment since, their work, and how many of them went on to the next.
     """
     left, gates = words.now + ARRIVED + words.groups, words.gates
     for gate in range(gates):
@@ -129,7 +127,7 @@ def settle(memory: Ints, words: Words, sign: int) -> None:
 
 @part
 def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> None:
-    """Add the last batch's duration and KV tokens to the window, if it was not empty and requests still run."""
+    """Add the last batch's seconds and KV tokens to the current window's sums, unless it was empty or `running` is 0."""
     tokens, window = memory[words.beside + RAN], words.now
     if tokens == 0 or running == 0:
         return
@@ -143,7 +141,7 @@ def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> N
 
 @part
 def turn(memory: Ints, words: Words, now_s: float) -> None:
-    """Make the present window the previous one, which is lost, and start a new one at `now_s`."""
+    """Copy the current window over the previous one, which is lost, and start a new one at `now_s`."""
     for word in range(words.now, words.now + words.window):
         memory[word + words.window] = memory[word]
         memory[word] = 0
@@ -152,15 +150,14 @@ def turn(memory: Ints, words: Words, now_s: float) -> None:
 
 @part
 def line(count: int, tokens: int, seconds: float, squares: int, products: float) -> tuple[bool, float, float]:
-    """A least-squares line of iteration seconds against KV tokens: d0 seconds plus d1 seconds a token.
+    """Fit a least-squares line of iteration seconds against KV tokens: d0 seconds plus d1 seconds a token.
 
     Args:
         count: iterations.
         tokens, squares: sums of their KV tokens, and of these squared.
         seconds, products: sums of their seconds, and of these times KV tokens.
 
-    Returns:
-        Whether batches differ enough for a line, d0 and d1. d1 is 0 if larger batches take no longer.
+    Returns: true if batches differ enough for a line; d0; d1, which is 0 if larger batches take no longer.
     """
     iterations, held = float(count), float(tokens)
     spread = iterations * float(squares) - held * held
@@ -175,10 +172,10 @@ def line(count: int, tokens: int, seconds: float, squares: int, products: float)
 
 @part
 def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
-    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice.
+    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`; returns true if data suffice.
 
-    They do with a line of iteration times, fitted anew if it can be, and `KNOWN` ended requests. Otherwise `demand` is
-    unchanged.
+    Data suffice if a line of iteration times is known and `KNOWN` requests have ended; otherwise `demand` is unchanged. In
+    any case the line is first fitted anew if possible, and stored in memory (`D0`, `D1`).
     """
     now, then, size, gates = words.now, words.now + words.window, words.window, words.gates
     drawn, d0_s, d1_s = line(
@@ -215,10 +212,10 @@ def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool
 def solve_anew(
     memory: Ints, words: Words, now_s: float, kv_capacity: int, slack: float, demand: Demand, found: Ints
 ) -> None:
-    """Solve the thresholds, and replace those in force if one differs by more than the share `MOVED`.
+    """Solve the thresholds; replace those in force, in memory from `FORCE` on, if one differs by more than the share `MOVED`.
 
-    If the solver refuses, it tries again without slack. Without enough data, and if refused again, the old ones stay.
-    `demand` and `found` are working space.
+    If the solver refuses, it tries again without slack. Without enough data, or if refused again, the old ones stay. Changes
+    and final refusals are counted in memory (`SOLVED`, `NO_LOAD`, `NO_MEMORY`). `demand` and `found` are working space.
     """
     if not set_demand(memory, words, now_s, demand):
         return

@@ -1,13 +1,13 @@
-"""The least thresholds of gates, for known or estimated rates, shares and work.
+"""Solves for the least thresholds of gates, from known or estimated arrival rates, shares and work.
 
-Groups of segments, gate g * S + s. Of a group ``rate T`` requests arrive in an iteration of T seconds, and of those that
-leave segment s the share p_s goes on to the next. The thresholds are
+Each of several groups of requests has S segments; gate g * S + s is segment s of group g. In an iteration of T seconds,
+``rate T`` requests of a group arrive. Of those that leave segment s, the share p_s goes on to the next. The thresholds are
 
     n_1 = floor(rate T) + 1,  n_{s+1} = floor(p_s n_s + k sqrt(n_s p_s (1 - p_s))) + 1
 
-with a slack of k standard deviations, and T = d0 + d1 (KV tokens of a full batch) climbs from d0 to its least fixed point.
-WAIT is the case of one segment. `theory.wait_thresholds` and `theory.nested_thresholds` solve the same from closed forms,
-which a policy may not import.
+with a slack of k standard deviations. T = d0 + d1 (KV tokens of a full batch) rises from d0 to its least fixed point. WAIT
+is the case of one segment. `theory.wait_thresholds` and `theory.nested_thresholds` solve the same from closed forms, which a
+policy may not import.
 
 Source: WAIT eqs. 9 and 10, made strict; the solver is ours.
 """
@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 from evenstep.compiled import Floats, Ints, part
 
-#: Outcomes: thresholds; no thresholds, because the engine cannot keep up; none that fit the memory.
+#: Results of `least`: thresholds found; the engine cannot keep up; a full batch exceeds the memory.
 FOUND, OVERLOAD, NO_ROOM = range(3)
 #: Steps of the fixed point, and seconds of an iteration, after which the solver gives up.
 MOST, LONGEST_S = 10_000, 1e6
 
 
 class Demand(NamedTuple):
-    """The arriving demand: rates, shares that go on, and work.
+    """The arriving demand of G groups with S segments each: arrival rates, shares that go on, and work.
 
     Args:
         arrivals_per_s: float64[G], of each group.
@@ -41,7 +41,7 @@ class Demand(NamedTuple):
 
 @part
 def arriving_work(demand: Demand) -> float:
-    """KV token-iterations that arrive in a second."""
+    """Work that arrives in a second: KV tokens of the arriving requests, summed over all their iterations."""
     segments = demand.work.size // demand.arrivals_per_s.size
     total, reach = 0.0, 0.0
     for gate in range(demand.work.size):
@@ -55,17 +55,15 @@ def arriving_work(demand: Demand) -> float:
 
 @part
 def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float, found: Ints) -> int:
-    """Solve for the least thresholds that keep up with the arrivals, and write them to `found`.
+    """Solve for the least thresholds with which the engine keeps up with the arrivals, and write them to `found`.
 
     Args:
-        demand: what arrives.
         d0_s, d1_s: seconds of an empty iteration, and seconds more for each KV token of its batch.
         kv_tokens: memory, which a full batch must fit.
         slack: k, standard deviations.
         found: int64[G * S], by gate, written in place.
 
-    Returns:
-        `FOUND`; `OVERLOAD` if the engine cannot keep up; `NO_ROOM` if a full batch exceeds the memory. `found` is valid
+    Returns: `FOUND`; `OVERLOAD` if the engine cannot keep up; `NO_ROOM` if a full batch exceeds the memory. `found` is valid
         with `FOUND` only.
     """
     segments = demand.work.size // demand.arrivals_per_s.size

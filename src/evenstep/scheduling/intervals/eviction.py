@@ -1,6 +1,7 @@
-"""Runs the running requests; if memory is short for an iteration, evicts one after the other.
+"""Runs running requests, and evicts some of them if memory is too short for the next iteration.
 
-Tokens go to decodes before chunks of prefills, each in order of admission. Each running request has a mark.
+Decodes get tokens before chunks of prefills, each in order of admission. Each running request has a mark: `GROWS`, `PAUSES`
+or `LEAVES`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,13 @@ from evenstep.compiled import Floats, Ints, part
 from evenstep.scheduling.batch import Batch, grows, offer, vacate
 from evenstep.scheduling.view import RuleView
 
-#: Marks: goes on; pauses with what it holds; gives up its memory.
+#: Marks of running requests: may run; pauses with what it holds; is evicted.
 GROWS, PAUSES, LEAVES = range(3)
 
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens of memory, beyond what they hold, that running requests marked `GROWS` need for the coming iteration.
-
-    They run as many tokens as budget and seats allow, decodes first, each phase in order of admission.
-    """
+    """KV tokens that requests marked `GROWS` need beyond what they hold, to run once as far as budget and seats allow."""
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
@@ -37,10 +35,7 @@ def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
 
 @part
 def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
-    """Run the running requests marked `GROWS`, decodes first, each phase in order of admission.
-
-    Each runs as many tokens as the budget allows; one that does not fit the memory is skipped.
-    """
+    """Run the running requests marked `GROWS`, decodes first, as the budget allows; one that lacks memory is skipped."""
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -57,9 +52,9 @@ def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
 
 @part
 def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
-    """Evict requests marked `GROWS`, the smallest key first, until what `needed` counts fits; the last one always stays.
+    """Evict running requests marked `GROWS`, smallest key first, until `needed` fits free memory or one of them is left.
 
-    `key` is float64[R], by position; `kept` requests are marked `GROWS`.
+    `key` is float64[R], by position; `kept` is the number of requests marked `GROWS`.
     """
     while kept > 1 and needed(view, batch, mark) > batch.free[0]:
         victim = -1

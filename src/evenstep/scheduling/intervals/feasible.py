@@ -1,13 +1,13 @@
 """Checks whether requests of believed lengths fit in memory until each has finished: eq. 3 of Interval scheduling.
 
 A request that runs in every iteration from now on holds ``base + j`` KV tokens in the j-th of them, and is believed to need
-``remaining`` of them. Memory peaks in the last iteration of one of them, so a set of requests fits if, for every r among
-the remaining iterations::
+``remaining`` of them. Memory peaks in the last iteration of one of them, so a set of requests fits if, for every r among the
+remaining iterations::
 
     sum over those with remaining >= r of (base + r) <= capacity
 
-Source: Interval scheduling eq. 3, with two readings. A request that has outgrown its believed length is believed to need
-one more iteration (literally it would count nothing). A prefill that is cut into chunks counts whole from its start.
+Source: Interval scheduling eq. 3, with two readings. A request that has outgrown its believed length is believed to need one
+    more iteration (literally it would count nothing). A prefill that is cut into chunks counts whole from its start.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Annotated, NamedTuple, TypeAlias
 from evenstep.compiled import Ints, part
 from evenstep.scheduling.view import RuleView
 
-#: The believed length of a request of which nothing is believed; more than any memory holds.
+#: The believed length of a request without a bound; more than any memory holds.
 UNKNOWN = 1 << 50
 _OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
-    """Requests in order of remaining iterations, the fewest first, ties by `number`. Its user counts the entries.
+    """A list of requests, sorted by remaining iterations, the fewest first, ties by `number`. The caller keeps its length.
 
     Args:
         more: remaining iterations.
-        number: a number of the request, by which its user knows it.
-        base: KV tokens it holds before the first of them.
+        number: a number by which the caller knows the request.
+        base: KV tokens it holds before the first of these iterations.
     """
 
     more: _OfAll
@@ -38,9 +38,9 @@ class Ahead(NamedTuple):
 
 @part
 def base(view: RuleView, row: int) -> int:
-    """KV tokens a request holds before its first remaining iteration, plus `block_tokens` - 1 for a block just begun.
+    """KV tokens counted for a request before its next iteration: what it holds, plus an allowance for whole blocks.
 
-    One that is not through its prefill is taken to have run all of it but the last token.
+    The allowance is `block_tokens` - 1. A request still in its prefill counts as if it had run all of it but the last token.
     """
     held = view.prefilled[row] + view.hold_produced + view.block_tokens - 1
     return held if view.decoding[row] == 1 else held + view.left[row] - 1
@@ -48,9 +48,10 @@ def base(view: RuleView, row: int) -> int:
 
 @part
 def remaining(view: RuleView, row: int, length: int) -> int:
-    """Iterations a request still needs if its output is `length` tokens: at least 1, at most what memory holds for it alone.
+    """Iterations that a request still needs if its output is `length` tokens, at least 1.
 
-    One that is in its prefill is taken to end it in the first of them.
+    The result is at most what memory allows the request alone. A request still in its prefill is taken to end it in the
+    first of these iterations.
     """
     more = 0 if view.decoding[row] == 1 else view.first_decoded
     most = view.kv_capacity - base(view, row)
@@ -59,13 +60,13 @@ def remaining(view: RuleView, row: int, length: int) -> int:
 
 @part
 def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
-    """Write entry `at`: a request with `more` remaining iterations, this running number, and a base of `own` KV tokens."""
+    """Write entry `at`: a request with `more` remaining iterations, this `number`, and a base of `own` KV tokens."""
     ahead.more[at], ahead.number[at], ahead.base[at] = more, number, own
 
 
 @part
 def sort(ahead: Ahead, count: int) -> None:
-    """Sort the first `count` entries in place by remaining iterations, the fewest first, ties by number (Shell's sort)."""
+    """Sort the first `count` entries in place by remaining iterations, fewest first, ties by number (Shell's sort)."""
     gap = 1
     while gap < count:
         gap = 3 * gap + 1
@@ -82,9 +83,9 @@ def sort(ahead: Ahead, count: int) -> None:
 
 @part
 def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> bool:
-    """Whether the first `count` entries and one more request fit into `capacity` KV tokens until each has finished.
+    """True if the first `count` entries, which are sorted, and one more request fit `capacity` KV tokens until all finish.
 
-    The entries must be sorted. `more` and `own` are as in `put`.
+    The other request has `more` remaining iterations and a base of `own` KV tokens.
     """
     held, many, is_in = 0, 0, False
     for i in range(count - 1, -1, -1):
@@ -105,7 +106,7 @@ def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> b
 def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
     """Insert a request by its `more` remaining iterations into `count` sorted entries, after equals; returns `count` + 1.
 
-    Its number is `count`, its base `own`. The caller has checked that it fits.
+    Its number is `count`, its base `own` KV tokens. The caller has checked that it fits.
     """
     i = count
     while i > 0 and ahead.more[i - 1] > more:
@@ -117,10 +118,10 @@ def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
 
 @part
 def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
-    """How many of the `count` entries, from the first on, may run a token now so that all can still finish in turn.
+    """How many of the `count` sorted entries, from the first on, may run a token now so that all can still finish in turn.
 
-    The memory holds `capacity` KV tokens. All may run if they fit; none (0) if they cannot finish in turn even now, although
-    each fits alone, which the host makes sure of.
+    Memory holds `capacity` KV tokens. The result is `count` if all fit, and 0 if they cannot finish in turn even now. The
+    host makes sure that each fits alone.
     """
     held = 0
     for i in range(count):

@@ -1,4 +1,4 @@
-"""A_min's batch: outputs are taken to be as long as their lower bounds, and requests are evicted if memory runs out."""
+"""The batch of A_min: plans with lower bounds of output lengths, and evicts requests if memory runs out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.scheduling.intervals.reserving import ReservedWork, admit_believed
 from evenstep.scheduling.view import RuleView
 from evenstep.streams import stream_number
 
-#: The stream victims' chances are drawn from; another than the queue's, or the first admitted is the first evicted.
+#: Random stream of eviction keys. With the queue's stream, the first admitted would be the first evicted.
 VICTIMS = "victims"
 _VICTIMS = stream_number(VICTIMS)
 
@@ -23,19 +23,19 @@ Victim = Literal["bound", "least-kv", "last"]
 
 @part
 def learned(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request, read literally: after an eviction, the tokens it had produced then, even if fewer."""
+    """The lower bound of a request, tokens, read literally: `output_low`, or after an eviction the tokens it had then."""
     return view.lost_at[row] if view.evictions[row] > 0 else view.output_low[row]
 
 
 @part
 def raised(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request, in our reading: an eviction raises it to the tokens it had, and never lowers it."""
+    """The lower bound of a request, tokens, in our reading: `output_low`, or the most tokens at an eviction if more."""
     return max(view.output_low[row], view.reached[row])
 
 
 @part
 def with_chance(view: RuleView, row: int, size: int) -> float:
-    """An eviction key: `size` plus a number in [0, 1), drawn once for each request, so that equal sizes go by chance."""
+    """An eviction key: `size` plus a number in [0, 1), drawn once for each request, so that chance breaks ties."""
     return size + uniform(view.seed, _VICTIMS, view.request_id[row], 0)
 
 
@@ -48,12 +48,13 @@ def form_learned(
     key_of: Callable[..., float],
     share: float,
 ) -> None:
-    """Form one batch of A_min: if the running requests do not fit the memory, evict some; then admit from the queue.
+    """Form one batch of A_min in `work`: evict until the running requests fit memory, run the rest, admit in queue order.
 
     Args:
-        believed: ``(view, options, row)``, the bound of a request, tokens; only evictions change it.
-        key_of: ``(view, options, position)``, the smallest gives way first.
-        share: of the memory that admissions may fill, 0 to 1.
+        believed: ``(view, options, row)`` -> lower bound of a request, tokens; it changes only when that request is evicted.
+        key_of: ``(view, options, position)`` -> eviction key of a running request; the smallest is evicted first.
+        share: share of the memory that admissions may fill, 0 to 1. Admission stops at the first request that would not fit
+            until it and all running and admitted ones have produced their bounds.
     """
     batch, runs = work.batch, view.running.size
     for position in range(runs):
@@ -80,14 +81,10 @@ def form_learned(
 def cannot_join(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
 ) -> bool:
-    """Whether a request surely does not fit into `capacity` with those marked `GROWS`, even until the first of them ends.
+    """A quick test: true if a waiting request surely does not fit `capacity` KV tokens next to those marked `GROWS`.
 
-    False says only that `fits_with` has to decide.
-
-    Args:
-        believed: ``(view, options, row)``, output length of a request, tokens.
-        row: of the waiting request.
-        capacity: KV tokens.
+    That is so if memory would be exceeded before the first of them ends. If false, `fits_with` has to decide. `believed` is
+    as in `form_learned`; `row` is that of the waiting request.
     """
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):

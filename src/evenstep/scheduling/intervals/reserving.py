@@ -1,11 +1,11 @@
-"""Admitting by a believed output length so that memory suffices to the end: A_max, H-SF, A_random and A_ell.
+"""Admits by believed output lengths so that memory suffices until all have finished: A_max, H-SF, A_random and A_ell.
 
-Those that run grow, in order of admission, decodes before chunks of prefills. As long as they fit to their ends (eq. 3)
-all do. Where a token budget or a batch limit has kept some from running, memory may need some to pause, with what they
-hold. Those nearest to their end go on: while believed lengths are upper bounds, no request is ever evicted. Where one
-was not, the request admitted last gives way. Then the queue is taken in order while eq. 3 allows.
+Running requests run first, decodes before chunks of prefills, each in order of admission. If memory does not suffice for all
+until they finish (eq. 3), for instance after a token budget held some back, only those nearest to their end run. The others
+pause with what they hold. While believed lengths are upper bounds, no request is ever evicted; if one was not, the request
+admitted last is evicted. Then requests are admitted in order of the queue while eq. 3 allows.
 
-A policy says which length it believes by a function ``believed(view, options, row)``.
+A policy gives the length that it believes as a function ``believed(view, options, row)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class ReservedWork(NamedTuple):
-    """The batch; a mark (`GROWS` ..) and an eviction key for each running position; and the requests that stay."""
+    """The batch, and working space: a mark and an eviction key for each running position, and a list for `feasible`."""
 
     batch: Batch
     mark: RunningInts
@@ -32,16 +32,13 @@ class ReservedWork(NamedTuple):
 
 @part
 def highest(view: RuleView, options: Any, row: int) -> int:
-    """The upper bound of a request's output in tokens; `UNKNOWN` without one."""
+    """The upper bound of a request's output length in tokens; `UNKNOWN` if it has no bound."""
     return view.output_high[row] if view.output_high[row] > 0 else UNKNOWN
 
 
 @part
 def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
-    """A request's lower bound until it has reached it, then its upper bound, tokens; `UNKNOWN` without one.
-
-    Tokens produced before an eviction count.
-    """
+    """A request's lower bound until it has ever had that many tokens, then its upper bound; `UNKNOWN` without a bound."""
     low = view.output_low[row]
     if max(view.reached[row], view.produced[row]) < low:
         return low
@@ -52,12 +49,12 @@ def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
 def form_reserved(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], moves: bool, share: float
 ) -> None:
-    """Form a batch in which memory suffices for each request to its believed end, as this module's text says.
+    """Form a batch in which memory suffices for each request to its believed end: run or pause running ones, then admit.
 
     Args:
         believed: ``(view, options, row)``, output length of a request, tokens.
-        moves: whether a request that was never evicted and whose output is just its lower bound, if it has one, is evicted
-            to the queue's end, unless all that wait fit first.
+        moves: whether to evict a request, once, when its output reaches its lower bound, so that it waits at the queue's
+            end. It stays if all waiting requests are admitted and it still fits.
         share: of the memory that admissions may fill, 0 to 1.
     """
     batch, ahead, count = work.batch, work.ahead, 0
@@ -89,16 +86,13 @@ def form_reserved(
 def admit_believed(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> int:
-    """Start requests of the queue in order, up to the first that the batch's limits keep out, or that would not fit with
-    those that stay until each has reached its believed end; returns how many started.
+    """Admit requests of the queue in order, up to the first that would not fit until its end; returns how many.
 
-    If no request holds memory, the first one starts in any case; the engine has checked that it fits alone.
+    Each must fit, together with the requests that stay, until all have reached their believed ends. The limits of the batch
+    also end admissions. If no request holds memory, the first starts in any case: the engine has checked that it fits alone.
 
-    Args:
-        believed: ``(view, options, row)``, output length of a request, tokens.
-        share: of the memory that may be filled, 0 to 1.
-        count: entries at the front of `work.ahead`, sorted: one for each request that stays. One is inserted for each that
-            starts.
+    `believed` and `share` are as in `form_reserved`. `count` is the number of sorted entries in `work.ahead`, one for each
+    request that stays; admitted ones are inserted.
     """
     ahead, capacity, joined = work.ahead, int(share * view.kv_capacity), 0
     for i in range(view.waiting.size):
@@ -117,9 +111,10 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Undo evictions of this batch, in their order, while the requests fit with the `count` entries of `work.ahead`.
+    """Undo evictions of this batch, in their order, up to the first request that no longer fits with those in `work.ahead`.
 
-    A request that fits runs in this batch with what it holds, and is marked `GROWS`. The first that does not ends this.
+    A request whose eviction is undone runs in this batch with what it holds, and is marked `GROWS`. `count` is the number of
+    entries in `work.ahead`.
     """
     batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0

@@ -1,4 +1,4 @@
-"""A_ell: plans with lower bounds; a request that is longer goes to the back of the queue."""
+"""A_ell: plans with lower bounds; a request with a longer output goes to the back of the queue."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from evenstep.scheduling.view import Belief, RuleView
 class AEll(Ruled):
     """Admits in order of arrival by lower bounds of outputs; a request that is longer starts again at the back.
 
-    From then on it is believed to be as long as its upper bound. Requests are admitted up to the first that would not fit
-    to its believed end. Made for outputs that are one of two lengths. While requests keep arriving, those at the back wait.
+    From then on it is believed to be as long as its upper bound. The first request that would not fit to its believed end
+    ends admissions. Made for workloads with outputs of two lengths. While requests keep arriving, those at the back wait.
 
-    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits
-        too, it would come back in the same iteration: it then goes on with what it holds.
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits,
+        too, it would come back in the same iteration: it then continues with what it holds.
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
@@ -31,10 +31,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
-    """Form a batch (`form_reserved`) by lower bounds, and by upper bounds for requests that have reached the lower.
-
-    A running request that reaches its lower bound is evicted to the queue's end, at most once.
-    """
+    """Form a batch (`form_reserved`) by lower bounds; a request that reaches its own moves once to the queue's end."""
     form_reserved(view, options, work, lowest_then_highest, True, 1.0)
 
 

@@ -15,12 +15,12 @@ from evenstep.scheduling.view import Belief, RuleView
 class AMax(Ruled):
     """Admits as many requests as fit to their ends if every output is as long as its upper bound.
 
-    While no output is longer than its bound, no request is evicted; else the one admitted last is, if memory is short. The
-    queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
+    While no output is longer than its bound, no request is evicted; otherwise the one admitted last is, if memory is short.
+    The queue is in order of upper bounds, ties by chance; the first request that does not fit ends admissions. With equal
     prompts that is the largest set. A request without a bound is believed to fill the memory.
 
-    Source: Interval scheduling, Algorithm 1; with bounds of their own for requests, largest cardinality means the
-        shortest upper bound first.
+    Source: Interval scheduling, Algorithm 1; if requests differ in bounds, largest cardinality means the shortest upper
+        bound first.
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(high=1.0, chance=1.0)

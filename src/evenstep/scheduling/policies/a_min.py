@@ -16,11 +16,11 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMin(Ruled):
-    """Admits by lower bounds, the lowest first, as many as fit until they end; if memory runs out, evicts by `victim`.
+    """Admits the lowest lower bound first; if memory runs out, evicts by `victim`.
 
-    A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in the
-    queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
-    request. While requests keep arriving, those of high bounds wait.
+    It admits while all requests, running and admitted, fit memory until each has produced its bound. Each request may have
+    its own bounds (Algorithm 5). Ties in the queue and among victims are decided by two independent draws for each request.
+    While requests keep arriving, those of high bounds wait.
 
     Args:
         reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;
@@ -45,7 +45,7 @@ class AMin(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        """The lowest bound first, in the reading that the option chooses; ties by chance."""
+        """The lowest bound first, in the chosen `reading`; ties by chance."""
         return ORDERS[self.reading]
 
 
@@ -60,23 +60,20 @@ def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
 
 @part
 def bound(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request in tokens, in the reading that the option chooses."""
+    """The lower bound of a request in tokens, in the chosen `reading`."""
     return raised(view, options, row) if options.reading_repaired else learned(view, options, row)
 
 
 @part
 def key_of(view: RuleView, options: Any, position: int) -> float:
-    """The eviction key: the running request with the smallest key is evicted first.
-
-    It is the bound or the KV tokens held, plus a chance below 1, or for ``last`` the negative position.
-    """
+    """The eviction key, smallest first: bound or KV tokens held, plus a chance below 1; for ``last``, minus the position."""
     row: int = view.running[position]
     if options.victim_last:
         return -float(position)
     return with_chance(view, row, bound(view, options, row) if options.victim_bound else view.resident[row])
 
 
-#: The queue's order by reading.
+#: The queue's order for each `AMin.reading`.
 ORDERS: dict[Reading, QueueOrder] = {
     "literal": QueueOrder(learned=1.0, chance=1.0),
     "repaired": QueueOrder(raised=1.0, chance=1.0),

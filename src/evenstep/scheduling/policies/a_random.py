@@ -1,4 +1,4 @@
-"""A_random: true lengths in a random order, for analysis."""
+"""A_random: admits by true lengths in a random order, for analysis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenstep.scheduling.view import Belief, RuleView
 class ARandom(Ruled):
     """Admits requests in a random order, fixed by the seed, while they fit to their ends, knowing every output length.
 
-    For analysis, no policy to run: a simulator shows it the truth, not the ``bounds`` that others believe.
+    For analysis only: a simulator shows it the true lengths instead of ``bounds``.
 
     Args:
         memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.

@@ -1,4 +1,4 @@
-"""The choice between A_min and A_ell by how wide the intervals are."""
+"""Chooses between A_min and A_ell by the ratio of lower to upper bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
 
 @dataclass(frozen=True, slots=True)
 class AlphaSwitch(Ruled):
-    """Runs as `AEll` where the bounds are far apart, as `AMin` where they are close; `alpha` decides, not the requests.
+    """Runs as `AEll` where bounds are far apart, as `AMin` where they are close; `alpha` decides, not the requests.
 
     Args:
         alpha: ratio of the lower to the upper bound in the workload, 0 < alpha <= 1; below (3 - sqrt 5) / 2 it is A_ell.
@@ -30,7 +30,7 @@ class AlphaSwitch(Ruled):
     Raises:
         InputError: a ratio out of range.
 
-    Source: Interval scheduling sec. 5.1. The bounds it compares are those of outputs of two lengths.
+    Source: Interval scheduling sec. 5.1, by its competitive ratios on outputs of two lengths.
     """
 
     alpha: float = 1.0
@@ -41,7 +41,7 @@ class AlphaSwitch(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        """The queue's order of the policy that `alpha` chooses: `AEll` below `THRESHOLD`, else `AMin` with its defaults."""
+        """The queue's order of the chosen policy: `AEll` if `alpha` is below `THRESHOLD`, else `AMin` with its defaults."""
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
 

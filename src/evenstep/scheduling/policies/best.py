@@ -1,4 +1,4 @@
-"""Our own policy: admits what fits with room to grow, shortest first within limits of age; evicts what costs least."""
+"""Our own policy: admits whole requests with room to grow, the shortest first until one waits too long."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
-#: Words: float64 sums, fading, over the requests that joined: size times seconds waited, and size.
+#: Words of memory: fading float64 sums over admitted requests, of size times seconds waited, and of size.
 WAITED, SIZES = range(queue_head.MEMORY, queue_head.MEMORY + 2)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
-#: Newcomers shorter than every running prefill go first, and get one part in so many of the budget.
+#: Newcomers shorter than every running prefill go first, and get 1 / `AHEAD` of the budget.
 AHEAD = 2
 #: No request passes one that has waited this many times as long as it takes to be overdue.
 PASSED = 4
-#: What is known of waits fades by this factor with each admission, so that the last twenty count.
+#: Factor by which each admission fades the sums over earlier ones, so that about the last twenty count.
 FADES = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Best(Ruled):
-    """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
+    """Runs decodes, then prefill chunks, then the queue; a request is admitted whole or not at all, with room to grow.
 
-    Each function of this file is one part of the rule. `room_for`: how much memory an admission leaves free. `next_of`:
-    the next to join. `who_passes`: the requests that may go ahead of one that does not fit. `run_one`: the one to evict.
+    Each function of this file is one part of the rule. `room_for`: how much memory an admission leaves free. `next_of`: the
+    next to join. `who_passes`: the requests that may go ahead of one that does not fit. `run_one`: the one to evict.
     `adaptive.prefill_pacing` and `adaptive.iteration_time` say how many prefill tokens run together with decodes.
 
     Args:
-        room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
-            has finished.
+        room: KV memory that an admission leaves free while anything runs, in mean output lengths; the mean is learned from
+            finished requests.
         watermark: share of the memory, 0 <= watermark < 1, that it leaves instead while fewer than 8 have finished.
-        patience: mean waits after which a request is overtaken only by those that fit where it does not. After four
-            times as long these do not overtake it either; 0 = first come, first served.
+        patience: mean waits after which a request is overtaken only by those that fit where it does not. After four times as
+            long these do not overtake it either; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
-        paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time. Else each
+        paced: spread prefills over iterations, or run them apart from decodes, where that takes less time. Otherwise each
             iteration runs as many prefill tokens as the engine takes, together with decodes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
@@ -73,9 +73,9 @@ Work = Joining
 
 @rule
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
-    """Form a batch: decodes, running prefills and newcomers, the shortest of the latter first; then further requests.
+    """Form a batch: decodes, running prefills and newcomers shorter than these, then further waiting requests.
 
-    If prefills pay better apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills.
+    If prefills take less time apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills.
     """
     batch, memory = work.batch, work.batch.memory
     prefill_pacing.learned(memory, view.now_s, view.running.size)
@@ -123,7 +123,7 @@ def list_chunks(view: RuleView, work: Joining) -> int:
 
 @part
 def run_decodes(view: RuleView, work: Joining) -> None:
-    """Run a token of each running request that decodes, in order of admission; if memory is short, `run_one` evicts."""
+    """Run one token of each running request that decodes, in order of admission; if memory is short, `run_one` evicts."""
     first = give_decodes(view, work.batch, True) if work.batch.gone[0] == 0 else 0
     for position in range(first, view.running.size):
         if view.decoding[view.running[position]] == 1:
@@ -134,7 +134,7 @@ def run_decodes(view: RuleView, work: Joining) -> None:
 def run_one(view: RuleView, work: Joining, position: int) -> None:
     """Run a running request; while it does not fit, evict the one with the fewest computed tokens, the last of equals.
 
-    That is the least to compute again, and may be the request itself. An evicted request is left out.
+    That request has the least to compute again, and may be the one at `position` itself. An evicted request is left out.
     """
     batch = work.batch
     if is_evicted(batch, position):
@@ -157,12 +157,8 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
     """Lower the batch's budget for prefills to what delays requests least (`prefill_pacing.budget`).
 
-    Args:
-        chunks: number of running prefills.
-        whole: tokens that the batch could run in all, those of its decodes included.
-
-    Returns:
-        `whole` less the tokens that were held back.
+    `chunks` is the number of running prefills. `whole` is the tokens the batch could run in all, decodes included. Returns
+    `whole` minus the tokens that were held back.
     """
     batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
@@ -174,9 +170,10 @@ def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
 
 @part
 def behind(view: RuleView, work: Joining, chunks: int) -> int:
-    """How many more requests could prefill besides the first: running prefills, and waiting ones that might fit.
+    """The number of requests that could prefill after the first one: running prefills, and waiting ones that might fit.
 
-    Of the latter it counts as many as free memory holds if each is as large as the queue's first; 0 after an eviction.
+    Waiting ones are as many as free memory holds if all are as large as the queue's first; 0 after an eviction. `chunks` is
+    the number of running prefills.
     """
     others = max(chunks - 1, 0)
     if view.waiting.size == 0 or work.batch.gone[0] > 0:
@@ -188,7 +185,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def promised(view: RuleView, work: Joining, chunks: int) -> int:
-    """KV tokens that prefills will need after this batch to end, of the `chunks` running ones and of newcomers."""
+    """KV tokens that prefills still need after this batch: those of the `chunks` running ones and of newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
         position: int = work.chunk[c]
@@ -207,7 +204,7 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
-    """Run newcomers shorter than all running prefills, in one part in `AHEAD` of the budget; then these; then the queue."""
+    """Run newcomers shorter than all running prefills, in 1 / `AHEAD` of the budget; then these prefills; then the queue."""
     batch = work.batch
     for is_last in range(2):
         longest, spend = UNLIMITED, UNLIMITED
@@ -224,9 +221,9 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 
 @part
 def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
-    """Admit waiting requests one by one, while the next fits whole, or one that may pass it does.
+    """Admit waiting requests one by one, while the next one, or one that may pass it, fits whole.
 
-    Each may have `longest` tokens left at most, and all together `spend`. `chunks` is the number of running prefills.
+    Each may have at most `longest` tokens left, all together at most `spend`. `chunks` is the number of running prefills.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
     if view.waiting.size == 0 or batch.seats[0] <= 0 or batch.budget[0] <= 0:
@@ -238,7 +235,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
     for k in range(view.arrived.size):
         seen += view.arrived[k]
     recall(view, work, places, seen)
-    reserve = -1  # not known yet: it takes a walk over all running requests, and mostly memory is full without it
+    reserve = -1  # not computed yet: it takes a loop over all running requests, and mostly memory is full anyway
     while batch.seats[0] > 0 and batch.budget[0] > 0:
         free = batch.free[0] - promise
         if memory[queue_head.FEWEST] > min(longest, spend, free):
@@ -268,7 +265,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 @part
 def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
-    """Let the request at place i of the queue join with `tokens`. Updates the mean wait, unless it was ever evicted."""
+    """Add the request at index `i` of the queue to the batch with `tokens`. Update the mean wait, unless it was evicted."""
     memory = work.batch.memory
     row: int = view.waiting[i]
     leave(view, work, i)
@@ -283,19 +280,17 @@ def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
 
 @part
 def mean_wait(memory: Ints) -> float:
-    """Mean wait of recent admissions in seconds, weighted by tokens: about that of first come, first served; 0 before."""
+    """Mean wait of recently admitted requests, seconds, weighted by their size in tokens; 0 before the first admission."""
     sizes = kept(memory, SIZES)
     return kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
 
 
 @part
 def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
-    """The place of the request that joins next: an overdue oldest, else the first evicted, else the shortest.
+    """The queue index of the request to admit next: the oldest if it is overdue, else the first evicted, else the shortest.
 
-    Only the first `places` of the queue are looked at; -1 if all of them have joined.
-
-    The oldest is overdue once it has waited longer than `patience` times the mean wait of late; with `patience` 0 it always
-    is.
+    Only the first `places` of the queue are looked at; -1 if all of them have joined. The oldest is overdue once it has
+    waited longer than `patience` times the recent mean wait; with `patience` 0 it always is.
     """
     oldest = 0
     if work.newcomers[0] > 0:
@@ -316,17 +311,17 @@ def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
 
 @part
 def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int) -> int:
-    """The place in the queue of the shortest request that may pass one that does not fit; -1 if no request may.
+    """The queue index of the shortest request that may pass one that does not fit; -1 if no request may.
 
-    Call it after `queue_head.recall`.
     Running requests must be able to grow during its prefill, and the blocked one must still fit after the next completion.
     That completion is assumed to be of the largest decoding request if prefills are held at the knee and cost no time,
     otherwise of one of mean size. No request passes one that has waited `PASSED` times as long as it takes to be overdue.
+    Call it after `queue_head.recall`.
 
     Args:
-        blocked: the place of the one that does not fit.
-        places: how many places of the queue are looked at.
-        free: KV tokens that are free, less those promised to running prefills and newcomers.
+        blocked: queue index of the one that does not fit.
+        places: how many requests at the front of the queue are looked at.
+        free: KV tokens that are free, minus those promised to running prefills and newcomers.
         longest: most tokens that the passing request may have left.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
@@ -354,7 +349,7 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
 
 @part
 def leaving(view: RuleView, largest: bool) -> int:
-    """KV tokens that a decoding request frees when it leaves: of the largest one, or their mean; 0 if no request decodes."""
+    """KV tokens freed if a decoding request ended now: the maximum if `largest`, else the mean; 0 if no request decodes."""
     total, many, most_held = 0, 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -371,10 +366,9 @@ def leaving(view: RuleView, largest: bool) -> int:
 def room_for(view: RuleView, options: Best, memory: Ints) -> int:
     """KV tokens an admission leaves free while anything runs: `room` mean outputs, or less where evictions are cheap.
 
-    Until `KNOWN` requests have finished it is `watermark` of the memory. As long as n requests decode, one leaves every
-    n-th part of a mean output, in which all together grow by about one mean output, however large the memory is. An
-    eviction is cheap, compared with memory that stands empty, where prompts are quick to compute again and outputs take
-    long.
+    Until `KNOWN` requests have finished it is `watermark` of the memory. As long as n requests decode, one completes every
+    n-th part of a mean output; in that time all together grow by about one mean output, however large the memory is. An
+    eviction is cheap, compared with empty memory, where prompts are quick to compute again and outputs take long.
     """
     finished, prompts = -view.running.size - view.waiting.size, 0
     for k in range(view.arrived.size):

@@ -14,12 +14,12 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class ClassFirst(Ruled):
-    """Work-conserving by priority: class 0 first, and within a class decodes, then prefills under way, then the queue.
+    """Work-conserving: runs class 0 first; within a class decodes, then prefills under way, then the queue.
 
-    A batch mixes classes only where the first cannot fill it. A call that has begun keeps its memory while calls of an
-    earlier class take its place in the batch, so nothing is lost: the priority is non-preemptive. When a running request
-    does not fit the memory, the one admitted last gives up its own, and no request is admitted in this iteration. A request
-    is admitted when the whole of its prefill fits.
+    A batch mixes classes only if the first cannot fill it. A running request keeps its memory while requests of a lower
+    class number take its place in the batch, so the priority is non-preemptive. If a running request does not fit the
+    memory, the one admitted last is evicted, and no request is admitted in this iteration. A request is admitted if its
+    whole prefill fits.
 
     Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
     """
@@ -44,10 +44,7 @@ def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
 
 @part
 def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
-    """Run the running requests of class `found` in one phase (`decoding` 1 or 0), in order of admission.
-
-    If memory is short, the request admitted last is evicted.
-    """
+    """Run running requests of class `found` in one phase (`decoding` 1 or 0), by admission; may evict (`run_or_evict`)."""
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.request_class[row] == found and view.decoding[row] == decoding:
@@ -56,7 +53,7 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
-    """The lowest class above `last`, of running requests and the request at the queue's place `at`; -1 if there is none.
+    """The lowest class above `last` among running requests and the request at index `at` of the queue; -1 if there is none.
 
     The queue counts only if `at` is below `waits`.
     """

@@ -19,8 +19,8 @@ class FasterTransformer(Ruled):
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
     decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. The first request that
-    does not fit into memory whole is left for the next group, with all after it. A decode that does not fit evicts the
-    request admitted last. (The engine itself reserves memory for the longest output it allows.)
+    does not fit into memory whole ends the group. If a decode does not fit, the request admitted last is evicted. (The
+    engine itself reserves memory for the longest output it allows.)
 
     Args:
         group: requests of a group at most; 0 = the engine's batch limit, which limits every group.
@@ -41,9 +41,9 @@ class FasterTransformer(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
-    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill.
+    """Run the group's prefills and admit its requests still queued; decode only if no prefill runs.
 
-    The policy's word then holds how many of the group are still queued.
+    A new group begins if no request is running. The policy's word becomes the number of the group still queued.
     """
     runs = view.running.size
     joining = batch.memory[0] if runs > 0 else group_size(view, options)
@@ -63,10 +63,7 @@ def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None
 
 @part
 def group_size(view: RuleView, options: FasterTransformer) -> int:
-    """The size of the next group: requests at the head of the queue that are all in the first one's phase.
-
-    At most `group`, the batch limit and the resident limit.
-    """
+    """The size of the next group: requests at the queue's head in the same phase, up to `group` and the engine's limits."""
     group = options.group if options.group > 0 else UNLIMITED
     most = min(group, view.batch_limit, view.resident_limit, view.waiting.size)
     for i in range(1, most):

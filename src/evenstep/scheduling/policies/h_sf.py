@@ -1,4 +1,4 @@
-"""H-SF: hindsight, the shortest request first."""
+"""H-SF: knows output lengths in hindsight, and admits the shortest request first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from evenstep.scheduling.view import Belief, RuleView
 class HindsightShortestFirst(Ruled):
     """Knows every output length, as `output_high`; admits the shortest first, until one would not fit memory to its end.
 
-    A yardstick, no policy to run: a simulator shows it the truth, not the ``bounds`` that others believe. Ties go to the one
-    that came first in the trace. It is not optimal.
+    A yardstick, not to run: a simulator shows it the true lengths instead of ``bounds``. It is not optimal. Ties go to the
+    request that came first in the trace.
 
     Source: Interval scheduling, Algorithm 3.
     """

@@ -1,4 +1,4 @@
-"""Least attained service: the request that has got the fewest tokens goes first."""
+"""Least attained service: the request that has produced the fewest tokens goes first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from evenstep.scheduling.view import RuleView
 class LeastAttained(Ruled):
     """The request with the fewest output tokens goes first, running or waiting; the others pause with their KV.
 
-    If `prompt_weight` is 0, new requests go before all that have produced a token. A token that was produced once counts,
-    also after a restart from zero. When memory is short the request with the most tokens is evicted; with little memory
-    requests take turns in it, and each turn computes their KV again.
+    If `prompt_weight` is 0, new requests go before all that have produced a token. Tokens produced before a restart from
+    zero count. If memory is short, the running request with the most tokens is evicted. With little memory requests take
+    turns in it, and each turn computes their KV again.
 
     Args:
-        prompt_weight: output tokens that a token of the prompt counts; 0 = the prompt does not count.
-        makes_room: evict running requests with more tokens for one that waits and finds no memory or no place otherwise.
+        prompt_weight: output tokens that a token of the prompt counts as; 0 = the prompt does not count.
+        makes_room: evict running requests with more tokens for a waiting one that lacks memory or a place
+            (`resident_limit`).
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:
@@ -42,6 +43,7 @@ class LeastAttained(Ruled):
 
     @property
     def order(self) -> QueueOrder:
+        """The queue's order: most output tokens ever had plus `prompt_weight` for each prompt token, smallest first."""
         return QueueOrder(prompt=self.prompt_weight, reached=1.0)
 
 
@@ -50,7 +52,7 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
-    """Form a batch by the tokens that each request has got, fewest first (`run_by_key`)."""
+    """Form a batch by the tokens that each request has produced, fewest first (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 

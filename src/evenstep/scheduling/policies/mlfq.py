@@ -17,18 +17,18 @@ from evenstep.scheduling.view import RuleView
 class Mlfq(Ruled):
     """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
 
-    Quanta double from level to level. Level 0 goes first in every iteration, then 1, and so on (but see `level_wait_s`);
-    within a level, first come first. A request that is not reached pauses with its KV and its place in memory. When memory
-    is short the last in this order is evicted. Neither predictions nor bounds are looked at. Service is counted in tokens,
-    prompt and output together; the paper counts seconds.
+    Quanta double from level to level. In every iteration level 0 goes first, then 1, and so on (but see `level_wait_s`);
+    within a level, first come, first served. Running requests left out by the batch's limits pause and keep their memory. If
+    memory is short, the last in this order is evicted. Bounds of output lengths are not used. Service is counted in prompt
+    and output tokens; the paper counts seconds.
 
     Args:
         quantum: tokens of the first level, > 0.
         level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved. A request goes
             before one a level above that came so much later. (The paper lifts a request to the first level once it has
             waited too long; with such a sum of level and arrival the queue keeps its order.)
-        makes_room: evict running requests that come later in this order for one that waits and finds no memory or no place
-            otherwise. FastServe does so, and swaps. Where KV is computed again, this costs more than it gains.
+        makes_room: evict running requests that come later in this order for a waiting one that lacks memory or a place
+            (`resident_limit`). FastServe does so, and swaps. Where KV is computed again, this costs more than it gains.
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:
@@ -49,6 +49,7 @@ class Mlfq(Ruled):
 
     @property
     def order(self) -> QueueOrder:
+        """The queue's order: arrival time plus `level_wait_s` for each level, smallest first."""
         return QueueOrder(arrival=1.0, quantum=self.quantum, served=self.level_wait_s)
 
 
@@ -57,13 +58,13 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: Mlfq, work: KeyedWork) -> None:
-    """Form a batch by level and arrival (`run_by_key`): the smallest arrival plus `level_wait_s` for each level first."""
+    """Form a batch by the smallest arrival time plus `level_wait_s` for each level (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 
 @part
 def key_of(view: RuleView, options: Mlfq, row: int) -> float:
-    """The key of `Mlfq.order`: the time of arrival plus `level_wait_s` for each level of the tokens it has got, seconds."""
+    """The key of `Mlfq.order`, seconds: the time of arrival plus `level_wait_s` for each level of the tokens it has run."""
     served = view.prompt_tokens[row] + max(view.reached[row], view.produced[row])
     return view.arrival_s[row] + options.level_wait_s * level(served, options.quantum)
 

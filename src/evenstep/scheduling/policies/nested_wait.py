@@ -1,4 +1,4 @@
-"""Nested WAIT: output lengths are not known, requests reveal them segment by segment."""
+"""Nested WAIT: output lengths are unknown, and requests reveal them segment by segment."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from evenstep.scheduling.view import RuleView
 class NestedWait(Ruled):
     """Cuts outputs into segments; segment i runs while each of the heads 1..i has as many requests as its threshold.
 
-    A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
-    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it and
-    no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue until
-    every group has its first threshold.
+    A request that reaches a segment's end goes to the head of the next one and pauses there until that segment runs. Each
+    range of prompt lengths (group) has segments of its own. If pausing requests fill the memory, no new request gets in;
+    then the deepest segment runs even below its threshold (see `gates.gated`). The policy looks down the queue until every
+    group has its first threshold.
 
     Args:
         thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
         ends: output tokens after which the next segment begins, ascending, one fewer than segments.
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; empty = one group.
-        max_hold_s: a segment that has stood still for so long runs in any case, seconds.
+        max_hold_s: seconds after which a segment that has not run runs in any case.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
             times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
             Ends and edges stay in any case.
-        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's
-            head.
+        slack: of solved thresholds, from the second on: standard deviations above the mean of requests that reach a
+            segment's head.
 
     Raises:
         InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or a
@@ -61,7 +61,7 @@ class NestedWait(Ruled):
 
     @property
     def words(self) -> Words:
-        """Numbers of groups and segments, and the places of their words in the policy's memory."""
+        """The layout of the policy's memory, with the numbers of groups and segments."""
         return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
 
     @property
@@ -71,7 +71,7 @@ class NestedWait(Ruled):
 
     @property
     def memory_size(self) -> int:
-        """int64 words kept: counts, thresholds and a time for each segment of each group; with solving, observations too."""
+        """int64 words kept: counts, a threshold and a time for each segment of a group; with `solve_s`, observations too."""
         return size_of(self.words, self.solve_s)
 
 

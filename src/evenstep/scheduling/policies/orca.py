@@ -1,4 +1,4 @@
-"""Orca: prefills first, mixed with decodes."""
+"""Orca: prefills first, in batches mixed with decodes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class Orca(Ruled):
-    """Work-conserving: prefills of running requests, then of the head of the queue, then decodes in the rest of the budget.
+    """Work-conserving: runs prefills under way, then those of the queue's head, then decodes in the rest of the budget.
 
-    A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no budget
-    and runs prompts whole). When a running request does not fit the memory, the one admitted last is evicted, and no
-    request is admitted in this iteration. A request is admitted when the whole of its prefill fits next to the tokens that
-    decodes take next.
+    A prompt longer than what is left of the budget runs in chunks, as in the paper's model (Orca itself has no budget and
+    runs prompts whole). If a running request does not fit the memory, the one admitted last is evicted, and no request is
+    admitted in this iteration. A request is admitted if its whole prefill fits next to the tokens that decodes take next.
 
     Source: Throughput-optimal sec. 3; Orca (OSDI 2022).
     """

@@ -12,12 +12,11 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class Sarathi(Ruled):
-    """Work-conserving: running requests that decode, then those in the middle of their prefill, then the queue's first.
+    """Work-conserving: runs requests that decode, then those in the middle of their prefill, then the queue's first.
 
-    A batch mixes phases and fills the budget while there is batch, memory and a free seat. When a running request does not
-    fit, the one admitted last gives up its memory (what it keeps is the engine's overflow rule), and no request is
-    admitted. A request is admitted when the whole of its prefill fits, as Sarathi-Serve allocates it. With only the chunk
-    of the moment to fit, engines short of memory admit too many and evict them again.
+    A batch mixes phases and fills the budget while batch limit and memory allow. If a running request does not fit, the one
+    admitted last is evicted, and no request is admitted. A request is admitted if its whole prefill fits, as in
+    Sarathi-Serve: if only the next chunk had to fit, engines short of memory would admit too many and evict them again.
 
     Source: Throughput-optimal sec. 2.3; Sarathi-Serve (OSDI 2024), algorithm 3.
     """
@@ -31,7 +30,7 @@ def form_batch(view: RuleView, options: Sarathi, batch: Batch) -> None:
 
 @part
 def decodes_first(view: RuleView, batch: Batch) -> None:
-    """Form Sarathi's batch, for a queue in any order: decodes, running prefills, then the queue if none was evicted."""
+    """Form Sarathi's batch: decodes, running prefills, and if no request was evicted the queue, in the order it has."""
     if run_phase(view, batch, 1) > 0:
         run_phase(view, batch, 0)
     if batch.gone[0] == 0:

@@ -18,8 +18,7 @@ class Sjf(Ruled):
     """Sarathi with a queue sorted by predicted output length, the shortest first; running requests are not interrupted.
 
     Args:
-        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; without bounds it is
-            0.
+        statistic: the predicted length: the ``low`` or ``high`` bound, or their ``middle``; 0 without bounds.
         prompt_weight: output tokens that one prompt token counts as in the order; 0 = the prompt does not count.
 
     Raises:
@@ -38,13 +37,14 @@ class Sjf(Ruled):
 
     @property
     def order(self) -> QueueOrder:
+        """The queue's order: predicted output length plus `prompt_weight` for each prompt token, smallest first."""
         low, high = share_of_bounds(self.statistic)
         return QueueOrder(prompt=self.prompt_weight, low=low, high=high)
 
 
 @rule
 def form_batch(view: RuleView, options: Sjf, batch: Batch) -> None:
-    """Form Sarathi's batch (`decodes_first`): only the queue's order differs, which hosts keep."""
+    """Form Sarathi's batch (`decodes_first`) from a queue that the host keeps in the policy's order."""
     decodes_first(view, batch)
 
 

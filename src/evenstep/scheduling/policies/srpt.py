@@ -17,14 +17,13 @@ from evenstep.scheduling.view import Belief, RuleView
 class Srpt(Ruled):
     """The request with the least predicted output left goes first, running or waiting; the others pause with their KV.
 
-    Budget and seats go by the predicted remainder; when memory is short the request with the largest one is evicted. A
-    request that outgrows its prediction counts as ever shorter, and is not interrupted any more.
+    If memory is short, the running request with the largest predicted remainder is evicted. A request that outgrows its
+    prediction counts as ever shorter, so it is not interrupted any more.
 
     Args:
-        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; without bounds it is
-            0.
-        makes_room: evict running requests with more left for one that waits, has less and finds no memory or no place
-            otherwise.
+        statistic: the predicted length: the ``low`` or ``high`` bound, or their ``middle``; 0 without bounds.
+        makes_room: evict running requests with more left for a waiting one that has less and lacks memory or a place
+            (`resident_limit`).
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:
@@ -44,6 +43,7 @@ class Srpt(Ruled):
 
     @property
     def order(self) -> QueueOrder:
+        """The queue's order: predicted output length minus tokens produced, smallest first."""
         low, high = share_of_bounds(self.statistic)
         return QueueOrder(low=low, high=high, produced=-1.0)
 
@@ -59,7 +59,7 @@ def form_batch(view: RuleView, options: Srpt, work: KeyedWork) -> None:
 
 @part
 def key_of(view: RuleView, options: Any, row: int) -> float:
-    """The key of `Srpt.order`: the predicted output length less the tokens produced; negative once a request outgrows it."""
+    """The key of `Srpt.order`: predicted output length minus tokens produced; negative once a request outgrows it."""
     low = 1.0 if options.statistic_low else 0.5 if options.statistic_middle else 0.0
     return low * view.output_low[row] + (1.0 - low) * view.output_high[row] - view.produced[row]
 

@@ -1,4 +1,4 @@
-"""The first vLLM: a batch of prompts or a batch of decodes, never mixed."""
+"""The first vLLM: each batch is of prompts or of decodes, never mixed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class VanillaVllm(Ruled):
-    """While prompts wait and fit, a batch of whole prompts; else one token of each running request, in order of admission.
+    """Runs whole prompts while some wait and fit; else one token of each running request, in order of admission.
 
-    Not work-conserving: a batch of few short prompts leaves the budget unused while decodes wait, so it is unstable at
-    loads that fit. A prompt longer than the budget runs in chunks, first in its batch. A decode that does not fit evicts the
-    request admitted last. At most `batch_limit` requests hold memory at a time. Requests that come back with their KV
+    Not work-conserving: a batch of few short prompts leaves the budget unused while decodes wait, so it is unstable at loads
+    that fit. A prompt longer than the budget runs in chunks, first in its batch. If a decode does not fit, the request
+    admitted last is evicted. At most `batch_limit` requests hold memory at a time. Requests that come back with their KV
     (swap) come before new prompts, in a batch of decodes.
 
     Args:
@@ -36,7 +36,7 @@ class VanillaVllm(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
-    """Form a batch of prompts, running ones then the queue's; if no token runs, of decodes."""
+    """Form a batch of prompts, running ones first, then the queue's; if no prompt can run, a batch of decodes."""
     watermark = share_of_memory(view, options.watermark)
     for decoding in range(2):
         run_phase(view, batch, decoding)
@@ -48,10 +48,10 @@ def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
 
 @part
 def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
-    """Admit requests from the head of the queue while they are in this phase (`decoding` 1 or 0) and fit whole.
+    """Admit requests from the head of the queue while they decode (`decoding` 1) or prefill (0) and fit whole.
 
-    Each leaves `watermark` KV tokens free, but for the first where no request runs. The first request of a batch may run in
-    chunks; another one longer than the rest of the budget ends the admissions.
+    Each leaves `watermark` KV tokens free, except the first one while no request runs. The first request of a batch may run
+    in chunks; another one longer than the rest of the budget ends admissions.
     """
     runs = view.running.size
     for i in range(min(view.waiting.size, view.batch_limit - runs)):

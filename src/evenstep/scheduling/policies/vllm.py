@@ -1,4 +1,4 @@
-"""vLLM's present scheduler (V1, version 0.32): running requests in order, then the queue."""
+"""The scheduler of vLLM V1 (version 0.32): running requests in order, then the queue."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class Vllm(Ruled):
-    """Running requests in order of admission, prefill or decode alike; then the queue's first, while they fit.
+    """Runs running requests in order of admission, prefill or decode alike; then the queue's first, while they fit.
 
-    A running request that does not fit evicts the one admitted last; after an eviction no request is admitted in this
-    iteration. At most `batch_limit` requests hold memory at a time.
+    If a running request does not fit, the one admitted last is evicted, and no request is admitted in this iteration. At
+    most `batch_limit` requests hold memory at a time.
 
     Args:
         watermark: share of the memory that an admission leaves free while others run.
-        reserve_full_prompt: admit a request only if its whole prompt (and what it has produced) fits, not only the chunk
-            it would run now.
+        reserve_full_prompt: admit a request only if its whole prompt (and what it has produced) fits, not only the chunk it
+            would run now.
         long_prefill_token_threshold: tokens of a prefill chunk at most, while there is another request; 0 = no limit.
 
     Raises:

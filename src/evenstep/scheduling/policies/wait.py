@@ -12,15 +12,16 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class Wait(Ruled):
-    """Requests of a type join the next batch once as many of them wait for prefill as the threshold of their type.
+    """Requests of a type run in the next batch once as many of them wait for prefill as the threshold of their type.
 
-    The type is the request's class; a stage is a number of tokens produced, or the prefill. Requests of a type that does
-    not join do not run: those that hold memory pause with it. The rules at the end of a burst, after evictions and when
-    memory runs out are ours: see `gates.gated`. The policy walks down the queue until every type has its threshold.
+    The type is the request's class. At most the threshold of requests run at each stage (a number of tokens produced, or the
+    prefill). Other requests of a running type and all of other types pause with the memory they hold. The rules at the end
+    of a burst, after evictions and when memory runs out are ours: see `gates.gated`. The policy looks down the queue until
+    every type has its threshold.
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
-        max_hold_s: a type that has stood still for so long joins in any case, seconds.
+        max_hold_s: seconds after which a type that has not run runs in any case.
         solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
             so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
 
@@ -44,7 +45,7 @@ class Wait(Ruled):
 
     @property
     def memory_size(self) -> int:
-        """int64 words kept: counts, thresholds and a time for each type; with solving, observations too."""
+        """int64 words kept: counts, a threshold and a time for each type; with `solve_s`, observations too."""
         return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
 

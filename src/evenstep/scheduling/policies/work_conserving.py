@@ -17,25 +17,25 @@ from evenstep.scheduling.view import UNLIMITED
 class WorkConserving(Ruled):
     """Fills each batch from the oldest requests with prefill left and the oldest that decode, with a cap on each.
 
-    Work-conserving while the caps do not bind: the budget is filled whenever there is as much to run, a seat and memory. A
-    cap K_d below the budget is not, at any load (the paper's theorem needs both).
+    It is work-conserving while the caps do not bind: it fills the budget if enough tokens, seats and memory are available.
+    With a cap K_d below the budget it is not work-conserving at any load, and the paper's theorem does not apply.
 
-    Running requests are older than those that wait: age goes by admission, then by arrival. When a running request does
-    not fit, the one admitted last gives up its memory. A request is admitted when the whole of its prefill fits; where
-    prefills are loaded first, next to the tokens that decodes take next.
+    Running requests are older than waiting ones: age goes by admission, then by arrival. If a running request does not fit,
+    the one admitted last is evicted. A request is admitted if its whole prefill fits; with `first` set to ``prefill`` it
+    must fit next to the tokens that decodes take next.
 
     Args:
-        prefill_cap: K_p, requests with prefill left that may be loaded; 0 = all.
-        decode_cap: K_d, decoding requests that may be loaded; 0 = all.
-        first: the phase that is loaded first.
-        within: the first of a phase: the oldest, or the one with the ``fewest-left`` tokens, of its prefill or, by the
-            midpoint of its believed bounds, of its output. A prefill that has begun goes before those that wait. With
-            ``fewest-left`` and `prefill_cap` 0 the whole queue is looked at in every iteration.
+        prefill_cap: K_p, requests with prefill left that a batch may run; 0 = all.
+        decode_cap: K_d, decoding requests that a batch may run; 0 = all.
+        first: the phase whose requests get tokens first.
+        within: order in a phase: the oldest first, or the one with the ``fewest-left`` tokens, of its prefill or, by the
+            midpoint of its bounds, of its output. A prefill that has begun goes before those that wait. With ``fewest-left``
+            and `prefill_cap` 0 the whole queue is looked at in every iteration.
 
     Raises:
         InputError: a negative cap.
 
-    Source: Throughput-optimal sec. 2.3; which of the capped requests go first is any rule's to say.
+    Source: Throughput-optimal sec. 2.3, which leaves open the requests that a cap takes first.
     """
 
     prefill_cap: int = 0
@@ -49,7 +49,7 @@ class WorkConserving(Ruled):
 
 
 class Work(NamedTuple):
-    """The batch, and positions of the running requests that it may run: `chunks` are prefills, `decodes` decode."""
+    """The batch, and positions of the running requests that it may run: prefills in `chunks`, decodes in `decodes`."""
 
     batch: Batch
     chunks: RunningInts
@@ -85,10 +85,7 @@ def form_batch(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
-    """Write the positions of running decodes (`decoding` 1) or prefills (0) to `listed`; returns how many.
-
-    They stand in order of admission; the list ends after `cap` of them.
-    """
+    """Write positions of the first `cap` running decodes (`decoding` 1) or prefills (0) to `listed`; returns how many."""
     count = 0
     for position in range(view.running.size):
         if view.decoding[view.running[position]] == decoding:
@@ -101,9 +98,9 @@ def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
 
 @part
 def left_of_phase(view: RuleView, row: int) -> int:
-    """Remaining tokens as a sort key: of the prefill, or for a decoding request twice its believed remaining output.
+    """Remaining tokens as a sort key: of the prefill, or for a decoding request twice its predicted remaining output.
 
-    The latter is the sum of both bounds less twice the tokens produced; it can be negative.
+    The latter is the sum of both bounds minus twice the tokens produced; it can be negative.
     """
     if view.decoding[row] == 1:
         return view.output_low[row] + view.output_high[row] - 2 * view.produced[row]
@@ -112,7 +109,7 @@ def left_of_phase(view: RuleView, row: int) -> int:
 
 @part
 def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
-    """Sort the first `count` positions of a list in place by `left_of_phase`, smallest first, equal ones as before."""
+    """Sort the first `count` positions of a list in place by `left_of_phase`, smallest first; equal ones stay in order."""
     for i in range(1, count):
         at = i
         position: int = listed[i]
@@ -128,19 +125,16 @@ def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
 
 @part
 def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
-    """Run the first `count` requests of a list of running ones, in its order, each as much as budget and seats allow.
-
-    While one does not fit the memory, the request admitted last is evicted (`run_or_evict`).
-    """
+    """Run the first `count` running requests in a list of positions, in its order; may evict (`run_or_evict`)."""
     for i in range(count):
         run_or_evict(view, batch, listed[i])
 
 
 @part
 def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """As `admit_first`, but of these requests the one with the fewest tokens left first, of equals the earlier in the queue.
+    """Admit from the first `waits` requests of the queue by fewest tokens left, ties in queue order, until one cannot run.
 
-    The entries that it adds to the batch are then sorted by position.
+    `reserve` is as in `admit_first`. The entries that it adds to the batch are then sorted by position.
     """
     start, last_left, last = batch.given[0], -1, -1
     while True:

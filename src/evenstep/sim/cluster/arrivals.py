@@ -13,7 +13,7 @@ from evenstep.sim.cluster.slots import weight
 
 @part
 def reveal_row(run: Run, row: int, since_s: float) -> None:
-    """Put a request into the waiting pool at its load before decoding; `since_s`: when it became visible, in seconds.
+    """Put a request into the waiting pool with its load before decoding; `since_s` is when it became visible, in seconds.
 
     The caller has checked for room, and takes the request off the trace or heap that it came from.
     """
@@ -25,8 +25,7 @@ def reveal_row(run: Run, row: int, since_s: float) -> None:
 def next_visible(run: Run) -> float:
     """The time at which the next request becomes visible, in seconds; inf = never, or saturated arrivals.
 
-    With prefill times, it moves arrivals from the trace into the heap `coming` until the next one is certain or the heap is
-    full.
+    With prefill times, arrivals move from the trace into the heap `coming` until the next is certain or the heap is full.
     """
     fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
     if fixed.arrivals == TIMED:
@@ -59,7 +58,7 @@ def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: 
 
 @part
 def follow_up(run: Run, row: int) -> None:
-    """Schedule what follows the end of this request: its user's next request, or the later requests of its session.
+    """Schedule the requests that follow the end of the one in `row`: its user's next, or the later ones of its session.
 
     Each becomes visible after its think time. The last request of a session also starts the next session. Call it with
     arrivals of users or sessions only, and with room for `follow_ups` entries in the heap.
@@ -94,8 +93,7 @@ def follow_ups(run: Run, row: int) -> int:
 def reveal(run: Run) -> int:
     """Move requests that are visible by now into the waiting pool. Saturated arrivals fill it up to its target.
 
-    Returns:
-        `RUNNING`, or `GROW` if the pool or the heap is full; the next call continues.
+    Returns `RUNNING`, or `GROW` if the pool or the heap is full; the next call continues.
     """
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
     limit, arrivals = run.pool.id.size, run.fixed.arrivals
@@ -123,5 +121,5 @@ def reveal(run: Run) -> int:
             now.cursor += 1
         reveal_row(run, row, since_s)
     if now.coming >= run.coming.size - 1 and arrivals == TIMED:
-        return GROW  # an arrival that is still to be pulled might be due already
+        return GROW  # an arrival that is not in the heap yet might be due already
     return RUNNING

@@ -1,7 +1,4 @@
-"""A kernel for policies without a compiled rule: the compiled loop calls it, and it asks the policy in Python.
-
-A file of its own, because most runs do not need it.
-"""
+"""A kernel for policies without a compiled rule: the compiled loop calls it, and it asks the policy in Python."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from typing import Any
 from evenstep.compiled import route_kernel
 from evenstep.sim.asking import question
 
-#: Answers to `answering`: ``answer(decision, now_s, mean_wait_s, first, waiting)`` writes where the loop reads, and returns
-#: its bound.
+#: `answering(answer)` sets ``answer(decision, now_s, mean_wait_s, first, waiting)``, which writes the answer for the
+#: loop and returns its bound.
 _ask, answering = question("evenstep_ask_policy", "float64(int64, float64, float64, int64, int64)")
 
 
@@ -36,9 +33,10 @@ def route_into(
     scratch_f: Any,
     worker: Any,
 ) -> float:
-    """Ask the function that `answering` installed in this thread, which writes the answer itself. Returns its bound.
+    """Call the Python function set by `answering`, which writes the policy's answer for the loop, and return its result.
 
-    The arguments are those of every policy's kernel (`routing.view`). Only `decision`, `now_s`, `mean_wait_s`, `first` and
+    The result is the policy's certified lower bound on its objective, nan without one; 0 after an error or in a network. The
+    arguments are those of every policy's kernel (`routing.view`). Only `decision`, `now_s`, `mean_wait_s`, `first` and
     `waiting` are passed on.
     """
     return _ask(decision, now_s, mean_wait_s, first, waiting)

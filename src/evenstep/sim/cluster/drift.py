@@ -11,7 +11,7 @@ from evenstep.config import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 
-#: Fractional loads are kept as whole multiples of this many tokens, so that sums are exact in any order.
+#: Fractional loads are whole multiples of this many tokens, so that sums are exact in any order.
 GRAIN = 2.0**-20
 #: Most tokens that a load may change by in a step, so that sums of loads, counted in grains, are exact.
 STEEPEST = 1 << 20
@@ -89,7 +89,7 @@ class Drift:
         """int64[N], decode steps that each request takes in all.
 
         Raises:
-            InputError: the number of profiles is not the trace's, their offsets do not end where the loads do, a profile is
+            InputError: the profiles are not one per request, their offsets do not end where the loads do, a profile is
                 empty, or a load is negative or not finite.
         """
         if self.profiles is None:
@@ -137,10 +137,7 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
 
 
 def units_per_token(drift: Drift) -> int:
-    """Load units in a token: 1 if all growth and profiles are whole tokens, else 2^20, the number of grains in a token.
-
-    Simulators count loads in whole units, so that sums are exact.
-    """
+    """Load units in a token: 1 if all growth and profiles are whole tokens, else 2^20, so that sums of loads are exact."""
     parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
     if drift.profiles is not None:
         parts.append(drift.profiles.values)

@@ -57,8 +57,7 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
 def complete_group(run: Run, q: int) -> int:
     """End the step of group q: loads grow, requests at their last step complete and free their slots, the step number rises.
 
-    Returns:
-        `RUNNING`; `FLUSH` if the records are full, `GROW` if the heap is. The group continues there at the next call.
+    Returns `RUNNING`; `FLUSH` if the records are full; `GROW` if the heap is. The next call then continues with this group.
     """
     fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
     status, step = model.RUNNING, group.step
@@ -113,8 +112,7 @@ def complete_group(run: Run, q: int) -> int:
 def apply_outages(run: Run, q: int) -> int:
     """Apply the outages due at the step number of group q; q = -1: those of the earliest pending step, in any group.
 
-    Returns:
-        `RUNNING`, or `GROW` if pool or carry list has no room for requests that go back; outages already applied stay so.
+    Returns `RUNNING`, or `GROW` if pool or carry list has no room; outages applied by then stay applied.
     """
     now, fleet, slots_max, earliest = run.now, run.fleet, run.fixed.slots_max, -1
     for i in range(fleet.outages.size):  # in order of their steps
@@ -145,7 +143,7 @@ def apply_outages(run: Run, q: int) -> int:
 
 @part
 def broken(fixed: Fixed, now: Now, worker: int) -> int:
-    """Record that the answer sends a request to `worker`, unknown or without a free slot; returns `BROKEN`."""
+    """Record the policy's mistake in `Now.error_*`: `worker` is unknown or has no free slot. Returns `BROKEN`."""
     unknown = worker < HOLD or worker >= fixed.workers
     now.error_kind, now.error_worker = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, worker
     return model.BROKEN
@@ -155,16 +153,10 @@ def broken(fixed: Fixed, now: Now, worker: int) -> int:
 def ask(route: Any, run: Any, offered: int) -> int:
     """Ask the policy about the oldest `offered` requests. The view must be written already.
 
-    The answer goes to `pool.worker`. The policy's certified lower bound on its objective goes to `now.bound`; nan = none.
-    If the policy may not hold requests (`may_hold` is 0), workers that would stay idle then get held requests that fit.
-
-    Args:
-        route: the policy's kernel.
-        run: a `Run` or a `ShortRun`.
-        offered: number of requests shown.
-
-    Returns:
-        `RUNNING`, or `BROKEN` if the policy raised or its answer has another shape or type.
+    The answer goes to `pool.worker`. The policy's certified lower bound on its objective goes to `now.bound`; nan = no
+    bound. If the policy may not hold requests (`may_hold` is 0), workers that would stay idle then get held requests that
+    fit. `route` is the policy's kernel, `run` a `Run` or a `ShortRun`. Returns `RUNNING`, or `BROKEN` if the policy raised
+    or its answer has another shape or type.
     """
     # inlined: as a part, this function would make a step a fifth slower
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
@@ -198,7 +190,10 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
 @part
 def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
-    """The worker of a request that the answer sends at places `start` .. `offered` - 1, where none may be; else `HOLD`."""
+    """Find a request sent at places `start` .. `offered` - 1 of the answer, where none may be sent.
+
+    Returns its worker, the lowest if one is below `HOLD`, else the highest; `HOLD` if all are held.
+    """
     rest = worker[start:offered]
     every = HOLD
     for j in range(rest.size):
@@ -215,8 +210,8 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 def send(run: Run, place: int, g: int) -> None:
     """Start the request at a place of the pool on worker g, or queue it if the group is inside a step or no slot is free.
 
-    The caller has checked that the worker has a free slot (`free_slots`, lowered here) and that the queues have a free node
-    (`has_room`). The request stays in the pool: the caller takes it out, and lowers `Now.free_total`.
+    The caller has checked `free_slots`, which is lowered here, and that the queues have a free node. The request stays in
+    the pool: the caller takes it out, and lowers `Now.free_total`.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]
@@ -237,10 +232,7 @@ def send(run: Run, place: int, g: int) -> None:
 def apply_decision(run: Run) -> int:
     """Carry out the policy's answer in `pool.worker`: start or queue the requests it sends, and take them out of the pool.
 
-    `Now.admitted_now` becomes their number.
-
-    Returns:
-        `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
+    `Now.admitted_now` becomes their number. Returns `RUNNING`, or `BROKEN` (see `Now.error_kind`) if the answer is invalid.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     sent, last = 0, -1
@@ -302,8 +294,7 @@ def newest_slot(run: Run, g: int) -> int:
 def evict_overflow(run: Run, q: int) -> int:
     """Send the newest requests of group q's workers over `kv_tokens` back to the pool, until each fits or has one left.
 
-    Returns:
-        `RUNNING`, or `GROW` if pool or carry list has no room; call it again then.
+    Returns `RUNNING`, or `GROW` if pool or carry list has no room; call it again then.
     """
     fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
@@ -321,10 +312,8 @@ def evict_overflow(run: Run, q: int) -> int:
 def next_event(run: Run) -> int:
     """Move the clock to the next event, a step's end or an arrival, and mark the groups whose step ends then (`boundary`).
 
-    An arrival counts only if a group is idle or dispatch is instant, and if it comes strictly before the next end.
-
-    Returns:
-        `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen.
+    An arrival counts only if a group is idle or dispatch is instant, and if it comes strictly before the next end. Returns
+    `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen.
     """
     fixed, now, groups = run.fixed, run.now, run.fleet.groups
     end_s, idle = math.inf, False

@@ -73,6 +73,7 @@ def run(
 def _conditions(
     policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, seed: int, name: str
 ) -> records.Conditions:
+    """The conditions of a run for its records."""
     horizon, law = horizon_of(policy), step_time.table()
     return records.Conditions(
         workers=cluster.workers,
@@ -92,7 +93,7 @@ def _conditions(
 
 
 def _prediction(policy: Any, predictor: Any) -> int:
-    """What the loop keeps of the coming steps, and asks for."""
+    """The kind of prediction that the loop uses, `NO_PREDICTION` .. `EXPECTED`: it depends on policy and predictor."""
     if horizon_of(policy) == 0:
         return model.NO_PREDICTION
     if type(predictor) is Oracle:
@@ -103,7 +104,7 @@ def _prediction(policy: Any, predictor: Any) -> int:
 def _carry(
     state: State, kernel: Any, plain: PlainDoor | None, gathered: _Gathered, asked: _Predictions | None, name: str
 ) -> None:
-    """Carry the loop from stop to stop until the run is done."""
+    """Call the loop until the run is done, and do at each stop what it needs; a PolicyError reports a policy's mistake."""
     answering: AbstractContextManager[None] = nullcontext()
     if plain is None:
         route = kernel.route_into if asked is None else compiled.address_of(kernel.route_into)
@@ -133,7 +134,7 @@ def _carry(
 
 @cache
 def _loop(is_short: bool) -> Any:
-    """The compiled loop; only the one that runs is loaded, and it is looked up once."""
+    """The compiled short or long loop, loaded at the first call."""
     if is_short:
         from evenstep.sim.cluster import short_loop as loop
     else:
@@ -148,7 +149,7 @@ def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
 
 
 def _open_closed_loop(state: State, cluster: Any) -> None:
-    """Users issue their first request, or the first sessions start, at time 0."""
+    """With closed arrivals, put the users' first requests, or those of the first sessions, into the heap `coming`."""
     run = state.run
     if not isinstance(run, model.Run) or run.fixed.arrivals < model.USERS:
         return
@@ -168,7 +169,7 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
 
 
 class _Gathered:
-    """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
+    """Empties full record buffers into tables; without records, into metrics and digest only."""
 
     def __init__(self, conditions: records.Conditions, options: Options) -> None:
         self.conditions, self.options = conditions, options
@@ -180,7 +181,7 @@ class _Gathered:
         self.passing = short_loop.Unrecorded()
 
     def take(self, state: State, more: bool) -> None:
-        """Empty the record buffers; `more` says that the loop will fill them again."""
+        """Empty the record buffers; `more` is True if the loop will fill them again."""
         run, now = state.run, state.run.now
         if self.options.records:  # measured and hashed when they are asked for
             self._keep_steps(state, more)
@@ -201,10 +202,7 @@ class _Gathered:
         now.request_rows = now.decision_rows = 0
 
     def _keep_steps(self, state: State, more: bool) -> None:
-        """Keep the loop's table of steps as it is, without a copy, once it is full or the run is over.
-
-        A predictor learns at each visit, so its run is visited as often as before: each visit takes the table.
-        """
+        """Keep the loop's table of steps, without a copy, if it is full, the run is over or the predictor learns."""
         run = state.run
         room = run.steps.running.size if isinstance(run, ShortRun) else run.records.steps.step.size
         learns = run.fixed.prediction > model.ORACLE
@@ -216,13 +214,10 @@ class _Gathered:
 
 
 def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTable:
-    """The first `count` completed requests of the loop's records, as a table.
+    """The first `count` completed requests of the loop's records, as a table; `request_class` has the trace's classes.
 
-    With `keep` they are in order of request id, and `count` has to be all requests; without it, in order of completion.
-    Worker, steps and times are views of the records where kernels are compiled. Without `keep` the others are copies.
-
-    Args:
-        request_class: int64[requests of the trace], or None.
+    With `keep` they are in order of request id, and `count` is all requests; without it, in order of completion. Columns may
+    be views of the records.
     """
     done = cut(run.records.done, 0, count)
     if run.fixed.keep:  # every request is at its own row
@@ -271,6 +266,7 @@ class _Predictions:
         self.seen = 0
 
     def answer(self, run: Any) -> None:
+        """Write the predictor's answers for the loop's due slots, after it has learned from new completions."""
         self._learn(run)
         if self.fits:
             fit_now(self.gate.predictor)
@@ -286,6 +282,7 @@ class _Predictions:
             fill(due, steps_left=self.gate.steps_left(active, made))
 
     def _active(self, run: Any, slots: I8) -> Active:
+        """The requests that run in these slots, as a predictor sees them."""
         worker = slots // run.fixed.slots_max
         row, done, admit, finish = (column(run.slots.rows, name)[slots] for name in ("row", "done", "admit", "finish"))
         step = column(run.fleet.groups, "step")[run.fleet.group[worker]]
@@ -299,6 +296,7 @@ class _Predictions:
         )
 
     def _learn(self, run: Any) -> None:
+        """Let the predictor learn from the completions in the record buffer that it has not seen."""
         end = int(run.now.request_rows)
         if end == self.seen:
             return
@@ -310,7 +308,7 @@ class _Predictions:
 
 
 def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
-    """What the policy did wrong, from the loop's `status`: `STUCK` or `BROKEN`. Raises if the trace is to blame."""
+    """Describe the policy's mistake at `STUCK` or `BROKEN`; an InputError if the trace or the outages are to blame."""
     now, fixed = run.now, run.fixed
     if status == model.STUCK:
         if now.waiting == 0:
@@ -343,6 +341,7 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
 
 
 def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str, int]) -> Run:
+    """The run's record, from the state in which the loop ended and the gathered tables; `counted` are further counters."""
     run, now = state.run, state.run.now
     options, conditions, now_s = gathered.options, gathered.conditions, float(now.now_s)
     totals = records.Totals(
@@ -381,6 +380,7 @@ def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str
 
 
 def _samples(run: model.Run | ShortRun) -> records.WorkerTable:
+    """The samples as a table of copies."""
     count, samples = int(run.now.samples), run.samples
     rows = cut(samples.rows, 0, count)
     return records.WorkerTable(

@@ -1,4 +1,4 @@
-"""The input of a simulated run, checked for consistency before the start."""
+"""Checks the input of a simulated run before the start."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     """Check that a trace can run on a cluster under a policy, whose name is `name` in errors.
 
     Raises:
-        InputError: the first thing that does not fit: an empty trace, a length below 1, a missing predictor or column, a
-            policy that goes by expected outputs, unsorted times, a prompt larger than a worker's KV memory, or a horizon or
-            output beyond the simulator's limits.
+        InputError: the first fault: an empty trace, a length below 1, a missing predictor or column, a policy that goes by
+            expected outputs, unsorted times, a prompt larger than a worker's KV memory, or a horizon or output beyond the
+            simulator's limits.
     """
     named = trace.name or "trace"
     if len(trace) == 0:
@@ -70,6 +70,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
 
 
 def _check_times(trace: Trace) -> None:
+    """Raise an InputError unless the trace has finite arrival times in ascending order."""
     if trace.arrival_s is None:
         raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
     strange = ~np.isfinite(trace.arrival_s)

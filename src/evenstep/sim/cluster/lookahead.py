@@ -1,4 +1,4 @@
-"""What the compiled cluster knows of the coming steps: projections, predictions, overload."""
+"""The compiled cluster's view of coming steps: projections, predictions, overload."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ from evenstep.sim.cluster.slots import weight, window_add
 def expect_growing(run: Run, g: int, expected: Floats) -> None:
     """Write the expected loads of worker g, now and after h = 1..H steps, to `expected`, for linear loads.
 
-    A request counts with the chance that it is still there. Only some steps are evaluated and written.
-
-    Eight steps are summed at a time, because their sums then stay in registers.
-
-    Args:
-        expected: float64[H+1], KV tokens; `fill_between` fills the steps between.
+    `expected` is float64[H+1], KV tokens. A request counts with the chance that it is still there. Only some steps are
+    written; `fill_between` fills the others.
     """
     fixed, slots, look, growth = run.fixed, run.slots.rows, run.ahead.look, run.ahead.growth
     step, delta, unit = run.fleet.groups[run.fleet.group[g]].step, fixed.delta, fixed.unit
     H, B, K = fixed.horizon, fixed.slots_max, run.ahead.curves.shape[1]
     between, chances = steps_between(H), run.ahead.curves.reshape(run.ahead.curves.size)
-    for n in range(0, between + 1, 8):
+    for n in range(0, between + 1, 8):  # eight steps at a time: their sums stay in registers
         i, j = step_at(n, between, H), step_at(n + 1, between, H)
         k, m = step_at(n + 2, between, H), step_at(n + 3, between, H)
         p, q = step_at(n + 4, between, H), step_at(n + 5, between, H)
@@ -75,10 +71,7 @@ def expect_others(run: Run, g: int, expected: Floats) -> None:
 
 @part
 def project_expected(run: Run) -> None:
-    """Write the expected loads of all workers to `Ahead.projections`, from the requests' survival curves.
-
-    A load after h steps counts every running request with the chance that it is still there.
-    """
+    """Write all workers' loads after h = 0..H steps to `Ahead.projections`, weighted by the requests' survival curves."""
     for g in range(run.fixed.workers):
         expected = run.ahead.projections[g]
         if run.fixed.profile_kind == LINEAR:
@@ -90,9 +83,10 @@ def project_expected(run: Run) -> None:
 
 @part
 def project_others(run: Run, g: int, step: int) -> None:
-    """Write the projected loads of worker g, h = 0..H steps after its group's `step`, to `Ahead.projections`.
+    """Write worker g's loads after h = 0..H steps to `Ahead.projections`, where loads are not linear.
 
-    For loads that are not linear. A request counts in full before its expected departure (`Look.leave`), not after.
+    `step` is the present step of its group. A request counts in full before its expected departure (`Look.leave`), and from
+    that step on not at all.
     """
     fixed, projected = run.fixed, run.ahead.projections[g]
     H, B = fixed.horizon, fixed.slots_max
@@ -135,8 +129,8 @@ def project(run: Run) -> None:
 def due_predictions(run: Run) -> None:
     """List in `Ahead.due` the slots whose prediction is missing, too old or already wrong, for the host to answer.
 
-    `Now.due` becomes their number. A prediction is too old when the request has produced `refresh_every` tokens since, and
-    wrong if it said that the request would be gone by now.
+    `Now.due` becomes their number. A prediction is too old when the request has produced `refresh_every` tokens since. It is
+    wrong if the request should be gone by now.
     """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     count, B, every = 0, fixed.slots_max, fixed.refresh_every
@@ -161,7 +155,7 @@ def due_predictions(run: Run) -> None:
 
 @part
 def take_predictions(run: Run) -> None:
-    """Enter the host's predictions from `Ahead.due` into the slots, made at the present step; `Now.due` becomes 0.
+    """Copy the host's answers in `Ahead.due` into the slots, as predictions made at the present step; `Now.due` becomes 0.
 
     Fractions of steps are rounded up, to 1 at least.
     """
@@ -250,7 +244,7 @@ def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
 
 @part
 def build_view(run: Run) -> None:
-    """Compute what only a decision needs, in place: each worker's free KV tokens, the mean wait, and the projections.
+    """Bring the parts of the view that only a decision needs up to date: workers' free KV tokens, mean wait, projections.
 
     The mean wait is over the requests sent so far, in seconds.
     """

@@ -2,8 +2,8 @@
 
 Loads are int64 in units of 1 / `Fixed.scale` tokens, so sums are exact in any order. With a linear drift a worker's load
 grows by ``running * delta`` a step. Requests leave through a calendar of completions keyed by finish step. So a step costs
-one pass over the workers plus its completions and admissions. The loop returns to its host for predictions, when a
-buffer is full, and at the end (`RUNNING ... BROKEN` in `cluster.model`), and goes on where it stood.
+one pass over the workers plus its completions and admissions. The loop returns to its host for predictions, when a buffer is
+full, and at the end (`RUNNING ... BROKEN` in `cluster.model`). The next call goes on where it stood.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from evenstep.sim.cluster.step import sample, sample_longest, start_step
 def advance_time(run: Run) -> int:
     """Move the clock to the next event (`next_event`). If nothing else can happen, the earliest outages happen at once.
 
-    Returns:
-        `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen; `GROW` if the pool
-        has no room for requests that go back to it.
+    Returns `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen; `GROW` if the
+    pool has no room for requests that go back to it.
     """
     status = events.next_event(run)
     if status == model.STUCK and run.now.outages_left > 0:
@@ -37,8 +36,7 @@ def advance_time(run: Run) -> int:
 def complete(run: Run) -> int:
     """Complete the steps of the groups whose step ends now, in ascending order, and apply their outages.
 
-    Returns:
-        `RUNNING`; `FLUSH` if the records are full, `GROW` if heap or pool are. The next call continues there.
+    Returns `RUNNING`; `FLUSH` if the records are full; `GROW` if heap or pool are. The next call continues there.
     """
     groups = run.fleet.groups
     for q in range(run.fixed.groups):
@@ -57,11 +55,7 @@ def complete(run: Run) -> int:
 
 @part
 def show_pool(run: Run) -> int:
-    """Move requests that have arrived into the pool, and note whether the pool overloads the free slots.
-
-    Returns:
-        `RUNNING`, or `GROW` if the pool is full.
-    """
+    """Move arrived requests into the pool, and set `Now.overloaded_now`. Returns `RUNNING`, or `GROW` without room."""
     now = run.now
     status = reveal(run)
     if status == model.RUNNING:
@@ -83,10 +77,9 @@ def has_room(run: Run) -> int:
 
 @part
 def predict(run: Run) -> int:
-    """List the predictions that are due for the host (`Ahead.due`), or enter its answers if they were listed before.
+    """List the predictions that are due for the host (`Ahead.due`), or take over its answers if they were listed before.
 
-    Returns:
-        `PREDICT` if the host has to answer and then call again, else `RUNNING`. Runs without a predictor never ask.
+    Returns `PREDICT` if the host has to answer and then call again, else `RUNNING`. Runs without a predictor never ask.
     """
     if run.fixed.prediction >= model.DEPARTURES:
         if run.now.due == 0:
@@ -112,10 +105,8 @@ def write_decision_down(run: Run, waiting: int, free: int) -> None:
 def decide(route: Any, run: Run) -> int:
     """Ask the policy while a request waits and a worker may be sent one, and carry out each answer.
 
-    With ``pool`` dispatch it is asked once. With ``instant`` it is asked about the oldest request at a time until it holds.
-
-    Returns:
-        `RUNNING`, or why the loop stops: `FLUSH`, `GROW`, `PREDICT` or `BROKEN`.
+    With ``pool`` dispatch it is asked once, with ``instant`` about the oldest request at a time until it holds. Returns
+    `RUNNING`, or why the loop stops: `FLUSH`, `GROW`, `PREDICT` or `BROKEN`.
     """
     fixed, now = run.fixed, run.now
     while now.waiting > 0 and now.free_total > 0:
@@ -142,10 +133,9 @@ def decide(route: Any, run: Run) -> int:
 
 @part
 def start_group(run: Run, q: int) -> int:
-    """Start the next step of group q, unless a step is under way or nothing runs. Queued requests move up first.
+    """Start the next step of group q, unless a step is under way or no request runs. Queued requests move up first.
 
-    Returns:
-        `RUNNING`; `GROW` if the pool has no room for evicted requests; `FLUSH` if the table of steps is full.
+    Returns `RUNNING`; `GROW` if the pool has no room for evicted requests; `FLUSH` if the table of steps is full.
     """
     fixed, now, group = run.fixed, run.now, run.fleet.groups[q]
     if group.busy == 1:
@@ -185,16 +175,11 @@ def start(run: Run) -> int:
 
 @declared(signature(int, ROUTE_TYPE, Run))
 def advance(route: Any, run: Run) -> int:
-    """Run the loop until the run is done or the host is needed.
+    """Run the loop until the run is done or the host is needed, and return why it stopped. `run` is changed in place.
 
-    Args:
-        route: the policy's kernel; `ask.route_into` asks a policy that has none.
-        run: changed in place.
-
-    Returns:
-        Why it stopped. `DONE`: all requests completed. `STUCK`: requests are left and nothing can happen. `BROKEN`: the
-        policy's answer is invalid (`Now.error_kind`). The host acts on the others and calls again: `FLUSH`: empty the
-        records. `GROW`: call `State.grow`. `PREDICT`: answer `Ahead.due`.
+    `route` is the policy's kernel; `ask.route_into` asks a policy that has none. `DONE`: all requests completed. `STUCK`:
+    requests are left and nothing can happen. `BROKEN`: the policy's answer is invalid (`Now.error_kind`). The host acts on
+    the others and calls again: `FLUSH`: empty the records. `GROW`: call `State.grow`. `PREDICT`: answer `Ahead.due`.
     """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:

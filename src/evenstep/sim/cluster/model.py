@@ -1,7 +1,7 @@
-"""What the compiled cluster simulator reads and writes: one `Run`, made of named records and arrays.
+"""The state of the compiled cluster simulator: one `Run`, made of named records and arrays.
 
-`cluster.state.prepared` makes one, the loops (`cluster.loop`, `cluster.short_loop`) change it in place, and
-`cluster.host` reads the results. G is the number of workers, B the most slots of a worker, S = G * B, H the horizon.
+`cluster.state.prepared` makes one, the loops (`cluster.loop`, `cluster.short_loop`) change it in place, and `cluster.host`
+reads the results. G is the number of workers, B the most slots of a worker, S = G * B, H the horizon.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
 NEXT, COMPLETE, REVEAL, DECIDE, START = range(5)
 # Arrivals.
 SATURATED, TIMED, USERS, SESSIONS = range(4)
-# Why the loop came back.
+# Why the loop returned.
 RUNNING, DONE, FLUSH, GROW, PREDICT, STUCK, BROKEN = range(7)
 # How loads grow: by the same amount a step, by a common sequence, or by each request's own profile.
 LINEAR, SEQUENCE, PROFILES = range(3)
-# What a step-time law is read from: one line through zero of the load, lines of the load, lines of load and longest.
+# Forms of a step-time law: one line through zero of the load, lines of the load, lines of load and longest request.
 ONE_LINE, LINES, LINES_OF_LONGEST = range(3)
-# What is known of the coming steps: nothing, the truth, when a request leaves, or the chance that it is still there.
+# Knowledge of the coming steps: nothing, the truth, when a request leaves, or the chance that it is still there.
 NO_PREDICTION, ORACLE, DEPARTURES, EXPECTED = range(4)
-# What a decision broke; `RAISED`: the policy's own `route` raised an error.
+# The rule that a decision broke; `RAISED`: the policy's own `route` raised an error.
 UNKNOWN_WORKER, OVER_SLOTS, OVER_KV, RAISED = 1, 2, 3, 4
 #: A step that never comes.
 NEVER = 1 << 60
@@ -74,7 +74,7 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """The progress of a run: clock, phase, counts and the noted error.
+    """The progress of a run: clock, phase, counts and the policy's mistake (`error_*`).
 
     Counts are requests unless their names say otherwise; the `*_rows` and `samples` count rows written to tables of records.
     """
@@ -162,7 +162,7 @@ class Slot(Record):
 
 
 class Look(Record):
-    """The expected departure of the request in a slot, where the policy looks ahead; in steps of the worker's group."""
+    """The expected departure of the request in a slot, for policies that look ahead; in steps of the worker's group."""
 
     leave: int  # the step at which it is expected to be gone, `NEVER` = not inside the horizon
     predicted: int  # the step at which that was predicted, -1 = not yet
@@ -177,7 +177,7 @@ class Coming(Record):
 
 
 class Carried(Record):
-    """What a request, `row` of the trace, keeps when it goes back to the pool."""
+    """Facts of a request, `row` of the trace, that are kept when it goes back to the pool."""
 
     row: int
     done: int  # decode steps
@@ -196,7 +196,7 @@ class Node(Record):
 
 
 class Loss(Record):
-    """A worker is lost, or comes back."""
+    """An outage's event: a worker is lost, or comes back."""
 
     step: int  # it falls due when its group has done so many steps
     worker: int
@@ -207,8 +207,8 @@ class Loss(Record):
 class Due(Record):
     """A prediction that the host is asked for: the loop writes `slot`, an index in `Slots.rows`, the host `steps_left`.
 
-    `steps_left` is decode steps; a negative number stands for "not inside the horizon". With curves the host writes row
-    `slot` of `Ahead.curves` instead. The host may put the entries into another order.
+    `steps_left` is decode steps; negative = not inside the horizon. With curves the host writes row `slot` of `Ahead.curves`
+    instead. The host may put the entries into another order.
     """
 
     slot: int
@@ -249,7 +249,7 @@ class Sampled(Record):
 
 
 class Fleet(NamedTuple):
-    """The workers and their groups. Policies receive the two tables (`routing.view.RoutingView` has the meaning).
+    """The workers and their groups. Policies receive the two tables (explained in `routing.view.RoutingView`).
 
     `group` to `running` are the rows of `workers_i`, `load` to `seconds_per_token` those of `workers_f`: the same memory.
     """
@@ -281,7 +281,7 @@ class Slots(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What the loop knows of coming steps: predictions, curves, windows of departures, projections."""
+    """The loop's knowledge of coming steps: predictions, curves, windows of departures, projections."""
 
     look: Rows[Look]  # [S] or empty
     leaving: IntTable  # [G, window], requests expected to leave before a step, modulo the window's length
@@ -320,7 +320,7 @@ class Policy(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """The trace by row."""
+    """The columns of the trace that the loop needs, by row."""
 
     prompt: Ints  # tokens, as `output`
     output: Ints
@@ -344,7 +344,7 @@ class Sessions(NamedTuple):
 
 
 class Law(NamedTuple):
-    """What seconds and joules of a step are computed from."""
+    """The numbers from which seconds and joules of a step are computed."""
 
     knots: Floats  # KV tokens
     seconds: Table  # [1 or G, knots], of all workers or of each at the loads `knots`; linear between them
@@ -383,7 +383,7 @@ class Samples(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of what happened, emptied by the host when they are full; counts in `Now` say how many rows are written."""
+    """Buffers of records, emptied by the host when they are full; counts in `Now` give the rows written."""
 
     done: Rows[Completed]  # at their own rows of the trace with `Fixed.keep`, else in order of completion
     ended: Ints  # requests in order of completion
@@ -418,7 +418,7 @@ NO_SLOT = (1 << SHIFT) - 1
 
 
 class ShortSlot(Record):
-    """A slot of the short loop. A chain has those whose requests complete at one step, or the spare ones."""
+    """A slot of the short loop, in a linked list: that of slots whose requests complete at one step, or of spare slots."""
 
     link: int  # worker << SHIFT | the slot that follows in its chain, or `NO_SLOT`
     units: int  # load units its request leaves with

@@ -22,7 +22,7 @@ class PlainDoor:
     """Shows a Python policy its view, and writes its answer where the loop reads and checks it.
 
     The policy sees one view object for all decisions. Its arrays are read-only windows of the state, valid until the policy
-    has answered. `error` is the error that the policy raised last, None = no error; the host raises it.
+    has answered. `error` is the policy's last error, which the host raises; None = no error.
     """
 
     def __init__(self, policy: Any, state: State, name: str) -> None:
@@ -58,14 +58,10 @@ class PlainDoor:
         )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Answer one decision of the loop. An error of the policy is kept in `error`, and the loop stops.
+        """Ask the policy for one decision and write it for the loop; returns its certified lower bound.
 
-        Args:
-            decision, now_s, mean_wait_s: as in `RoutingView`.
-            first, waiting: place of the oldest request in the pool, and how many are shown from there on.
-
-        Returns:
-            The policy's certified lower bound; 0 after an error.
+        An error of the policy is kept in `error`, the loop stops, and 0 is returned. `decision`, `now_s` and `mean_wait_s`
+        are as in `RoutingView`. `waiting` requests are shown, from place `first` of the pool on.
         """
         view = self.view
         _set(view, "decision", decision)
@@ -98,10 +94,8 @@ class PlainDoor:
     def decide(self, waiting: int) -> float:
         """Call the policy's `route` on the view, copy its answer and memory into the state, and return its bound.
 
-        `waiting` is the number of requests shown. The loop checks the workers of the answer, not this method.
-
-        Raises:
-            PolicyError: the policy raised, or its answer has another shape or type.
+        `waiting` requests are shown. A PolicyError if the policy raised, or its answer has another shape or type. The loop
+        checks the workers of the answer.
         """
         view = self.view
         try:

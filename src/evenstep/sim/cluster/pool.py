@@ -1,4 +1,4 @@
-"""The waiting pool, the heap of requests to come, and what restarted requests carry."""
+"""The waiting pool, the heap of requests to come, and the list of facts that restarted requests keep."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
 
 @part
 def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
-    """Remove the requests that a decision sent, and close the gaps. Resets their entries of `worker` to hold.
+    """Remove the requests that a decision sent from the pool's arrays, and reset their entries of `worker` to hold.
 
-    Held requests older than the last sent one move towards it. The caller then advances `Now.first` by `sent`, and takes
-    `sent` off `Now.waiting`.
+    Held requests older than the last sent one move up to close the gaps. The caller then adds `sent` to `Now.first`, and
+    takes it off `Now.waiting`.
 
     Args:
         first: place of the oldest waiting request.
@@ -85,7 +85,7 @@ def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
 
 @part
 def heap_pop(now: Now, coming: Rows[Coming]) -> None:
-    """Drop the smallest (time, key) of the heap, its entry 0, which the caller has read. The heap must not be empty."""
+    """Remove the smallest (time, key) of the heap, its entry 0, which the caller has read. The heap must not be empty."""
     size = now.coming - 1
     now.coming = size
     time_s, key = coming[size].time_s, coming[size].key
@@ -109,7 +109,7 @@ def heap_pop(now: Now, coming: Rows[Coming]) -> None:
 
 @part
 def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
-    """The index of the carry list's entry for a request; -1 without one, if it never restarted or runs again."""
+    """The index of a request's entry in the carry list; -1 if it has none: it never restarted, or it runs again."""
     for i in range(now.carried):
         if carried[i].row == row:
             return i

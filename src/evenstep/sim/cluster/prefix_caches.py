@@ -1,7 +1,7 @@
-"""Cached prompt prefixes in a simulated cluster: what policies are shown, and how much was hit.
+"""Cached prompt prefixes in a simulated cluster: the tokens shown to policies, and a count of hits.
 
-A prompt counts as cached on a worker from the moment it is sent there. Decoding is all this cluster simulates: a hit
-saves no time here, since prefill happens before a request is visible and its worker known.
+A prompt counts as cached on a worker from the moment it is sent there. This cluster simulates decoding only. A hit saves no
+time here, since prefill happens before a request is visible and its worker known.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class PrefixCaches:
     """The workers' prefix caches during one run.
 
     Args:
-        trace: requests with `prefix_blocks`; a row without blocks has nothing to hit.
-        cluster: `workers`, and `prefix_cache_blocks` for each.
+        trace: requests with `prefix_blocks`; a row without blocks never hits.
+        cluster: gives `workers`, and the blocks each keeps, `prefix_cache_blocks`.
 
     Raises:
         InputError: a trace without prefix blocks.
@@ -64,7 +64,7 @@ class PrefixCaches:
         return found
 
     def sent(self, row: int, worker: int) -> None:
-        """Note that the request in `row` is sent to a worker: count its cache hits, then cache its prompt there.
+        """Record that the request in `row` is sent to a worker: count its cache hits, then cache its prompt there.
 
         A full cache drops the blocks not used for longest.
         """
@@ -75,7 +75,7 @@ class PrefixCaches:
         self._changed.add(worker)
 
     def lost(self, worker: int) -> None:
-        """Note that a worker is lost: its cache is empty from now on."""
+        """Empty the cache of a lost worker."""
         self._index.forget(worker)
         self._changed.add(worker)
 
@@ -87,6 +87,7 @@ class PrefixCaches:
         return {"prefix_prompt_tokens": self._sent, "prefix_hit_tokens": self._hit}
 
     def _blocks(self, row: int) -> Sequence[int]:
+        """The block keys of the prompt in `row`, first block first."""
         return self._ids[self._offsets[row] : self._offsets[row + 1]].tolist()
 
 

@@ -1,6 +1,7 @@
-"""The doors of a cluster that keeps track of prefix caches: they are asked at every decision, under every policy.
+"""The doors of a cluster with prefix caches: they are asked at every decision, under every policy.
 
-Between the policy's answer and the loop's next step the door counts what is sent. A policy with a kernel answers by it.
+Between the policy's answer and the loop's next step the door tells the caches which requests are sent. A policy with a
+kernel answers by it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PrefixDoor(PlainDoor):
         super().__init__(policy, state, name)
 
     def decide(self, waiting: int) -> float:
-        """Ask the policy, and tell the caches what is sent; returns the policy's bound.
+        """Ask the policy about the `waiting` requests, and tell the caches which it sends; returns the policy's bound.
 
         Unless `may_hold` is set, workers that would stay idle get held requests that fit; these count as sent, too.
         """
@@ -47,7 +48,7 @@ class PrefixDoor(PlainDoor):
         return bound
 
     def _asked(self, waiting: int, cached: F8) -> float:
-        """Have the policy or its kernel answer; returns its bound."""
+        """Let the policy or its kernel write its answer, with `cached` as its view's `cached_tokens`; returns its bound."""
         if self.kernel is None:
             object.__setattr__(self.view, "cached_tokens", cached)
             return super().decide(waiting)
@@ -61,6 +62,7 @@ class PrefixDoor(PlainDoor):
         )
 
     def _see_losses(self) -> None:
+        """Empty the caches of the workers that were lost since the last call."""
         outages = self.state.run.fleet.outages
         words = (column(outages, name).tolist() for name in ("worker", "back", "over"))
         for number, (worker, back, over) in enumerate(zip(*words, strict=True)):
@@ -71,10 +73,7 @@ class PrefixDoor(PlainDoor):
 
 
 def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
-    """The door in Python that the loop asks: with prefix caches if there are `caches`, else a plain one without a `kernel`.
-
-    None: there is a kernel and no caches, so that the loop calls the kernel itself.
-    """
+    """The Python door that the loop asks, with prefix caches if there are `caches`; None if it calls `kernel` itself."""
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)
     return PlainDoor(policy, state, name) if kernel is None else None

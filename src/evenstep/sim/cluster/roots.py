@@ -1,4 +1,4 @@
-"""Powers below one in compiled loops, from a table: within 1e-6, the same bits on every machine."""
+"""Powers x ** exponent, with an exponent from 0 to 1, in compiled loops: from a table, the same bits on every machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS, OCTAVES = 512, (-40, 24)
 def root_table(exponent: float) -> F8:
     """float64[cells + 1], x ** exponent at the knots: `CELLS` equal cells in every octave of `OCTAVES`, for `root`.
 
-    Linear between the knots it is within 1e-6 of the power, relatively, for exponents in 0..1.
+    Linear interpolation between the knots is within a relative 1e-6 of the power, for exponents in 0..1.
     """
     low, high = OCTAVES
     octave = np.repeat(np.arange(low, high), CELLS)

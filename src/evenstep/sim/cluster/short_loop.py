@@ -1,10 +1,10 @@
 """A faster compiled loop for the usual fleet: one group, no outages, linear law. Gives the same results as `cluster.loop`.
 
-One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
-every step, no look ahead, no outages (`short_state.fits` asks). Then a request's last step and its load there are known when
-it is admitted. The calendar of completions holds chains of slots of two words each. A step is two passes over the
-workers, its completions and its admissions. A request's record is two words, written at its admission; its times follow
-from the steps' (`short_state`).
+It needs one barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same
+amount every step, no look ahead, no outages (`short_state.fits`). A request's last step and its load there are then known at
+its admission. The calendar of completions holds chains of slots of two words each. A step is two passes over the workers,
+its completions and its admissions. A request's record is two words, written at its admission; `short_state` computes its
+times from those of the steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenstep.sim.cluster.step import energy, extremes, sample
 
 @part
 def grow(fleet: Fleet, delta: int, unit: float) -> None:
-    """Add a decode step to each worker's `units` and `load`: `delta` load units of `unit` tokens a running request."""
+    """Add one decode step to each worker's `units` and `load`: `delta` load units of `unit` tokens a running request."""
     units, running, load = fleet.units, fleet.running, fleet.load
     for g in range(units.size):
         loaded = units[g] + running[g] * delta
@@ -34,7 +34,7 @@ def grow(fleet: Fleet, delta: int, unit: float) -> None:
 
 @part
 def leave(run: ShortRun, slot: int) -> int:
-    """Free all slots of the chain that begins with `slot`: their requests leave. Returns how many, 0 for `NO_SLOT`."""
+    """Free the slots of the chain from `slot` on; returns how many, 0 for `NO_SLOT`. The caller updates the run's totals."""
     slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
     head, last, left = slot, slot, 0
     while slot != model.NO_SLOT:
@@ -131,8 +131,7 @@ def reveal(run: ShortRun) -> int:
 def admit(run: ShortRun, possible: int) -> int:
     """Start the requests that the policy's answer in `pool.worker` sends, `possible` at most; they leave the pool.
 
-    Returns:
-        `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
+    Returns `RUNNING`, or `BROKEN` with the error noted in `Now` if the answer breaks the contract.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     requests, slots, calendar, keep = run.requests, run.slots, run.calendar, run.fixed.keep == 1
@@ -187,8 +186,7 @@ def admit(run: ShortRun, possible: int) -> int:
 def decide(route: Any, run: ShortRun) -> int:
     """Ask the policy about the whole pool and carry out its answer, if a request waits and a slot is free.
 
-    Returns:
-        `RUNNING`; `FLUSH` if the records may lack room; `BROKEN` if the policy broke its contract.
+    Returns `RUNNING`; `FLUSH` if the records may lack room; `BROKEN` if the policy broke its contract.
     """
     fixed, now = run.fixed, run.now
     if now.waiting > 0 and now.free_total > 0:
@@ -205,7 +203,7 @@ def decide(route: Any, run: ShortRun) -> int:
 
 @part
 def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
-    """Move the clock to the next arrival, as nothing runs. Returns `RUNNING`.
+    """Move the clock to the next arrival, as no request runs. Returns `RUNNING`.
 
     Without a further arrival it returns `DONE` if all requests completed, else `STUCK`: the policy holds them for ever.
     """

@@ -20,13 +20,7 @@ _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
 
 def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
-    """Whether the short loop can run this fleet, law and horizon; its results equal those of the long loop to the bit.
-
-    Args:
-        cluster: the fleet, a `Cluster`.
-        law: seconds of a step.
-        horizon: decode steps the policy looks ahead; 0 = it does not.
-    """
+    """Whether the short loop can run this fleet, law and horizon (0 = no look ahead) with the long loop's exact results."""
     drift: Drift = cluster.drift
     return (
         len(cluster.group_sizes) == 1
@@ -82,11 +76,10 @@ class StepTimes(NamedTuple):
 def completed_requests(
     requests: Requests, request_class: I8 | None, row: I8, place: I8, visible_s: F8, times: StepTimes
 ) -> RequestTable:
-    """The table of some completed requests, whose times follow from where and when they were admitted.
+    """The record table of completed requests, whose times follow from worker and step of their admission.
 
     Args:
-        requests: the trace.
-        request_class: the trace's classes.
+        requests, request_class: the trace, and its classes.
         row: int64[N], their rows of the trace.
         place, visible_s: [N], the words of `Admitted` of each.
         times: of all steps in which they ran.
@@ -113,10 +106,7 @@ def completed_requests(
 class Kept:
     """Full record tables, computed on request from the two words that the short loop keeps of each request.
 
-    Args:
-        run: a finished run that kept its records.
-        request_class: the trace's classes.
-        steps: all of its steps.
+    `run` is a finished run that kept its records, with all its `steps`; `request_class` has the trace's classes.
     """
 
     def __init__(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> None:
@@ -141,9 +131,11 @@ class Kept:
 
     @cached_property
     def _times(self) -> StepTimes:
+        """When each step began and ended."""
         return StepTimes(self._steps.start_s, self._steps.start_s + self._steps.duration_s)
 
     def _rows(self, start: int, end: int) -> RequestTable:
+        """The records of the requests in rows `start` to `end` - 1."""
         row, place, visible_s = np.arange(start, end), self._place[start:end], self._visible_s[start:end]
         return completed_requests(self._requests, self._class, row, place, visible_s, self._times)
 
@@ -156,12 +148,9 @@ class Unrecorded:
         self.times = StepTimes(np.zeros(0), np.zeros(0))
 
     def completed(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> RequestTable:
-        """Read what the loop wrote since the last call; returns requests completed since, in order of admission.
+        """Read the loop's buffers, which the caller then empties; returns requests completed since the last call.
 
-        Args:
-            run: the run, which is not changed; the caller then empties its buffers.
-            request_class: the trace's classes.
-            steps: the steps since the last call.
+        They are in order of admission. `steps` are those since the last call; `request_class` has the trace's classes.
         """
         count, done_steps, first = int(run.now.request_rows), int(run.now.steps), self.times.first
         written = cut(run.done, 0, count)

@@ -67,7 +67,7 @@ class Readies(Protocol):
     """Computes when prompts are ready, before the fleet runs; see `sim.prefill_tier`."""
 
     def ready(self, trace: Trace) -> Trace:
-        """A copy of the trace whose `arrival_s` is when each prompt is prefilled, in seconds; rows are sorted by it."""
+        """A copy of the trace whose `arrival_s` is the end of each prompt's prefill, in seconds; rows are sorted by it."""
         ...
 
 
@@ -91,20 +91,20 @@ class Cluster:
         workers: G, data-parallel decode ranks.
         slots: B, concurrent requests a worker; one number, or one a worker.
         groups: sizes of the barrier groups, workers in order; empty = one group of all.
-        arrivals: ``saturated`` (revelation: the pool is topped up to `pool`), ``timed`` (the trace's times) or
-            ``closed`` (users with think time, or the trace's own sessions).
+        arrivals: ``saturated`` (revelation: the pool is topped up to `pool`), ``timed`` (the trace's times) or ``closed``
+            (users with think time, or the trace's own sessions).
         pool: requests the pool is topped up to when saturated.
         users: users at a time when closed (sessions at a time when the trace's sessions are replayed); 0 = one a slot.
-        think_s: seconds a user thinks between requests when closed: every user takes the next row of the trace.
-            None = replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after`
-            (or the session's start), the next session starts when one has ended.
-        dispatch: ``pool``: one decision is about all waiting requests. ``instant``: one is about the oldest alone, and
-            is made as soon as it is visible.
+        think_s: seconds a user thinks between requests when closed: every user takes the next row of the trace. None =
+            replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after` (or the
+            session's start), the next session starts when one has ended.
+        dispatch: ``pool``: one decision is about all waiting requests. ``instant``: one is about the oldest alone, and is
+            made as soon as it is visible.
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 more).
         kv_tokens: KV tokens a worker holds; inf = only slots limit. A worker that grows beyond it sends its newest requests
             back to the pool.
-        kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
-            ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
+        kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees ``kv_free = kv_tokens - load -
+            queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = no such tier. A request
             then arrives here when its prompt is ready, and its latency counts from there. Requests are numbered in that
@@ -189,13 +189,7 @@ class Cluster:
 
 
 def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
-    """Check that `cluster` is a `Cluster` and `step_time` a step-time law, as arguments from Python need not be.
-
-    None is allowed for either.
-
-    Raises:
-        InputError: one of them is not; `where` is the place that it names.
-    """
+    """Raise an InputError, about `where`, if `cluster` is no `Cluster` or `step_time` no step-time law; None is allowed."""
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")
     if step_time is not None and not callable(getattr(step_time, "table", None)):
@@ -203,6 +197,7 @@ def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
 
 
 def _check_kinds(trace: Any, policy: Any, predictor: Any, power: Any, slo: Any) -> None:
+    """Raise an InputError if an argument of `simulate` has the wrong type."""
     if slo is not None and not isinstance(slo, Slo):
         raise InputError("simulate", "slo", slo, "an objective", "Write Slo(ttft_s=2.0, tpot_s=0.05).")
     if power is not None and not isinstance(power, Power):
@@ -235,7 +230,7 @@ def simulate(
     door: Door = "auto",
     name: str = "",
 ) -> Run:
-    """Run a trace through a cluster under a routing policy; the events are in the order this module's docstring gives.
+    """Run a trace through a cluster under a routing policy; this module's docstring gives the order of events.
 
     Args:
         trace: the requests; all of them are run to completion.
@@ -252,7 +247,7 @@ def simulate(
         slo: latency objective for goodput; None = no goodput.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `route`; ``auto`` takes the kernel
             where there is one. Both give the same digest.
-        name: the policy as it was asked for, for tables and reports.
+        name: the policy's name for tables and reports.
 
     Returns:
         The run: tables, totals, every metric, and the digest.

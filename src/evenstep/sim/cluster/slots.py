@@ -47,9 +47,9 @@ def set_free(run: Run, g: int) -> None:
 
 @part
 def window_add(run: Run, slot: int, sign: int) -> None:
-    """Add (`sign` 1) a slot's departure at `Look.leave` to its worker's window of departures, or take it back (-1).
+    """Add (`sign` 1) or remove (`sign` -1) a slot's departure at `Look.leave` in its worker's window of departures.
 
-    For linear loads only.
+    For linear loads only. `Look.in_window` is set accordingly.
     """
     ahead, mine = run.ahead, run.slots.rows[slot]
     look = ahead.look[slot]
@@ -71,8 +71,8 @@ def units_of(run: Run, slot: int, step: int) -> int:
 def longest_units(run: Run, g: int, step: int) -> int:
     """Load units of the longest request on worker g at its group's coming step; 0 where no request runs.
 
-    Requests that grow alike keep their order, so the slot of the longest is looked for only when that request has left; a
-    newcomer is compared when it starts (`seat`). Others are looked at every step.
+    Requests with linear loads keep their order, so the slot is searched only when the longest has left; `seat` compares each
+    newcomer. With other loads the slots are searched at every step.
     """
     worker, slots_max = run.fleet.workers[g], run.fixed.slots_max
     if worker.longest_slot >= 0 and run.fixed.profile_kind == model.LINEAR:
@@ -92,7 +92,7 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
     """Start a request of `units` load units, visible since `since_s`, in a slot of worker g at its group's coming step.
 
     Slots, calendar, loads and counts are updated, `free_slots` is not. Worker g must have a slot. A request that restarts
-    takes up its entry of the carry list.
+    gets the facts of its carry-list entry, which is deleted.
     """
     fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
@@ -158,7 +158,7 @@ def unseat(run: Run, slot: int, step: int, units: int) -> None:
 
 @part
 def first_times(run: Run, mine: Slot, q: int) -> tuple[float, float]:
-    """When the first decode step of the request in slot `mine` of group q began and ended, in seconds; in its first run."""
+    """Begin and end, in seconds, of the first decode step that the request in slot `mine` of group q ever completed."""
     ring = np.uintp(mine.admit & run.fixed.ring_mask)
     began_s, ended_s = run.slots.began_s[q, ring], run.slots.ended_s[q, ring]
     if mine.restarts > 0:
@@ -185,8 +185,8 @@ def strike_out(run: Run, slot: int, q: int) -> None:
 def send_back(run: Run, slot: int) -> None:
     """Send the request that runs in a slot back to the pool, where it stands by its first visible time; counts a restart.
 
-    The carry list keeps the tokens that it has produced. The caller has checked that pool and carry list each have room for
-    one more, and calls `set_free` for the worker afterwards.
+    The carry list keeps how many decode steps it has done. The caller has checked that pool and carry list each have room
+    for one more, and calls `set_free` for the worker afterwards.
     """
     fixed, now, fleet = run.fixed, run.now, run.fleet
     g = slot // fixed.slots_max
@@ -257,7 +257,7 @@ def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 def dequeue(run: Run, g: int) -> int:
     """Remove the head of worker g's queue, which must not be empty. Returns the index of its node in `Run.queues`.
 
-    The node's fields, but for `next`, stay readable until the next `enqueue`.
+    All fields of the node except `next` stay readable until the next `enqueue`.
     """
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = worker.queue_head

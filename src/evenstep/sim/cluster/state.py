@@ -24,9 +24,9 @@ from evenstep.sim.cluster.short_state import fits, is_linear
 from evenstep.workload.replicate import units_of
 
 ANY_DEPTH = 1 << 40  # queue depth "any number"
-# Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
+# Rows of a record buffer, with records kept or not; a visit of the host costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
-#: Rows of the first table of steps that are kept, at most. A run that fits one table copies nothing.
+#: Most rows of the first table of steps. A run that fits one table copies nothing.
 MOST_STEP_ROWS = 1 << 21
 _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
 
@@ -38,16 +38,16 @@ class Options:
     seed: int = 0
     records: bool = True
     decisions: bool = False
-    samples: int = 0  # its `workers`
+    samples: int = 0  # most rows of the table of samples
     power: Power | None = None
     slo: Slo | None = None
-    prediction: int = model.NO_PREDICTION  # what is known of the coming steps, see `cluster.model`
+    prediction: int = model.NO_PREDICTION  # `NO_PREDICTION` .. `EXPECTED`
     refresh_every: int = 16  # produced tokens after which a prediction is old
 
 
 @dataclass(slots=True, eq=False)
 class State:
-    """A run's state, and what the host needs besides."""
+    """A run's state, with the policy and classes that the host needs besides."""
 
     run: Run | ShortRun  # what the loop reads and writes
     policy: object  # the policy that runs, for its working space; None = no policy yet
@@ -69,7 +69,7 @@ class State:
             self.run = run._replace(records=records)
 
     def grow(self) -> None:
-        """Double the room of the pool, in the long loop also of heap, carry list and queues; `run` is a new tuple."""
+        """Double the room of the pool, in the long loop also of heap, carry list and queues; `run` is replaced."""
         run = self.run
         room, pool = run.pool.id.size, _pool(2 * run.pool.id.size)
         pool.waiting_i[:, :room], pool.waiting_f[:, :room] = run.pool.waiting_i, run.pool.waiting_f
@@ -110,6 +110,7 @@ def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, op
 
 
 def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
+    """The short loop's state from `parts`, the fields that both loops have."""
     fixed: Fixed = parts["fixed"]
     places, room = fixed.workers * fixed.slots_max, KEPT_ROWS
     if not fixed.keep:  # the requests of one decision must find room
@@ -127,6 +128,7 @@ def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
 
 
 def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
+    """The long loop's state from `parts`, the fields that both loops have."""
     fixed: Fixed = parts["fixed"]
     room = KEPT_ROWS if fixed.keep else PASSING_ROWS
     sessions = _sessions(trace) if fixed.arrivals == model.SESSIONS else _NO_SESSIONS
@@ -153,12 +155,13 @@ def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
 
 
 def _step_room(trace: Trace, cluster: Any) -> int:
-    """Steps of a run that keeps all slots but a fifth busy: rows of the first table of steps."""
+    """Rows of the first table of steps: the steps of a run that keeps four fifths of all slots busy, within limits."""
     busy = int(trace.output_tokens.sum()) // cluster.drift.tokens_per_step // sum(cluster.slots_of)
     return min(max(busy * len(cluster.group_sizes) * 5 // 4, KEPT_ROWS), MOST_STEP_ROWS)
 
 
 def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> Fixed:
+    """The settings as the loop reads them."""
     drift: Drift = cluster.drift
     horizon, scale, law = horizon_of(policy), units_per_token(drift), step_time.table()
     fixed = one(Fixed)
@@ -208,6 +211,7 @@ def _slopes(law: PiecewiseLinear) -> F8:
 
 
 def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
+    """The fleet before the first event: idle, every slot free."""
     G, sizes, slots = cluster.workers, cluster.group_sizes, cluster.slots_of
     ints, floats = np.zeros((4, G), np.int64), np.zeros((4, G))
     ints[seen.GROUP] = np.repeat(np.arange(len(sizes)), sizes)
@@ -225,6 +229,7 @@ def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
 
 
 def _slots(fixed: Fixed, slots: tuple[int, ...]) -> model.Slots:
+    """All slots, free; `slots` are those of each worker."""
     B, NG, ring = fixed.slots_max, fixed.groups, fixed.ring_mask + 1
     places = rows(model.Slot, fixed.workers * B)
     fill(places, row=-1)
@@ -250,13 +255,14 @@ def _ahead(fixed: Fixed, drift: Drift) -> model.Ahead:
 
 
 def _pool(room: int) -> model.Pool:
+    """An empty pool with room for `room` requests."""
     ints, floats = np.zeros((3, room), np.int64), np.zeros((3, room))
     floats[seen.STEPS] = np.nan
     return model.Pool._make([ints, floats, *ints, *floats, np.full(room, HOLD)])
 
 
 def _handed(policy: object, fixed: Fixed, room: int, before: model.Policy | None) -> model.Policy:
-    """What the policy's kernel is handed, with working space for a pool of this room; memory as it was `before`."""
+    """The arguments of the policy's kernel, with working space for `room` waiting requests; the memory is `before`'s."""
     kernel = compiled.kernel_of(policy)
     parameters, ints, floats = np.zeros(0), 0, 0
     if kernel is not None:
@@ -291,7 +297,7 @@ def _classes_and_keys(trace: Trace) -> tuple[I8, I8]:
 
 
 def _profile(drift: Drift, fixed: Fixed) -> tuple[I8, I8]:
-    """Offsets and loads of every request, or common gains by age, in load units."""
+    """Offsets and loads of every request, or no offsets and common gains by age, in load units; both empty if linear."""
     nothing = np.zeros(0, np.int64)
     if drift.profiles is not None:
         loads = np.round(drift.profiles.values * fixed.scale).astype(np.int64)
@@ -322,12 +328,13 @@ def _samples(fixed: Fixed, count: int) -> model.Samples:
 
 
 def _columns(shape: Any, room: int) -> Any:
-    """A struct of arrays of this length; their memory is not touched before it is written."""
+    """A struct `shape` of arrays with `room` entries, not initialised."""
     return shape(*(np.empty(room, kind) for kind in _kinds(shape)))
 
 
 @cache
 def _kinds(shape: Any) -> tuple[type, ...]:
+    """The NumPy type of each array of a struct: int64 for `Ints`, else float64."""
     hints = get_type_hints(shape, include_extras=True)
     return tuple(np.int64 if hints[name] == Ints else np.float64 for name in shape._fields)
 

@@ -14,14 +14,13 @@ from evenstep.sim.cluster.slots import longest_units, steps_of
 def energy(
     fixed: Fixed, law: Law, running: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
 ) -> tuple[float, float]:
-    """Joules of one step of a group beyond idle power, over `Fixed.span_w`, hence in seconds: (busy/idle, step average).
+    """Joules of one step of a group beyond idle power, divided by `Fixed.span_w`, so in seconds: (busy/idle, step average).
 
     The two are accountings of power: by each worker's busy time, and by its average over the whole step. A worker busy for x
-    seconds costs ``min(x, power * x ** exponent)``. Sums are kept in whole multiples of 2^-40 s: unlike sums of floats they
-    need not wait for each other.
+    seconds costs ``min(x, power * x ** exponent)``. Sums are integers in units of 2^-40 s: unlike additions of floats,
+    theirs need not wait for each other.
 
     Args:
-        fixed, law: of the run.
         running, units: int64[workers], requests and load units of the group's workers.
         first: the group's first worker.
         overhead: seconds of overhead, the same for each worker.
@@ -53,10 +52,7 @@ def energy(
 
 @part
 def line_seconds(law: Law, g: int, tokens: float) -> float:
-    """Seconds of worker g at a load of `tokens` KV tokens, without overhead, on its piecewise linear law.
-
-    Beyond the last knot its last line continues.
-    """
+    """Seconds of worker g at `tokens` KV tokens, without overhead; its last line continues beyond the last knot."""
     knots, cell = law.knots, 0
     while cell < knots.size - 2 and tokens >= knots[cell + 1]:
         cell += 1
@@ -67,7 +63,7 @@ def line_seconds(law: Law, g: int, tokens: float) -> float:
 
 @part
 def local_times(run: Run, q: int) -> tuple[float, float]:
-    """Write the seconds, without overhead, of the workers of group q to `law.local_s`; returns their (largest, sum).
+    """Write the seconds, without overhead, of group q's workers to `law.local_s`; returns the largest and their sum.
 
     For a law of more than one line. A law of the longest request is read at `PiecewiseLinear.effective_load`.
     """
@@ -88,7 +84,7 @@ def local_times(run: Run, q: int) -> tuple[float, float]:
 
 @part
 def thin_out(now: Now, samples: Samples) -> None:
-    """Double the stride between samples, and drop those of steps that are no multiple of it."""
+    """Double `now.stride`, the steps between samples, and keep only samples whose step is a multiple of the new stride."""
     now.stride *= 2
     now.samples = 0
     for i in range(samples.rows.size):
@@ -108,11 +104,8 @@ def thin_out(now: Now, samples: Samples) -> None:
 def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
     """Record load and requests of every worker at the start of a step of group q. A full table is thinned out first.
 
-    The caller sets the sample's `duration_s` afterwards.
-
-    Returns:
-        Whether the step was recorded: False if the stride was doubled now and the step is no multiple of it, or no row is
-        free even so.
+    The caller sets the sample's `duration_s` afterwards. Returns True if the step was recorded. It was not if the stride was
+    doubled now and the step is not a multiple of it, or if no row is free even so.
     """
     if now.samples == samples.rows.size:
         thin_out(now, samples)
@@ -129,7 +122,7 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
 
 @part
 def sample_longest(run: Run) -> None:
-    """Write the load of every worker's longest request, in KV tokens, into the newest sample; 0 where none runs."""
+    """Write the load of every worker's longest request, in KV tokens, into the newest sample; 0 where no request runs."""
     fleet, longest = run.fleet, run.samples.longest
     for g in range(run.fixed.workers):
         units = longest_units(run, g, fleet.groups[fleet.group[g]].step)
@@ -142,7 +135,7 @@ def tokens_made(run: Run, q: int) -> int:
     fixed, rows, output, group = run.fixed, run.slots.rows, run.requests.output, run.fleet.groups[q]
     step, made = group.step, fixed.tokens_per_step
     tokens = group.running * made
-    if fixed.profile_kind == PROFILES:  # one a step until the output is made; what is left comes with the last step
+    if fixed.profile_kind == PROFILES:  # one token a step until the output is complete; the last step makes the rest
         tokens = 0
         low = group.first * fixed.slots_max
         for slot in range(low, low + group.workers * fixed.slots_max):

@@ -1,7 +1,4 @@
-"""A kernel for policies without a compiled rule: the compiled loop calls it, and it asks the policy in Python.
-
-A file of its own, because most runs do not need it.
-"""
+"""A kernel for policies without a compiled rule: the compiled loop calls it, and it asks the policy in Python."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 from evenstep.compiled import batch_kernel
 from evenstep.sim.asking import question
 
-#: Answers to `answering`: ``answer(iteration, now_s)`` writes where the loop reads, and returns the policy's `wake_s`.
+#: `answering(answer)` sets ``answer(iteration, now_s)``, which writes the batch for the loop and returns `wake_s`.
 _ask, answering = question("evenstep_ask_batch_policy", "float64(int64, float64)")
 
 
@@ -34,5 +31,8 @@ def form_batch_into(
     picked: Any,
     evicted: Any,
 ) -> float:
-    """Ask `answering`'s function, which writes the answer; returns its `wake_s`. For arguments see `scheduling.view`."""
+    """Call the function set by `answering` with `iteration` and `now_s`; returns its result, the policy's `wake_s`, seconds.
+
+    That function writes the batch to the loop's arrays (`PlainDoor`), so the other arguments are not used.
+    """
     return _ask(iteration, now_s)

@@ -14,7 +14,7 @@ from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import HOLD, RoutingView, broken_rule, check_simulated, horizon_of, memory_size_of
 
-#: Slots of a rank that takes every request and lets it wait itself.
+#: Slots shown for a rank: it accepts every request and queues it.
 _ANY = 1 << 40
 
 
@@ -37,9 +37,9 @@ class Counts:
 class Balancer:
     """Assigns each request to a rank when it arrives.
 
-    The policy sees the counts of the last broadcast; requests it sent since then count as waiting. A broadcast goes out when
-    the ranks have reported and the last one is `news_s` old. It carries their latest counts and replaces the policy's own,
-    also if the ranks have not yet admitted those requests (vLLM).
+    The policy sees the ranks' counts of the last broadcast; requests sent since then count as waiting. A broadcast goes out
+    once the ranks have reported and the previous one is `news_s` old. Its counts replace all that the policy saw, even if
+    the ranks have not yet counted the requests sent since (as in vLLM).
 
     Args:
         spec: a routing policy, NAME or NAME:key=value.
@@ -47,11 +47,10 @@ class Balancer:
         capacity: KV tokens of a rank; inf = no limit.
         trace: the requests that will arrive.
         seed: key of every random draw.
-        news_s: seconds between broadcasts, at least; 0 = each report is broadcast.
+        news_s: least seconds between two broadcasts; 0 = each report is broadcast.
 
     Raises:
-        InputError: an unknown policy, one with a horizon, since ranks have no projections, or one that goes by expected
-            outputs.
+        InputError: the policy is unknown, looks ahead (ranks have no projections), or needs expected output lengths.
 
     Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
     """
@@ -79,16 +78,14 @@ class Balancer:
         self.classes, self.prompts, self.ids = trace.column("request_class"), trace.prompt_tokens, trace.request_id
 
     def hear(self, now_s: float, counts: Counts) -> None:
-        """Take the ranks' counts at time `now_s`, the start of a step, for a later broadcast. Call it in order of time."""
+        """Keep the ranks' counts at time `now_s`, the start of a step, for a later broadcast. Call it in order of time."""
         self.heard.append((now_s, counts))
 
     def choose(self, row: int, arrival_s: float) -> int:
-        """Ask the policy for the rank, 0..R-1, of the request in `row` of the trace, and count it as waiting there.
+        """Ask the policy for the rank, 0..R-1, of the request in `row` of the trace, and count the request as waiting there.
 
-        `arrival_s` is the time now. Call it once a request, in order of arrival.
-
-        Raises:
-            PolicyError: the policy raised, or keeps the request back; ranks take requests as they come.
+        `arrival_s` is the time now. Call it once a request, in order of arrival. A PolicyError if the policy raised, broke
+        its contract, or holds the request.
         """
         self._listen(arrival_s)
         view = self._view(row, arrival_s)
@@ -112,6 +109,7 @@ class Balancer:
         return rank
 
     def _listen(self, now_s: float) -> None:
+        """Make the broadcasts that were due by `now_s`: `known` becomes the newest counts reported by then."""
         while self.heard:
             at_s = max(self.heard[0][0], self.told_s + self.news_s)
             if at_s > now_s:
@@ -121,6 +119,7 @@ class Balancer:
             self.told_s = at_s
 
     def _view(self, row: int, now_s: float) -> RoutingView:
+        """The policy's view of the ranks, by the counts `known`, and of the one request in `row` of the trace."""
         known, need = self.known, float(self.prompts[row])
         free = np.maximum(self.capacity - known.held - known.waiting_tokens, need)
         return view_of_one(
@@ -144,7 +143,7 @@ class Balancer:
 
 
 def view_of_one(**known: Any) -> RoutingView:
-    """A view with one request, which has just come; no more is known of outputs, caches and loads to come than `known`."""
+    """A routing view of one waiting request that has just come, from the fields `known`; its output length is unknown."""
     return RoutingView(
         mean_wait_s=0.0,
         waited_s=np.zeros(1),

@@ -1,4 +1,4 @@
-"""Batches of the engine simulator: take memory for a batch, and run its tokens."""
+"""Batches of the engine simulator: allocate memory for a batch, and run its tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from evenstep.sim.engine.model import Run
 
 @part
 def pick(run: Run, row: int, tokens: int) -> int:
-    """Mark a request as picked for this batch. Returns `RUNNING`; `BAD_TOKENS` unless 1 to `left` tokens; `PICKED_TWICE`."""
+    """Mark a request as picked for this batch (`picked_at`). `Now.detail` becomes its row.
+
+    Returns `RUNNING`, `BAD_TOKENS` if `tokens` is not from 1 to the request's `left`, or `PICKED_TWICE`.
+    """
     request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
     run.now.detail = row
     if tokens < 1 or tokens > request.left:
@@ -30,7 +33,7 @@ def pick(run: Run, row: int, tokens: int) -> int:
 def held_after(run: Run, row: int, tokens: int) -> int:
     """KV tokens of memory that a request holds after it has run `tokens` more, rounded up to whole blocks.
 
-    With `hold_produced` the token that it then produces counts, too.
+    With `hold_produced`, a token counts too that it then produces because `tokens` is all of its `left`.
     """
     fixed, request = run.fixed, run.requests.shown[row]
     held = request.prefilled + tokens
@@ -46,9 +49,10 @@ def held_after(run: Run, row: int, tokens: int) -> int:
 
 @part
 def over(run: Run, tokens: int, residents: int) -> int:
-    """The code of the first limit of the engine that a batch of so many `tokens` exceeds, else `RUNNING`.
+    """Check a batch of `tokens` tokens against the engine's limits; returns `RUNNING` or the code of the first exceeded.
 
-    `residents` are the requests that would hold memory, which is read from `Now.kv_free`.
+    `residents` requests would hold memory, whose free part `Now.kv_free` the caller has already reduced; below 0 it is
+    exceeded. `Now.detail` becomes the total that exceeds a limit.
     """
     fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
     if tokens > fixed.token_budget:
@@ -70,7 +74,9 @@ def over(run: Run, tokens: int, residents: int) -> int:
 def take(run: Run) -> int:
     """Check the picked requests, allocate their memory, and sum up the batch in `Run.batch` for the batch-time law.
 
-    Returns `RUNNING`, or the code of the policy's mistake, a wrong pick or a limit exceeded; the state is then half changed.
+    With `keeps_evicted`, requests take back their readable blocks, and new blocks overwrite others. Seconds of swapping KV
+    back in are added to `Now.beside_s`. Returns `RUNNING`, or the code of the policy's mistake: a wrong pick or an exceeded
+    limit. After a mistake the state is partly changed. The caller admits the requests of the queue (`admit`).
     """
     fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
@@ -121,7 +127,7 @@ def take(run: Run) -> int:
 
 @part
 def count_gap(run: Run, gap_s: float, times: int) -> None:
-    """Count `times` gaps of `gap_s` seconds between consecutive tokens of a request, in histogram, sum and maximum."""
+    """Add `times` gaps of `gap_s` seconds between consecutive tokens of a request to the histogram, sum and maximum."""
     now = run.now
     at = (np.float64(gap_s).view(np.int64) >> SHIFT) - FIRST_BIN
     run.gaps[min(max(at, 0), BINS - 1)] += times
@@ -132,7 +138,10 @@ def count_gap(run: Run, gap_s: float, times: int) -> None:
 
 @part
 def finish(run: Run, row: int) -> None:
-    """Free the memory of a request that has produced its last token, and note when. It stays in the running list."""
+    """Free the memory of a request that produced its last token, and set `finished_s` and `last_iteration`.
+
+    It stays in the running list until `remove_finished`.
+    """
     fixed, now = run.fixed, run.now
     request, noted = run.requests.shown[row], run.requests.noted[row]
     noted.finished_s = now.now_s
@@ -145,9 +154,10 @@ def finish(run: Run, row: int) -> None:
 
 @part
 def produce(run: Run, row: int, started_s: float) -> bool:
-    """Let a request produce an output token now, at the end of the batch that started at `started_s`; count its gap.
+    """Record that a request produces an output token now, at the end of the batch that started at `started_s`.
 
-    Returns whether its previous token came when this batch started; only then the caller has to count the gap.
+    The first token sets `first_token_s` and has no gap. The gap to an earlier token is counted here, unless that token came
+    exactly at `started_s`: then the result is True, and the caller counts the gap.
     """
     now, hidden = run.now, run.requests.hidden[row]
     last_s = hidden.last_token_s
@@ -163,10 +173,7 @@ def produce(run: Run, row: int, started_s: float) -> bool:
 
 @part
 def run_tokens(run: Run, started_s: float) -> int:
-    """Run the tokens of the batch that started at `started_s` and ends now; returns how many output tokens it produces.
-
-    Requests that produced their last token are finished.
-    """
+    """Run the batch's tokens from `started_s` to now, and finish requests; returns how many output tokens it produced."""
     now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
     produced, over, usual = 0, 0, 0
     for p in range(run.policy.counts[PICKED]):
@@ -201,7 +208,7 @@ def run_tokens(run: Run, started_s: float) -> int:
 
 @part
 def remove_finished(run: Run, over: int) -> None:
-    """Move the `over` requests that have produced their last token from the running list to the finished ones."""
+    """Move the `over` requests that have produced their last token from the running list to the finished list."""
     now, lists, requests, stay, last = run.now, run.lists, run.requests, 0, run.now.finished + over
     for i in range(now.running):
         row = lists.running[i]
@@ -216,7 +223,10 @@ def remove_finished(run: Run, over: int) -> None:
 
 @part
 def run_batch(run: Run, seconds: float) -> None:
-    """Run the batch that `take` summed up, for `seconds`: advance the clock, run its tokens, write its row of the table."""
+    """Run the batch that `take` summed up, for `seconds`: advance the clock, run its tokens, add to totals and the table.
+
+    If the table of iterations is kept, it must have a row left.
+    """
     now, batch, started_s = run.now, run.batch, run.now.now_s
     held, ran, waits = run.fixed.kv_capacity - now.kv_free, now.running, now.waiting
     now.seen_s = started_s

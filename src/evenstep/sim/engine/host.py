@@ -23,8 +23,8 @@ from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.engine.state import Task, iterations, prepared
 
-#: Rows of the first table of iterations: for each request, at least and at most. What no iteration fills is never touched,
-#: and a run that fits one table copies nothing. Each further table is as long as all before it.
+#: Rows of the first table of iterations: per request, at least and at most. Unused rows cost no memory, and a run that fits
+#: one table copies nothing. Each further table is as long as all before it.
 _ROWS_A_REQUEST, _LEAST_ROWS, _MOST_ROWS = 8, 1 << 16, 1 << 21
 
 
@@ -52,10 +52,9 @@ def run(task: Task) -> EngineRun:
 
 
 class Course:
-    """One run of the loop on the state `run`, which `write_to` replaces; it calls the policy's kernel or its `form_batch`.
+    """Runs the loop on the state `run`, with the policy's kernel or, without one or at the plain door, its `form_batch`.
 
-    Raises:
-        InputError: the compiled door of a policy that has no kernel.
+    An InputError if the run asks for the compiled door and the policy has no kernel.
     """
 
     def __init__(self, run: Run, task: Task) -> None:
@@ -70,18 +69,18 @@ class Course:
         self.loop: Any = compiled.entry(loop.advance)
 
     def called_often(self) -> None:
-        """Make each later `advance` start faster, and the kernel slightly slower: for one `advance` a batch."""
+        """Make each later `advance` start faster and the kernel slightly slower: for hosts that call it once a batch."""
         self.form_batch = compiled.address_of(self.form_batch)
 
     def write_to(self, table: Iterations) -> None:
-        """Have the loop write the next iterations to this table, from its first row on, over what it holds."""
+        """Let the loop write its next iterations to `table`, from the first row on. `self.run` becomes a new tuple with it."""
         self.run = self.run._replace(table=table)
         self.run.now.rows = 0
 
     def advance(self) -> int:
         """Run the loop until the host is needed; returns the reason, a code of `engine.model` (see `engine.loop.advance`).
 
-        A PolicyError says what the policy raised, or how its own `form_batch` broke the contract of `scheduling.view`.
+        A PolicyError if the policy raised, or if its own `form_batch` broke the contract of `scheduling.view`.
         """
         try:
             if self.plain is None:
@@ -100,10 +99,10 @@ class Course:
 
 
 def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
-    """Teach the predictor the requests that finished since the last call, then set the bounds of those that arrived.
+    """Teach the predictor the newly finished requests, then set the bounds of all requests that have arrived and not joined.
 
-    Before it has learned from `learned` finished requests; returns how many it has learned from now. `Now.asked` becomes the
-    number of requests with bounds.
+    `learned` is the number of finished requests that it has learned from before; the new number is returned. `Now.asked`
+    becomes the number of requests with bounds.
     """
     now, lists, arrival_s = run.now, run.lists, run.requests.arrival_s
     done = lists.finished[learned : int(now.finished)]
@@ -135,7 +134,7 @@ def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
 
 
 def said(code: int, run: Run) -> str:
-    """The policy's mistake in words, without its name, from the code `HOLDS_FOR_EVER` or `BAD_POSITION` .. of the loop."""
+    """The policy's mistake in words, without its name. `code` is `HOLDS_FOR_EVER` or a code from `BAD_POSITION` on."""
     fixed, now, detail = run.fixed, run.now, int(run.now.detail)
     is_row = code in (model.BAD_TOKENS, model.PICKED_TWICE)
     request = int(run.requests.shown[detail].request_id) if is_row else detail
@@ -193,7 +192,7 @@ def made(
 
 
 def _request_table(run: Run) -> EngineRequestTable:
-    """The completed requests, in order of request id."""
+    """The completed requests, in order of request id; their rank is 0."""
     done = np.sort(run.lists.finished[: int(run.now.finished)])
     places: dict[str, Any] = dict.fromkeys(("prompt_tokens", "request_class", "evictions"), run.requests.shown)
     places["output_tokens"] = run.requests.hidden
@@ -208,7 +207,7 @@ def _request_table(run: Run) -> EngineRequestTable:
 
 
 def _not_holding(run: Run) -> dict[str, int]:
-    """How many true lengths lie outside their believed bounds; empty where nothing is believed."""
+    """``bounds_not_holding``: how many requests have a true length outside their believed bounds; {} without bounds."""
     own = run.lists.coming[: int(run.now.known)]
     high = column(run.requests.shown, "output_high")[own]
     believed = high > 0

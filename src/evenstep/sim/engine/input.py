@@ -1,4 +1,4 @@
-"""Checks what a run of the engine simulator is given: the trace, and the bounds of output lengths."""
+"""Checks the inputs of a run of the engine simulator: the trace, and the bounds of output lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstep.scheduling.view import whole_blocks
 from evenstep.sim.engine.settings import Engine
 from evenstep.workload.checks import LOWEST
 
-#: The highest class of a request: the loops count requests by class, in arrays.
+#: The highest class of a request. The loops have arrays with an entry for each class.
 MOST_CLASS = 1_000_000
 
 
@@ -30,11 +30,10 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
     """Believed bounds of the output lengths, int64[N] lowest and highest; 0 and 0 = unknown.
 
     Args:
-        trace: the requests.
-        bounds: given bounds, int64[N] each; None = take the trace's columns; all are unknown before quantiles are asked for.
+        bounds: given bounds, int64[N] each; None = take the trace's columns; quantiles = all unknown at first.
 
     Raises:
-        InputError: not two columns of whole numbers, or a lower bound that is negative or above the upper.
+        InputError: not two columns of N whole numbers, or a lower bound that is negative or above the upper.
     """
     pair: Any = bounds
     if isinstance(bounds, Quantiles):
@@ -55,7 +54,7 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
 
 
 def _whole(where: str, field: str, column: Any) -> I8:
-    """A column of whole numbers, int64[*]; an InputError names the first value that is not whole, or beyond int64."""
+    """A column of whole numbers as int64[*]; an InputError names the first value that is not whole or not in int64."""
     numbers = np.asarray(column)
     if numbers.dtype.kind not in "iuf":
         raise InputError(where, field, column, "a column of integers")
@@ -66,9 +65,9 @@ def _whole(where: str, field: str, column: Any) -> I8:
 
 
 def check_columns(trace: Trace) -> None:
-    """Refuse lengths and classes that are not whole, or below `workload.checks.LOWEST`, and classes above `MOST_CLASS`.
+    """Check that prompt and output tokens are integers >= 1, and classes integers from 0 to `MOST_CLASS`.
 
-    Compiled loops use them as counts and places of arrays, unchecked. An InputError names the request and the value.
+    Compiled loops use them unchecked as counts and array indices. An InputError names the first request and its value.
     """
     where = trace.name or "trace"
     for name in ("prompt_tokens", "output_tokens", "request_class"):
@@ -82,7 +81,7 @@ def check_columns(trace: Trace) -> None:
 
 
 def check_trace(trace: Trace, engine: Engine) -> None:
-    """Refuse a trace as `check_columns` does, arrivals that are not finite times >= 0, and requests beyond the memory."""
+    """Raise an InputError if `check_columns` does, an arrival is not finite and >= 0, or a request exceeds the KV memory."""
     check_columns(trace)
     where, arrival_s = trace.name or "trace", trace.column("arrival_s")
     is_time = (arrival_s >= 0) & (arrival_s < math.inf)
@@ -100,9 +99,9 @@ def check_trace(trace: Trace, engine: Engine) -> None:
 
 
 def largest(engine: Engine, prompt: I8, output: I8) -> tuple[int, int, int]:
-    """Find the request that needs most KV memory: its place, what it needs, and what the engine has.
+    """Find the request that needs most KV memory. Returns its row, its need and the engine's memory.
 
-    Both are tokens in whole blocks. All three numbers are 0 if there are no requests, or the engine's memory has no limit.
+    The last two are KV tokens, in whole blocks. All are 0 if there are no requests, or the memory has no limit.
     """
     if not engine.kv_tokens or not prompt.size:
         return 0, 0, 0

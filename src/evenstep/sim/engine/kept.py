@@ -1,8 +1,8 @@
 """Keeps the KV of evicted and finished requests in free memory, until the memory is needed.
 
-A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, of one request's
-blocks the last ones first. Tokens still kept when the request comes back are not computed again. An engine's prefix
-cache does this for evicted requests; beginnings that different requests share are not modelled.
+A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, and of one request the
+last blocks first. Tokens still kept when the request comes back are not computed again. An engine's prefix cache does this
+for evicted requests; prefixes that different requests share are not modelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from evenstep.sim.engine.model import Run
 
 @part
 def leave(run: Run, row: int, blocks: int) -> None:
-    """Append the `blocks` blocks that a request gives up, if any, to the list of free memory that still holds KV."""
+    """Append an entry for the `blocks` blocks that a request gives up to the list of kept memory; `kept_at` refers to it.
+
+    With 0 blocks nothing happens.
+    """
     if blocks == 0:
         return
     now, kept = run.now, run.kept
@@ -28,7 +31,7 @@ def leave(run: Run, row: int, blocks: int) -> None:
 
 @part
 def pack(run: Run) -> None:
-    """Remove entries without blocks from the list of kept memory, so that its end is free again."""
+    """Remove entries without blocks from the list of kept memory, so that new ones fit at its end; renumbers `kept_at`."""
     now, kept, packed = run.now, run.kept, 0
     for i in range(now.kept_first, now.kept_last):
         if kept[i].blocks > 0:
@@ -41,7 +44,10 @@ def pack(run: Run) -> None:
 
 @part
 def returns(run: Run, row: int) -> int:
-    """Give a request back what is left of its kept KV; returns the number of blocks, 0 if nothing is left."""
+    """Remove the entry of a request that comes back; returns the number of its blocks that are still readable (0 = none).
+
+    The entry's other blocks become unused.
+    """
     noted = run.requests.noted[row]
     at = noted.kept_at - 1
     if at < 0:
@@ -56,7 +62,11 @@ def returns(run: Run, row: int) -> int:
 
 @part
 def lose(run: Run, row: int, blocks: int) -> None:
-    """Keep only the first `blocks` blocks of a request's KV. If it waits, it computes the rest again (wasted tokens)."""
+    """Record that only the first `blocks` blocks of a request's kept KV are still readable.
+
+    If the request waits, its prefilled tokens fall to these blocks: it computes the rest again, and the rest counts as
+    wasted. With 0 blocks its `kept_at` becomes 0. The caller changes the entry.
+    """
     request, noted = run.requests.shown[row], run.requests.noted[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
     if lost > 0 and request.produced < run.requests.hidden[row].output_tokens and request.resident == 0:
@@ -70,9 +80,9 @@ def lose(run: Run, row: int, blocks: int) -> None:
 
 @part
 def overwrite(run: Run, blocks: int) -> None:
-    """Take `blocks` blocks from free memory: unused ones first, then the longest kept, of each request its last ones first.
+    """Take `blocks` blocks of free memory: unused ones first, then the longest kept, the last blocks of a request first.
 
-    The requests' prefilled tokens fall accordingly. As many blocks must be free.
+    The prefilled tokens of requests that lose kept blocks fall accordingly. At least `blocks` blocks must be free.
     """
     now = run.now
     taken = min(blocks, now.unused_blocks)

@@ -8,7 +8,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def set_left(run: Run, row: int) -> None:
-    """Set `left`, the tokens that a request could run in one batch now, and `decoding`, 1 if that is a decode, else 0.
+    """Set a request's `left`, the tokens it could run in one batch now, and `decoding`, 1 if that is a decode, else 0.
 
     They follow from its prompt, prefilled and produced tokens; call it after each change of these.
     """

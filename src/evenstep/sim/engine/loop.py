@@ -1,8 +1,8 @@
 """The compiled loop of one engine; `engine.simulation` gives the order of events.
 
-The loop returns to its host when a table is full, for bounds of requests that arrive, at the end and for an error of the
-policy (`RUNNING` .. `OVER_RESIDENTS` in `engine.model`), and goes on where it stood. An engine that is one rank of several
-also returns when it has formed a batch and when it has run it. All ranks share a clock, which the host keeps.
+The loop returns to its host when a table is full, when arriving requests need bounds, at the end, and for a policy's mistake
+(codes `RUNNING` .. `OVER_RESIDENTS` of `engine.model`). The next call goes on where it stood. An engine that is one rank of
+several also returns when it has formed a batch and when it has run it. All ranks share a clock, which the host keeps.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def next_arrival_s(run: Run) -> float:
 
 @part
 def wait_for_arrival(run: Run) -> int:
-    """Move the clock to the next arrival or `until_s`, as the engine has no requests. The host moves a rank's clock.
+    """Move the clock of an engine without requests to the next arrival or `until_s`, whichever is first.
 
-    Returns `RUNNING`; `DONE` if no request is left; `STOPPED` if it arrives at `until_s` or later; `HAS_NONE` for a rank.
+    Returns `RUNNING`; `DONE` if no request is left; `STOPPED` if the clock reaches `until_s`. For a rank it returns
+    `HAS_NONE` and leaves the clock to the host.
     """
     now = run.now
     if run.fixed.is_rank == 1:
@@ -49,7 +50,10 @@ def wait_for_arrival(run: Run) -> int:
 
 @part
 def ask(form_batch: Any, run: Run) -> float:
-    """Ask the policy for a batch; the answer is in `Run.policy`. Returns its `wake_s`: when to ask again if nothing runs."""
+    """Let the policy write its next batch into `Run.policy`: `picked`, `evicted`, and their `counts`.
+
+    Returns its `wake_s`: when to ask again if nothing runs, in seconds on the run's clock.
+    """
     fixed, now, lists, requests, policy = run.fixed, run.now, run.lists, run.requests, run.policy
     limits, counts = policy.limits, policy.counts
     limits[view.TOKEN_BUDGET], limits[view.BATCH_LIMIT] = fixed.token_budget, fixed.batch_limit
@@ -80,9 +84,11 @@ def ask(form_batch: Any, run: Run) -> float:
 
 @part
 def hold(run: Run, wake_s: float) -> int:
-    """Move the clock, as the policy runs nothing: to the next arrival, to `wake_s` or to `until_s`, whichever is first.
+    """Move the clock after an answer without a batch: to the next arrival, `wake_s` or `until_s`, whichever is first.
 
-    Returns `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
+    With `schedules_ahead`, the clock stays if requests may have arrived since `Now.seen_s`: this becomes the present time,
+    and the policy is asked again. Returns `RUNNING`; `HOLDS_FOR_EVER` if nothing would ever happen. For a rank it returns
+    `HAS_NONE`, keeps `wake_s` in `Now` and leaves the clock to the host.
     """
     now = run.now
     if run.fixed.is_rank == 1:
@@ -103,8 +109,8 @@ def hold(run: Run, wake_s: float) -> int:
 def form(run: Run) -> int:
     """Check the picked requests, allocate their memory and admit them; a lone engine also runs the batch, a rank does not.
 
-    Call it only with at least one pick, after `resolve`, which turns positions into rows. Returns `RUNNING`, `HAS_FORMED`
-    for a rank, or the code of the policy's mistake.
+    Call it with at least one pick, after `resolve`, which turns positions into rows. Returns `RUNNING`, `HAS_FORMED` for a
+    rank, or the code of the policy's mistake.
     """
     code = take(run)
     if code != model.RUNNING:
@@ -152,11 +158,11 @@ def advance(form_batch: Any, run: Run) -> int:
     """Run the loop until the run is done or the host is needed; returns the reason, a code of `engine.model`.
 
     The host gives a new table at `TABLE_FULL`, sets bounds at `ASK`, and calls again. `DONE` and `STOPPED` end the run;
-    every other code of a lone engine is the policy's mistake. A rank stops at `HAS_FORMED` or `HAS_NONE`. After
-    `HAS_FORMED` the host sets `Now.step_s`, and the next call runs the batch (`HAS_RUN`).
+    every other code of a lone engine is the policy's mistake. A rank stops at `HAS_FORMED` or `HAS_NONE`. After `HAS_FORMED`
+    the host sets `Now.step_s`, and the next call runs the batch and returns `HAS_RUN`.
 
     Args:
-        form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has none.
+        form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has no kernel.
         run: changed in place.
     """
     if run.now.formed == 1:

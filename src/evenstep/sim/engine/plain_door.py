@@ -22,7 +22,10 @@ class PlainDoor:
         self.error: BaseException | None = None
 
     def answer(self, iteration: int, now_s: float) -> float:
-        """Answer one iteration of the loop; returns `wake_s`. The loop stops after an error, kept for the host."""
+        """Ask the policy for this iteration's batch and write it for the loop; returns its `wake_s`, seconds.
+
+        An error is kept in `error` for the host and not raised here; `Now.raised` makes the loop stop.
+        """
         try:
             return self.decide(self.view(iteration, now_s))
         except BaseException as error:
@@ -53,7 +56,7 @@ class PlainDoor:
     def decide(self, view: EngineView) -> float:
         """Ask the policy, check its answer by the contract of `scheduling.view`, and write it into `run.policy`.
 
-        Returns its `wake_s`, seconds: when to ask again if no request runs; inf = at the next arrival.
+        Returns its `wake_s`: when to ask again if no request runs, in seconds. A PolicyError if the answer is invalid.
         """
         policy = self.run.policy
         decision: BatchDecision = self.form_batch(view)

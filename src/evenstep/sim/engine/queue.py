@@ -34,7 +34,7 @@ def place_of(run: Run, row: int, key: float) -> int:
 
 @part
 def join(run: Run, row: int) -> None:
-    """Insert a request into the queue by its key, which is computed here unless the host gave it (`Fixed.is_keyed`)."""
+    """Insert a request into the queue by `Noted.key`, which is computed here unless the host gave it (`Fixed.is_keyed`)."""
     now, requests, waiting = run.now, run.requests, run.lists.waiting
     noted, attained = requests.noted[row], requests.hidden[row].attained
     if run.fixed.is_keyed == 0:
@@ -57,7 +57,7 @@ def join(run: Run, row: int) -> None:
 def arrive(run: Run) -> bool:
     """Let all requests that have arrived join the queue: by now, or with `schedules_ahead` by the last iteration's start.
 
-    Returns False, with the rest not joined, if the host has to give bounds first (`Now.asked`).
+    Returns True when all have joined; False if the host first has to set bounds (`Now.asked`) for the others.
     """
     fixed, now, requests, coming = run.fixed, run.now, run.requests, run.lists.coming
     seen_s = now.seen_s if fixed.schedules_ahead == 1 else now.now_s
@@ -76,8 +76,9 @@ def arrive(run: Run) -> bool:
 def give_up(run: Run, row: int) -> int:
     """Free the memory of an evicted request, and set back its progress as `overflow` says. The caller queues it again.
 
-    The prefilled tokens fall to those still readable; `restart` also sets the produced tokens to 0. `swap` leaves both.
-    Returns KV tokens that are no longer in this memory: `swap` moves them back later, otherwise they are computed again.
+    Its prefilled tokens fall to those in whole blocks that stay readable, or to 0 without `keeps_evicted`; `restart` also
+    sets its produced tokens to 0. `swap` leaves both. Returns the KV tokens that left this memory, for the caller's totals:
+    `swap` moves them back later, otherwise they are computed again.
     """
     fixed, request = run.fixed, run.requests.shown[row]
     kept = 0
@@ -103,8 +104,8 @@ def give_up(run: Run, row: int) -> int:
 def evict(run: Run) -> int:
     """Evict the running requests at the positions that the policy chose, and queue them again (`give_up`).
 
-    The seconds that this takes are set in `Now.beside_s`. Returns `RUNNING`, or `BAD_EVICTION` for a position that is not a
-    running request's, or not in ascending order: `Now.detail` is that position then, and earlier evictions stay made.
+    Sets `Now.beside_s` to the seconds that this takes. Returns `RUNNING`, or `BAD_EVICTION` for a position without a running
+    request or not in ascending order. Then `Now.detail` is the position, and earlier evictions stay made.
     """
     fixed, now, running = run.fixed, run.now, run.lists.running
     count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
@@ -141,10 +142,10 @@ def evict(run: Run) -> int:
 
 @part
 def resolve(run: Run) -> int:
-    """Replace positions in the policy's answer by rows, before evictions move any: in the queue, a row r stands as -1 - r.
+    """Replace the positions that the policy picked by request rows, in place, before evictions move any request.
 
-    Returns `RUNNING`; `BAD_POSITION`, `BAD_ORDER` (of the queue) or `BAD_EVICTION` (also picked); `Now.detail` is the
-    position.
+    A row r of the queue is written as -1 - r. Returns `RUNNING`, or with the position in `Now.detail`: `BAD_POSITION` (no
+    request), `BAD_ORDER` (queue positions do not ascend) or `BAD_EVICTION` (also evicted).
     """
     now, answer, last = run.now, run.policy, -1
     for p in range(answer.counts[PICKED]):
@@ -174,7 +175,7 @@ def tokens_of(run: Run, row: int) -> int:
 
 @part
 def admit(run: Run) -> None:
-    """Move picked requests from the queue to the running list, in the order of the queue."""
+    """Move picked requests from the queue to the running list, in the order of the queue; call it after `resolve`."""
     now, picked, waiting = run.now, run.policy.picked, run.lists.waiting
     at, taken = now.first, 0
     for p in range(run.policy.counts[PICKED]):

@@ -1,16 +1,16 @@
 """Several ranks of one engine in lock-step: data parallelism with expert parallelism, as vLLM runs it.
 
-Each rank is an engine with its own queue, memory and batches under the same scheduling policy, through either door of the
-engine simulator. This file holds the common part, which is the same for both doors. Order of events of a step:
+Each rank is an engine with its own queue, memory and batches under the same scheduling policy. This file holds the part that
+is the same for both doors. Order of events of a step:
 
-1. requests that arrived (with ``schedules_ahead``: until the last step began) are given to ranks by the balancer, one by
-   one; each joins its rank's queue;
-2. every rank forms its batch, as one engine does (`sim.engine`, events 1 to 3); a rank without a batch runs a dummy;
+1. the balancer assigns the requests that arrived (with ``schedules_ahead``: until the last step began) to ranks, one by one;
+   each joins its rank's queue;
+2. every rank forms its batch, as one engine does (`engine.simulation`, events 1 to 3), or else runs a dummy token;
 3. all ranks' batches last as long as the law says for them together (`cost.lockstep`): the clock is one;
 4. every rank's requests have run their tokens, as in event 5 of one engine.
 
 If no rank has a batch, the clock goes to the next arrival, or to the earliest time a rank's policy asks for. A single rank
-gives the run of one engine, bit by bit. Iterations are counted by step, in all ranks alike.
+gives the run of one engine, bit by bit. All ranks count iterations by step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, named, prepared, rank_of
 
-#: Words of `Now` that a run's totals sum over ranks.
+#: Words of `Now` that are summed over ranks.
 _SUMS = ("gaps", "evictions", "wasted_tokens", "moved_tokens", "prefill_tokens", "decode_tokens", "gap_sum_s")
 #: Columns of the table of iterations that are sums over ranks.
 _COLUMNS = Iterations._fields[2:]
@@ -58,7 +58,10 @@ def run(task: Task) -> EngineRun:
 
 
 class Rank:
-    """One data-parallel rank: its own loop and state, and `row`, the record of its last batch."""
+    """One data-parallel rank: its own loop and state.
+
+    `row`, int64[10], is the record of its last batch: the columns of `Iterations` without the two times.
+    """
 
     def __init__(self, front: Run, task: Task) -> None:
         self.course = Course(rank_of(front, task), task)
@@ -75,7 +78,7 @@ class Rank:
 
     @property
     def idle_row(self) -> I8:
-        """What the rank adds to the step table with a dummy batch, as `row`: what it holds, runs and has waiting."""
+        """int64[10], the record of a step with a dummy batch: KV tokens held, requests running and waiting, else 0."""
         own = {"kv_held": self.held, "running": self.run.now.running, "waiting": self.run.now.waiting}
         return np.array([own.get(name, 0) for name in _COLUMNS], np.int64)
 
@@ -88,8 +91,8 @@ class Rank:
 class Ranks:
     """The ranks of one engine, their common clock, and the rank of each request.
 
-    `front` is their common state: future requests, the clock, and after `gather` the sums. The table of requests is shared.
-    `owner` is int64[N], each request's rank. `barrier_s` sums, over steps, the ranks' mean wait for the slowest.
+    `front` is their common state: future requests, the clock, the table of requests, and after `gather` the sums. `owner` is
+    int64[N], each request's rank. `barrier_s` sums over steps the mean of the ranks' waits for the slowest, in seconds.
     """
 
     def __init__(self, task: Task) -> None:
@@ -105,10 +108,9 @@ class Ranks:
         self.times: list[tuple[float, float]] = []
 
     def go_on(self) -> None:
-        """Run all steps until all requests are finished or `until_s` is reached. Call `gather` and `tables` afterwards.
+        """Run all steps until all requests are finished or `until_s` is reached; then call `gather` and `tables`.
 
-        Raises:
-            PolicyError: a policy broke its contract, or holds for ever.
+        A PolicyError if a policy broke its contract, or holds for ever.
         """
         fixed, now = self.front.fixed, self.front.now
         is_ahead = fixed.schedules_ahead == 1
@@ -138,7 +140,7 @@ class Ranks:
         return float(self.front.requests.arrival_s[coming[next_one]]) if next_one < coming.size else math.inf
 
     def arrive(self, seen_s: float) -> None:
-        """Assign the requests that arrived by `seen_s`, in seconds, to ranks; each joins its rank's queue later."""
+        """Assign requests that arrived by `seen_s` to ranks, which queue them in `form`. A predictor sets bounds first."""
         front, now, asked = self.front, self.front.now, self.task.quantiles
         while (arrival_s := self.next_arrival_s) <= seen_s:
             if asked is not None and now.coming >= now.asked:
@@ -152,7 +154,10 @@ class Ranks:
             now.coming += 1
 
     def form(self, rank: Rank) -> bool:
-        """Let a rank form its batch at the common time; returns whether it has one. The batch does not run yet."""
+        """Let a rank form its batch at the common time, without running it; returns whether it has one.
+
+        A PolicyError if the policy raised or broke its contract.
+        """
         front, now = self.front.now, rank.run.now
         now.iteration, now.now_s, now.seen_s, now.rows = front.iteration, front.now_s, front.seen_s, 0
         code = rank.course.advance()
@@ -161,7 +166,7 @@ class Ranks:
         return code == model.HAS_FORMED
 
     def report(self) -> None:
-        """Report the ranks' counts to the balancer, unless no request is still to come."""
+        """Report the ranks' counts to the balancer, if any request is still to come."""
         if self.next_arrival_s == math.inf:
             return
         table, tokens = self.front.requests.table, list[float]()
@@ -180,7 +185,10 @@ class Ranks:
         )
 
     def step(self, formed: list[bool]) -> None:
-        """Run the batches of all ranks in one step, as long as the slowest. `formed[r]` says whether rank r has one."""
+        """Run the ranks' batches as one step, advance the clock and keep the step's row of the table, if records are kept.
+
+        `formed[r]` is False if rank r runs a dummy batch.
+        """
         now, count = self.front.now, len(formed)
         batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):
@@ -202,7 +210,7 @@ class Ranks:
             self.times.append((started_s, seconds))
 
     def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """Run a rank's formed batch for so many seconds, and add its finished requests to `front`; returns `Rank.row`."""
+        """Run a rank's formed batch for `seconds`, and add its finished requests to `front`; returns `Rank.row`."""
         front, run = self.front, rank.run
         done, first = int(run.now.finished), int(front.now.finished)
         run.now.step_s = seconds
@@ -222,7 +230,7 @@ class Ranks:
             front.now.gap_max_s = max(front.now.gap_max_s, one.run.now.gap_max_s)
 
     def tables(self) -> Sequence[Iterations]:
-        """A list with the one table of steps, counts summed over ranks; an empty list where records are not kept."""
+        """The table of steps, counts summed over ranks, as a list of one; an empty list where records are not kept."""
         if not self.task.records:
             return []
         ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T

@@ -20,28 +20,28 @@ class Engine:
     Args:
         token_budget: b, tokens an iteration may run; 0 = no limit.
         batch_limit: requests an iteration may run; 0 = no limit.
-        resident_limit: requests that may hold memory at a time, those that pause with it included; 0 = no limit, None = the
-            batch limit: vLLM's `max_num_seqs` is both.
+        resident_limit: requests that may hold memory at a time, running or paused; 0 = no limit, None = the batch limit.
+            vLLM's `max_num_seqs` is both limits.
         kv_tokens: M, KV tokens of memory, rounded down to whole blocks; 0 = no limit.
         block_tokens: KV tokens of a block.
         overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
             prompt's (vLLM). ``restart``: nothing (Interval scheduling). ``swap``: output and KV, which is moved away and
             back. ``never``: a policy that evicts breaks its contract.
         keeps_evicted: with ``recompute``, the KV of an evicted request stays readable until other requests overwrite it,
-            oldest first. What is left of it when the request comes back is not computed again. vLLM's prefix cache does
-            the same for evicted requests. Beginnings that different requests share are not modelled.
-        schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests
-            that arrive during a batch join the one after the next. Requests that end still leave with their batch.
-        first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
+            oldest first. The part still readable when the request comes back is not computed again, as with vLLM's prefix
+            cache. Prefixes that different requests share are not modelled.
+        schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests that
+            arrive during a batch join the one after the next. Requests that end still leave with their batch.
+        first_token: the iteration that produces it: the one that ends the ``prefill``, or the first ``decode``.
         hold_produced: whether memory counts the token produced last; has no effect with first_token ``decode``.
-        swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
-        recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, in addition to the
+        swap_s: a1 and a2: seconds per KV token, and seconds each time KV is swapped out or in.
+        recompute_s: b1 and b2: seconds per squared KV token, and seconds each time KV is dropped. They come on top of the
             prefill that is run again.
         overhead_s: seconds of an iteration outside its batch: scheduling, sampling.
-        data_parallel: ranks in lock-step, each with a budget, limits and memory as above and the policy for itself
-            (`engine.ranks`); 1 = one engine.
+        data_parallel: ranks in lock-step, each with its own budget, limits, memory and copy of the policy (`engine.ranks`);
+            1 = one engine.
         balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value.
-        news_s: seconds between two broadcasts of the ranks' counts to the balancer, at least; 0 = each step's.
+        news_s: least seconds between two broadcasts of the ranks' counts to the balancer; 0 = one each step.
 
     Raises:
         InputError: a value out of range; the field is named.
@@ -105,8 +105,10 @@ class Engine:
 
 
 def _is_number(value: object) -> bool:
+    """Whether a value is a real number; a bool is not."""
     return isinstance(value, Real) and value is not True and value is not False
 
 
 def _is_time(value: object) -> bool:
+    """Whether a value is a finite number of seconds >= 0."""
     return _is_number(value) and 0 <= float(cast("float", value)) < math.inf

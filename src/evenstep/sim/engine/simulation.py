@@ -5,15 +5,15 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
 1. requests whose arrival is at most the clock (with ``schedules_ahead``: the start of the last iteration) join the queue,
    sorted by the policy's `order` (ties: trace row);
 2. the policy sees the engine and answers. Evictions come first, in the order of admission: an evicted request gives up its
-   memory and joins the queue again (what it keeps is `overflow`'s to say);
-3. the answer is checked against budget, batch limit, memory and resident limit; requests picked from the queue are
-   admitted, in its order;
+   memory and joins the queue again (`overflow` says what it keeps);
+3. the answer is checked against budget, batch limit, memory and resident limit; requests picked from the queue are admitted,
+   in its order;
 4. the iteration lasts as long as the batch-time law says, plus the overhead of moved memory; the clock advances;
-5. every request of the batch has run its tokens. A request that completed its prefill, or decoded, has produced a token.
-   A request that produced its last token is finished and frees its memory.
+5. every request of the batch has run its tokens. A request that completed its prefill, or decoded, has produced a token. A
+   request that produced its last token is finished and frees its memory.
 
 An empty batch is not an iteration: the clock goes to the next arrival, to the policy's `wake_s` or to `until_s`, whichever
-is first. If there is none of them and requests are left, the policy holds forever: an error.
+is first. If there is no such time and requests are left, the policy holds forever: an error.
 
 **Tokens.** A request of prompt s and output o runs s prefill tokens, in one chunk or several. With ``first_token="prefill"``
 (real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
@@ -54,24 +54,24 @@ def simulate_engine(
     until_s: float = math.inf,
     name: str = "",
 ) -> EngineRun:
-    """Run a trace through one engine under a scheduling policy; the events are in this module's order.
+    """Run a trace through one engine under a scheduling policy; this module's docstring gives the order of events.
 
     Args:
         trace: the requests; a trace without times arrives at once.
-        policy: a scheduling policy.
+        policy: an object with `form_batch(view)`, with a compiled rule or without.
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
-        bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns. 0 and 0 = not known. Bounds that miss the true length are counted,
-            and believed until an output grows beyond them. A policy of hindsight (`h-sf`, `a-random`) is shown the truth in
-            their place.
+        bounds: believed lowest and highest output length of each request, int64[N] each, or a predictor's quantiles, which
+            are asked when a request arrives; default the trace's columns. 0 and 0 = not known. Bounds that miss the true
+            length are counted, and believed until the output grows beyond them. A policy of hindsight (`h-sf`, `a-random`)
+            is shown the true lengths in their place.
         seed: key of every random draw of the policy.
-        records: keep the table of iterations. Without it, requests and totals stay.
+        records: keep the table of iterations. Requests and totals are always kept.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the
             kernel where there is one. Both give the same digest.
-        until_s: seconds on the trace's clock: stop at the first iteration that would start at or after it, requests left
-            over; inf = run all to completion.
-        name: the policy as it was asked for, for tables and reports.
+        until_s: seconds on the trace's clock: stop before the first iteration that would start at this time or later, and
+            leave the other requests unfinished; inf = run all to completion.
+        name: the policy's name for tables and reports.
 
     Returns:
         The run: tables, totals, every metric, and the digest.

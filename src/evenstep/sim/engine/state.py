@@ -26,11 +26,9 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """The arguments of a run; see `engine.simulation.simulate_engine`.
+    """The arguments of a run; see `engine.simulation.simulate_engine`. `label` is the policy's name, for errors.
 
-    Args:
-        bounds: the output lengths that the policy plans with: bounds, or true lengths for a policy with hindsight.
-        label: the policy's name, for errors and reports.
+    `bounds` are the output lengths that the policy plans with: bounds, or true lengths for a policy with hindsight.
     """
 
     trace: Trace
@@ -55,7 +53,7 @@ class Task:
         return compiled.kernel_of(self.policy) if self.door != "plain" else None
 
     def needs(self, count: int) -> tuple[F8, int, int]:
-        """What the kernel is handed: the policy's parameters, and sizes of its working space for `count` requests."""
+        """The kernel's parameters, and its int and float words of working space for `count` requests; 0 without kernel."""
         if self.kernel is None:
             return np.zeros(0), 0, 0
         parameters, most = compiled.parameters(self.policy), min(count, 1 << 30)
@@ -64,7 +62,10 @@ class Task:
 
 
 def prepared(task: Task) -> Run:
-    """The state before the first iteration, all requests still to come; its table of iterations has no rows."""
+    """Make the state before the first iteration: all requests are still to arrive, the table of iterations has no rows.
+
+    An InputError for bad bounds (`bounds_of`); the trace is not checked.
+    """
     fixed, trace, count = fixed_of(task), task.trace, len(task.trace)
     now = _empty(fixed)
     now.known = count
@@ -98,7 +99,7 @@ def prepared(task: Task) -> Run:
 
 
 def rank_of(front: Run, task: Task) -> Run:
-    """The state of one rank, without requests. It shares the table of requests with `front`, the state of all ranks.
+    """Make the state of one rank, without requests. It shares the table of requests with `front`, the state of all ranks.
 
     The caller adds each request of the rank to `Lists.coming`, and counts it in `Now.known`.
     """
@@ -150,20 +151,20 @@ def fixed_of(task: Task) -> Fixed:
 
 
 def unsent(count: int) -> model.Requests:
-    """A table of `count` requests, all words 0: the caller fills in what is known of them."""
+    """A table of `count` requests, all words 0; the caller fills in the known fields."""
     table = np.zeros((count, len(model.Shown.__annotations__)), np.int64)
     shown, hidden, noted = records_over(table, model.Shown), rows(model.Hidden, count), rows(model.Noted, count)
     return model.Requests(table, shown, hidden, noted, np.zeros(count))
 
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:
-    """The rows of an int64 table as an array of records of class `shape`, all ints, over the same memory."""
+    """View the rows of an int64 table as records of the class `shape`, whose words are all ints. The memory is the same."""
     kinds: Any = np.dtype((shape, [(name, np.int64) for name in shape.__annotations__]), align=True)
     return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
 
 
 def _coming(task: Task, requests: model.Requests) -> I8:
-    """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
+    """Rows in order of arrival, int64[N]; equal times in order of the queue's key, so that the queue grows at its end."""
     arrival_s = requests.arrival_s
     if np.all(arrival_s[1:] > arrival_s[:-1]):
         return np.arange(arrival_s.size, dtype=np.int64)
@@ -172,6 +173,7 @@ def _coming(task: Task, requests: model.Requests) -> I8:
 
 
 def _empty(fixed: Fixed) -> Now:
+    """The progress before the first iteration: all memory is free, all else 0."""
     now = one(Now)
     now.kv_free = fixed.kv_capacity
     now.unused_blocks = fixed.kv_capacity // fixed.block_tokens
@@ -183,7 +185,7 @@ def _lists(count: int) -> model.Lists:
 
 
 def _handed(task: Task, count: int, classes: int) -> model.Policy:
-    """What the policy is handed."""
+    """The kernel's arguments before the first iteration, for `count` requests of `classes` classes."""
     policy, (parameters, ints, floats) = task.policy, task.needs(count)
     return model.Policy(
         order=order_of(policy).weights,

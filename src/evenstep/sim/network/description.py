@@ -35,7 +35,7 @@ from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 Order = Literal["fcfs", "oldest-task", "least-attained", "critical-path", "longest-path"]
 #: The name in `then` under which a task ends.
 END = "end"
-#: Most tasks of one type: more would fill the memory of most machines.
+#: Most tasks of one type; more would not fit the memory of most machines.
 MOST_TASKS = 10_000_000
 
 
@@ -65,7 +65,7 @@ class EngineSection:
         for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
             try:
                 getattr(self, made)
-            except InputError as error:  # about what the text of the field stands for
+            except InputError as error:  # the text of the field is invalid
                 own = part if error.field == "name" else f"{part}.{error.field}"
                 raise InputError("engine", own, error.value, error.expected, error.hint) from None
         for k, call in enumerate(self.priority):
@@ -74,7 +74,7 @@ class EngineSection:
 
     @property
     def server(self) -> Engine:
-        """The settings that the text `engine` gives, the defaults of `Engine` for all others."""
+        """The settings that the text `engine` gives; all others have the defaults of `Engine`."""
         return _server(self.engine)
 
     @property
@@ -100,6 +100,7 @@ class EngineSection:
 
 @lru_cache(maxsize=256)
 def _server(text: str) -> Engine:
+    """The engine of the settings in `text`; an InputError for several ranks (data_parallel)."""
     made: Engine = names.make(Engine, names.options(text, "engine"), where="engine")
     if made.data_parallel != 1:
         raise InputError("engine", "data_parallel", made.data_parallel, "1", "Use count for several engines.")
@@ -113,11 +114,11 @@ class CallSection:
     Args:
         engine: name of the engine or group that runs it.
         prompt, output: laws from which its lengths, in tokens, are drawn.
-        after: calls that have to be done before it starts, which run equally often in every task; nothing = it starts where
+        after: calls that have to be done before it starts, and run equally often in every task. Empty = it starts where
             `then` leads to it, else with the task. If `then` leads to every such call, the first one listed begins the task.
-        then: what follows it by chance, call -> probability, which sum to 1; ``end`` goes no further; may lead back, a loop.
-            Calls in it have no `after`. Empty = only calls that wait for it by `after` follow.
-        delay_s: seconds between the end of what it waits for, or the task's arrival, and its start: a tool, a person.
+        then: calls that may follow it by chance, call -> probability, which sum to 1. ``end`` = no call follows. A call may
+            lead back, which makes a loop. Calls named here have no `after`. Empty = only calls with it in `after` follow.
+        delay_s: seconds from the end of the call before it, or the task's arrival, to its start: a tool, a person.
     """
 
     engine: str
@@ -171,11 +172,11 @@ class Network:
     Args:
         engines: engines and groups by name.
         tasks: types of tasks by name.
-        until_s: seconds after the start at which the run stops, tasks left over; nothing = when all tasks are done.
+        until_s: seconds after the start at which the run stops, with tasks left over; None = when all tasks are done.
         order: of the calls that wait at an engine, within a priority: ``fcfs``, the scheduling policy's own order;
             ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens that the task's calls have run;
-            ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with
-            the longest path still before them.
+            ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with the
+            longest path still before them.
         seed: key of every draw.
         name, description: for reports.
     """
@@ -209,7 +210,7 @@ class Network:
                 raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
 
     def _check_names(self) -> None:
-        """A group's engines are named NAME-0, NAME-1 and so on, so no other engine can have such a name."""
+        """Raise an InputError if an engine has the name of a group's engine: NAME-0, NAME-1 and so on."""
         for name, one in self.engines.items():
             group, _, number = name.rpartition("-")
             count = self.engines[group].count if group in self.engines else 1
@@ -218,6 +219,7 @@ class Network:
                 raise InputError("network", f"engines.{name}", name, "another name of an engine", hint)
 
     def _check_priorities(self) -> None:
+        """Raise an InputError if a `priority` names an unknown call or a call of another engine."""
         known = {f"{task}.{call}": made.engine for task, one in self.tasks.items() for call, made in one.calls.items()}
         known |= {f"{name}.call": task.engine for name, task in self.tasks.items() if task.engine is not None}
         for name, engine in self.engines.items():
@@ -295,7 +297,7 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
 
 
 def _check_joins(place: str, task: TaskSection) -> None:
-    """A call can wait for several calls only if they run together; an InputError names the call that waits."""
+    """Raise an InputError if an `after` names a call twice, or calls that do not run equally often in every task."""
     for name, call in task.calls.items():
         if len(set(call.after)) < len(call.after):
             raise InputError("network", f"{place}.calls.{name}.after", ", ".join(call.after), "each call once")
@@ -309,7 +311,7 @@ def _check_joins(place: str, task: TaskSection) -> None:
 
 
 def _check_loops(place: str, task: TaskSection) -> None:
-    """Every task has to end, also where calls that wait for others are part of a loop; an InputError names a call of it."""
+    """Raise an InputError if a loop, also one with calls that wait for others, does not end (`graph.endless`)."""
     name = endless({name: call.after for name, call in task.calls.items()}, {n: call.then for n, call in task.calls.items()})
     if name is not None:
         then = task.calls[name].then
@@ -319,7 +321,7 @@ def _check_loops(place: str, task: TaskSection) -> None:
 
 
 def _check_cycles(place: str, task: TaskSection) -> None:
-    """Every call has to begin some day, and every task has to end; an InputError names a call of the cycle."""
+    """Raise an InputError if a call can never begin, or a task can never end; the call of the cycle is named."""
     calls, begun = task.calls, first_calls(task)
     if calls[begun[0]].after:
         waits, hint = calls[begun[0]].after[0], "The call that a task begins with comes first among its calls."
@@ -349,7 +351,7 @@ def _check_cycles(place: str, task: TaskSection) -> None:
 
 
 def _spread(calls: Iterable[str], start: Iterable[str], joins: Callable[[str, set[str]], bool]) -> set[str]:
-    """The calls of `start`, and all that join them or those that have joined."""
+    """The calls of `start`, and repeatedly each further call for which `joins(call, found so far)` is true."""
     found = set(start)
     while more := {name for name in calls if name not in found and joins(name, found)}:
         found |= more

@@ -1,4 +1,4 @@
-"""Checks of a task's graph of calls: every loop ends, and calls that others wait for together run equally often."""
+"""Checks of a task's graph of calls: every loop ends, and calls that another waits for together run equally often."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from evenstep.request import F8
 
-#: A residual of least squares that counts as zero, and how close a mean is to one run more to count as one.
+#: A residual of least squares up to `_ZERO` counts as zero; a mean within `_ROUNDING` of one run more counts as one more.
 _ZERO, _ROUNDING = 1e-6, 1e-12
 
 
 def means(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> F8:
-    """float64[calls, calls], how many runs of each call (column) one run of a call (row) leads to on average.
+    """float64[calls, calls]: how many runs of each call (column) one run of a call (row) directly leads to on average.
 
     Arguments as of `endless`.
     """
@@ -52,15 +52,15 @@ def endless(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, 
 
 
 def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]], begin: Sequence[str]) -> str | None:
-    """The first call whose parents do not all run equally often in every task; None where there is no such call.
+    """The first call whose parents do not all run equally often in every task; None if there is no such call.
 
-    Every task satisfies linear equations in how often its calls run and how often it takes each way from `then`: a call runs
-    as often as ways lead to it, once more if the task begins with it; its own ways are taken as often as it runs; a call
-    with `after` runs as often as its first parent. Two calls run equally often if these equations imply it.
+    How often calls run, and how often each way of `then` is taken, satisfies linear equations in every task. A call runs as
+    often as ways lead to it, once more if the task begins with it. Its own ways are taken as often as it runs. A call with
+    `after` runs as often as its first parent. Two calls run equally often if these equations imply it.
 
     Args:
         after: the parents of each call. Every call can be reached, and every call leads to the end.
-        then: what may follow each call by chance, the end included.
+        then: the calls that may follow each call by chance, the end included.
         begin: the calls that a task begins with.
     """
     joins = [name for name, parents in after.items() if len(parents) > 1]
@@ -79,7 +79,7 @@ def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]]
 
 
 def _equations(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]], begin: Sequence[str]) -> F8:
-    """float64[M, N]: a row an equation, a column an unknown, calls first, then ways; the last is the constant."""
+    """The equations of `uneven`, float64[M, N]. Columns are the unknowns, calls then ways, and last the constant."""
     place = {name: k for k, name in enumerate(after)}
     ways = [(name, follows) for name in after for follows in then[name]]
     led, chosen = np.zeros((2, len(after), len(after) + len(ways) + 1))

@@ -8,8 +8,8 @@ Order of events at one moment:
 
 The clock then goes to the earliest of the next batch's end, the next release, and the next time a policy asks for.
 
-Engines that share no tasks, directly or through others, cannot reach each other. Such islands run one after the other, each
-on its own clock, because an engine's data then stay in the processor's caches. No call is changed by it.
+Engines that share no tasks, directly or through others, do not affect each other. Such islands run one after the other, each
+on its own clock, because an engine's data then stay in the processor's caches. The results are the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evenstep.sim.network.model import LEAST_ATTAINED, LISTS_FULL, Net
 from evenstep.sim.network.sending import send, show
 from evenstep.sim.network.times import due_s, next_s, pop, push, set_due
 
-#: Different policies that a network may have inside its engines, and in front of them.
+#: Most different scheduling policies of a network, and most different routing policies.
 MOST_POLICIES = 8
 
 
@@ -64,7 +64,7 @@ def run_of(net: Net, e: int) -> Run:
 
 @part
 def look(net: Net, before_s: float) -> None:
-    """Record the calls and tokens left (`Samples`) of the island's engines at every sampling time up to `before_s`."""
+    """Record the island's unfinished calls and tokens left (`Samples`) at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
         for e in range(clock.first, clock.end):
@@ -78,9 +78,9 @@ def look(net: Net, before_s: float) -> None:
 
 @part
 def end_batch(net: Net, e: int, now_s: float) -> None:
-    """End an engine's batch: its tokens become known to the network, and calls that are done release others.
+    """End an engine's batch: the network now counts its tokens, and finished calls release the calls that waited for them.
 
-    A call that waited only for it is released after its `delay_s`.
+    A call that waited only for a finished call is released after its `delay_s`.
     """
     site, now, nodes = net.sites[e], net.now[e], net.nodes
     if nodes.child.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
@@ -139,10 +139,10 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
 
 @part
 def form(policies: Any, net: Net, run: Run, e: int) -> int:
-    """Form the next batch of engine e, or note when its policy wants to be asked again.
+    """Form the next batch of engine e, or set when its policy wants to be asked again.
 
-    The batch's tokens run at once, while its requests are in the processor's caches: nothing can change them any more.
-    The network does not see them before `end_batch`. Returns `GOES_ON`, or the code of the policy's mistake.
+    The batch's tokens run at once, while its requests are in the processor's caches: nothing can change them any more. The
+    network does not see them before `end_batch`. Returns `GOES_ON`, or the code of the policy's mistake.
     """
     now, site = run.now, net.sites[e]
     while True:
@@ -164,10 +164,10 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def ended(net: Net) -> int:
-    """The code of a run in which nothing is left to happen: `DONE`, or another one if an engine still has calls.
+    """The code of a run without further events: `DONE`, or another one if an engine still has calls.
 
-    That engine's policy waits for calls that may come after the time limit (`STOPPED`). Without a limit it is
-    `HOLDS_FOR_EVER`, and the engine is noted in `Clock.engine`.
+    That engine's policy waits for calls that may come after the time limit (`STOPPED`). Without a limit the code is
+    `HOLDS_FOR_EVER`, and `Clock.engine` is set to the engine.
     """
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
@@ -198,7 +198,7 @@ def begin(net: Net) -> None:
 
 @part
 def run_island(policies: Any, routes: Any, net: Net) -> int:
-    """Run an island until nothing is left to happen there, or the time is up; returns `GOES_ON`, or why it had to stop."""
+    """Run island `Clock.island` to its last event or the time limit and return `GOES_ON`, else the code of an early stop."""
     clock, code = net.clock, GOES_ON
     while code == GOES_ON:
         now_s = next_s(net)
@@ -217,15 +217,11 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
 
 @declared(signature(int, several(BATCH_TYPE, MOST_POLICIES), several(ROUTE_TYPE, MOST_POLICIES), Net))
 def advance(policies: Any, routes: Any, net: Net) -> int:
-    """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the reason.
+    """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the code of the reason.
 
-    `DONE` and `STOPPED` end the run; other codes are a policy's mistake. It also returns when an engine's lists are full
-    (`LISTS_FULL`), and goes on where it stood once they are wider.
-
-    Args:
-        policies: kernels of the scheduling policies; `sim.engine.ask` asks one that has none.
-        routes: kernels of the routing policies, likewise.
-        net: changed in place.
+    `DONE` and `STOPPED` end the run; other codes are a policy's mistake. At `LISTS_FULL` the caller widens the engines'
+    lists and calls again, and the run goes on where it stood. `policies` and `routes` are the kernels of scheduling and
+    routing policies; `sim.engine.ask` and `sim.cluster.ask` ask policies without one.
     """
     clock = net.clock
     while clock.island < net.islands.size - 1:

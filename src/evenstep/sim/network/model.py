@@ -1,8 +1,7 @@
-"""What the compiled network simulator reads and writes: one `Net`, the engines' state side by side.
+"""The state of the compiled network simulator: one `Net`, which holds the states of all engines.
 
-E is the number of engines, C the number of calls, T of tasks. A call is named by its row. Once it is sent, it has a place in
-the table of requests that all engines share; engines know it by that place. Everything else of an engine is a window of the
-arrays here.
+E is the number of engines, C of calls, T of tasks. A call is named by its row. A call that was sent also has a place in the
+table of requests that all engines share, and engines know it by that place.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from typing import NamedTuple
 from evenstep.compiled import Floats, Ints, IntTable, ReadFloats, ReadInts, Record, Rows, Table
 from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
 
-#: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised; an
-#: engine's lists cannot take a further call.
+#: Codes that the loop returns besides those of `sim.engine.model`: a routing policy gave no engine of its group, or raised;
+#: an engine's lists cannot take a further call.
 BAD_ROUTE, ROUTE_RAISED, LISTS_FULL = 30, 31, 32
-#: How the calls that wait at an engine are ordered.
+#: Orders of the calls that wait at an engine.
 FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
 
 class Clock(Record):
-    """The progress of a run: time, the island that runs, the heap's size, the noted mistake. Times are seconds."""
+    """The progress of a run: time, the island that runs, the heap's size, a policy's mistake. Times are seconds."""
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
@@ -38,7 +37,7 @@ class Clock(Record):
     seed: int
     engine: int  # the engine or the group whose policy is asked
     group: int
-    low: int  # the first and the last engine that the next event may be about; none if low > high
+    low: int  # the first and the last engine with an event at that time; no engine if low > high
     high: int
     detail: int  # the call or number that broke a rule
     raised: int  # whether a routing policy raised an error
@@ -48,10 +47,10 @@ class Clock(Record):
 
 
 class Island(Record):
-    """A run of consecutive groups of engines that share no task with other groups.
+    """Consecutive groups of engines that share no task with other groups. It ends where the next one begins.
 
-    It ends where the next one begins; an entry after the last island says where that ends. Its part of `Net.due_s` is a
-    binary tree of minima: entry 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves stand for its engines.
+    A last entry marks the end of the last island. An island's part of `Net.due_s` is a binary tree of minima: entry 1 is the
+    root, 2 i and 2 i + 1 are the children of i, and the leaves stand for its engines.
     """
 
     first_engine: int
@@ -61,7 +60,7 @@ class Island(Record):
 
 
 class Site(Record):
-    """One engine of the network: its counts, and where its part of the flat arrays begins: it ends where the next begins."""
+    """One engine: its counts, and where its parts of the flat arrays begin. A part ends where the next site's begins."""
 
     group: int
     policy: int  # place of its scheduling policy's kernel
@@ -121,7 +120,7 @@ class Nodes(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """Memory, parameters and working space of policies, all engines' or groups' in a row; `Site` or `Group` says where."""
+    """Memory, parameters and working space of all policies, one after the other; `Site` or `Group` has where each begins."""
 
     memory: Ints
     parameters: Floats
@@ -132,8 +131,8 @@ class Flat(NamedTuple):
 class Lists(NamedTuple):
     """One row for each engine, with the meaning of `sim.engine.model.Lists`: int64[E, W].
 
-    W is the number of calls that an engine can be sent before the host makes them wider. `evicted` [1, W] and `picked`
-    [2, W] hold the answer of the policy that was asked last: its batch has run before the next one is asked.
+    W is the number of calls that an engine can take before the host widens the lists. `evicted` [1, W] and `picked` [2, W]
+    hold the answer of the policy that was asked last: its batch has run before the next policy is asked.
     """
 
     coming: IntTable
@@ -156,7 +155,7 @@ class Small(NamedTuple):
 
 
 class Routing(NamedTuple):
-    """The arguments of routing policies, besides the flat arrays of groups (`routing.view`).
+    """The arguments of routing policies (`routing.view`), besides the flat arrays of groups.
 
     `workers_i` and `workers_f` hold a table [4, engines] for each group, flattened, one after the other.
     """
@@ -191,12 +190,12 @@ class Net(NamedTuple):
     root_s: Floats
     heap_s: Floats  # a binary heap of released calls by time and row
     heap_row: Ints
-    attained: Ints  # [T], tokens of a task's calls that are done; kept where an end of a call changes anything
+    attained: Ints  # [T], tokens of a task's finished calls; 0 where neither order nor graph depends on them
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]
-    requests: Requests  # those that are sent, each engine's near each other: its data then stay in the processor's caches
-    call_of: Ints  # the row of each of them
+    requests: Requests  # the calls that were sent, those of an engine near each other in memory
+    call_of: Ints  # the row of the call at each place of `requests`
     lists: Lists
     kept: Rows[Kept]
     small: Small

@@ -11,11 +11,11 @@ from evenstep.sim.network.graph import means
 from evenstep.sim.network.tasks import MOST_VISITS, Calls
 from evenstep.workload.synthetic.laws import mean
 
-#: Share by which a path has to be longer than another to count as longer.
+#: A path counts as longer than another if it is longer by this share.
 _ROUNDING = 1e-12
-#: Decimal places of a slack that count: without rounding, calls without slack were not alike.
+#: Decimal places to which slacks are rounded: unrounded, two calls without slack would differ.
 _PLACES = 6
-#: A loop of so many times as many visits on average ends within `MOST_VISITS` with a chance of 1 %.
+#: A loop that takes this many times `MOST_VISITS` visits on average ends within `MOST_VISITS` with a chance of 1 %.
 _TOO_MANY = 100
 
 
@@ -27,8 +27,8 @@ def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
 def remaining(task: TaskSection) -> dict[str, float]:
     """Call -> expected tokens, prompt and output, of the longest path from its start to the end of the task.
 
-    The path goes on by chance, or to a call that waits for this one. Each call starts with its first way. The lengths of all
-    paths are solved for the ways taken, then each call takes its longest way; this repeats until no call changes its way.
+    From a call, the ways on are `then`, by its chances, and each call that waits for this one. Policy iteration: solve all
+    paths' lengths for the ways taken, let each call take its longest way, until no way changes.
     """
     place = {name: k for k, name in enumerate(task.calls)}
     tokens = np.array([sum(both) for both in mean_tokens(task).values()])
@@ -43,7 +43,7 @@ def remaining(task: TaskSection) -> dict[str, float]:
 
 
 def _ways(task: TaskSection, name: str, place: dict[str, int]) -> F8:
-    """float64[W, calls], the chance of each call to be next: by chance, then for each call that waits for this one."""
+    """float64[W, calls], the chances of the next call on each way on: row 0 is `then`, each other row is a waiting call."""
     joins = [call for call, one in task.calls.items() if name in one.after]
     found = np.zeros((1 + len(joins), len(place)))
     for follows, chance in task.calls[name].then.items():
@@ -54,7 +54,7 @@ def _ways(task: TaskSection, name: str, place: dict[str, int]) -> F8:
 
 
 def _longest(left: F8, taken: int) -> int:
-    """The longest way; the one taken unless another is clearly longer, so that rounding changes nothing."""
+    """Index of the longest way in `left`; `taken` unless another is clearly longer, so that rounding changes nothing."""
     return int(left.argmax()) if left.max() > left[taken] * (1 + _ROUNDING) else taken
 
 
@@ -67,7 +67,7 @@ def visits(task: TaskSection) -> dict[str, float]:
 
 
 def check_visits(network: Network) -> None:
-    """Refuse a loop that would run some call over 10,000,000 times a task on average, before its tasks are drawn."""
+    """Raise an InputError if a task would run some call over 10,000,000 times on average, in a loop."""
     for name, task in network.tasks.items():
         for call, often in (visits(task) if task.calls else {}).items():
             if often > _TOO_MANY * MOST_VISITS and task.calls[call].then:
@@ -77,12 +77,12 @@ def check_visits(network: Network) -> None:
 
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
-    """For each call the calls that must run before every run of it: all ways to it, from its last run, lead through them."""
+    """For each call, the calls that must run before every run of it, since its previous run or the task's start."""
     return {name: _on_all_ways(task, name)[name] for name in task.calls}
 
 
 def _on_all_ways(task: TaskSection, target: str = END) -> dict[str, frozenset[str]]:
-    """Calls on every way to each call, from the start of the task or from where the target last ran."""
+    """For each call, the calls on every way to it from the task's start, or from where `target` last ran."""
     begin, found = first_calls(task), dict.fromkeys(task.calls, frozenset(task.calls))
     while True:
         last, passed = found, {name: on_way | {name} for name, on_way in found.items()} | {target: frozenset[str]()}
@@ -119,7 +119,7 @@ def static_keys(network: Network, calls: Calls) -> F8:
     """float64[C], the key of each call under `critical-path` or `longest-path`; the smallest goes first.
 
     With `critical-path` it is the slack, in tokens, to the task's longest path; with `longest-path` minus the tokens of the
-    longest path from the call on. Both are expected for drawn tasks, and as recorded for the others.
+    longest path from the call on. Both are expected values for drawn tasks, and recorded ones for the others.
     """
     keys = np.zeros(calls.task.size)
     for kind, (name, call) in enumerate(calls.kinds):
@@ -137,6 +137,7 @@ def static_keys(network: Network, calls: Calls) -> F8:
 
 
 def _recorded_keys(network: Network, calls: Calls) -> F8:
+    """float64[C], `static_keys` from each call's recorded tokens."""
     tokens = (calls.prompt + calls.output).astype(np.float64)
     left, done = tokens.copy(), np.zeros(tokens.size)
     order = np.argsort(calls.parent, kind="stable")  # a parent stands above its children

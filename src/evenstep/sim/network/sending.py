@@ -1,4 +1,4 @@
-"""Sends a call of a network to an engine of its group, and keeps what routing policies see of the engines."""
+"""Sends a call of a network to an engine of its group, and updates what routing policies see of the engines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import BAD_ROUTE, FCFS, LEAST_ATTAINED, OLDEST_TASK, ROUTE_RAISED, Net
 from evenstep.sim.network.times import set_due
 
-#: Consecutive places in the table of requests that an engine takes at once.
+#: An engine reserves this many consecutive places in the table of requests at a time.
 BLOCK = 64
-#: Keys of one priority; a lower priority's lie above all of them.
+#: Width of the range of keys of one priority; lower priorities have higher ranges.
 _CLASS = float(1 << 44)
 
 
@@ -22,8 +22,8 @@ _CLASS = float(1 << 44)
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     """Send the call in `row`, released at `now_s`, to an engine of its group, where it waits.
 
-    If the group has several engines, `choose` picks one. Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no
-    engine of the group, `ROUTE_RAISED` if it raised.
+    If the group has several engines, `choose` picks one. Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine
+    of the group; `ROUTE_RAISED` if it raised.
     """
     call = net.calls[row]
     group = net.groups[call.group]
@@ -47,7 +47,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     request.prompt_tokens, request.output_low, request.output_high = call.prompt_tokens, call.output_low, call.output_high
     net.requests.hidden[at].output_tokens = call.output_tokens
     net.requests.arrival_s[at] = now_s
-    if net.clock.order != FCFS:  # else the engine finds the key itself
+    if net.clock.order != FCFS:  # else the engine computes the key
         net.requests.noted[at].key = key_of(net, row)
     net.lists.coming[e, now.known] = at
     now.known += 1
@@ -77,7 +77,7 @@ def key_of(net: Net, row: int) -> float:
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     """Ask the routing policy of group g for an engine for the call in `row`.
 
-    Returns the engine, counted from 0 within the group, not checked; -1 if the policy raised an error or answered none.
+    Returns the engine, counted from 0 within the group, not checked; -1 if the policy raised an error or chose no engine.
     """
     group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
     n = group.count
@@ -120,7 +120,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 @part
 def show(net: Net, e: int) -> None:
-    """Write what routing policies see of engine e, running calls, KV tokens held and waiting calls, into `Net.routing`."""
+    """Write engine e's running calls, KV tokens held and waiting calls into `Net.routing`, which routing policies see."""
     group, now = net.groups[net.sites[e].group], net.now[e]
     if group.count > 1:
         place = group.workers + e - group.first
@@ -131,10 +131,7 @@ def show(net: Net, e: int) -> None:
 
 @part
 def show_waiting(net: Net, e: int) -> None:
-    """Write what routing policies see of the calls that wait at engine e, their number and tokens, into `Net.routing`.
-
-    They are in its queue, or sent and not in it yet.
-    """
+    """Write number and tokens of engine e's waiting calls, in its queue or just sent, into `Net.routing` for its policy."""
     site, now = net.sites[e], net.now[e]
     group = net.groups[site.group]
     place = group.workers + e - group.first

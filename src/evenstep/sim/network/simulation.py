@@ -1,8 +1,8 @@
 """Runs a network of engines: several on one clock, not in lock-step, each with its own batches.
 
 A task is a small graph of calls. A call waits for its parents, goes to an engine of its group, and runs there as a request
-of one engine does (`sim.engine`). `network.loop` gives the order of events. One engine by itself gives the run, bit by bit,
-that `simulate_engine` gives with the requests that arrive before the stop.
+of one engine does (`sim.engine`). `network.loop` gives the order of events. A network of one engine gives, bit by bit, the
+run that `simulate_engine` gives with the requests that arrive before the stop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from evenstep.sim.network.paths import check_visits
 from evenstep.sim.network.state import Place, Prepared, prepared, widened
 from evenstep.sim.network.tasks import Calls, draw
 
-#: Moments at which the engines are looked at, over the time that tasks arrive.
+#: Default number of sampling times over the time in which tasks arrive.
 SAMPLES = 2000
 
 
@@ -77,7 +77,7 @@ def simulate_network(
 
 
 def _run(ready: Prepared) -> int:
-    """Run until the host is needed; returns the code of the reason."""
+    """Run the loop until the host is needed; returns its code. A PolicyError tells which Python policy raised."""
     doors = _Doors(ready)
     go_on: Any = compiled.entry(loop.advance)
     with ask_batch.answering(doors.form_batch), ask_route.answering(doors.route):
@@ -99,10 +99,12 @@ def run_of(net: Net, e: int) -> Run:
 
 
 def _place_of(ready: Prepared, e: int) -> Place:
+    """The group of engine e."""
     return next(one for one in ready.places if e in one.engines)
 
 
 def _engine_name(place: Place, e: int) -> str:
+    """Name of engine e: that of its group, with the engine's number in the group if it has several."""
     return place.name if place.section.count == 1 else f"{place.name}-{e - place.first}"
 
 
@@ -116,7 +118,7 @@ class _Doors:
         self.asked = ""
 
     def form_batch(self, iteration: int, now_s: float) -> float:
-        """Answer for a scheduling policy, with its own engine's view."""
+        """Ask the scheduling policy of `Clock.engine`, and write its batch for the loop; returns its `wake_s`, seconds."""
         e = int(self.net.clock.engine)
         if e not in self.doors:
             self.doors[e] = PlainDoor(_place_of(self.ready, e).task.policy, run_of(self.net, e))
@@ -126,7 +128,7 @@ class _Doors:
         return woken_s
 
     def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Answer for a routing policy."""
+        """Ask the routing policy of `Clock.group`, as `decide` does; returns 0. An error is kept and stops the loop."""
         try:
             self.decide(decision, now_s)
         except BaseException as error:
@@ -162,6 +164,7 @@ class _Doors:
 
 
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
+    """Make the run's record from the state in which the loop ended."""
     net, places = ready.net, ready.places
     engines, groups = dict[str, EngineRun](), dict[str, tuple[str, ...]]()
     for place in places:
@@ -205,7 +208,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
 
 
 def _arriving_s(network: Network, calls: Calls) -> float:
-    """Time over which tasks arrive: up to the stop if a process goes on until then, else up to the last arrival."""
+    """Seconds over which tasks arrive: up to the stop if a process goes on until then, else up to the last arrival."""
     stop_s = network.until_s or math.inf
     for k, task in enumerate(network.tasks.values()):
         if task.trace is None and task.count is None and calls.arrival_s[calls.task_type == k].any():
@@ -214,7 +217,7 @@ def _arriving_s(network: Network, calls: Calls) -> float:
 
 
 def _engine_run(ready: Prepared, place: Place, e: int, conditions: EngineConditions) -> EngineRun:
-    """One engine's run, as the engine simulator records it."""
+    """The run of engine e as the engine simulator records it, with rows of `Calls` as request ids."""
     run = run_of(ready.net, e)
     found = made(conditions, run, [], counted([run], place.task.policy))
     left = int(run.now.known) - found.totals.requests

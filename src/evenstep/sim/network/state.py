@@ -32,9 +32,9 @@ from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.sending import BLOCK
 from evenstep.sim.network.tasks import Calls, taken
 
-#: Slots of an engine that takes every call and lets it wait itself.
+#: Slots shown for an engine: it accepts every call and queues it.
 _ANY = 1 << 40
-#: Calls whose columns are made at a time: temporary arrays then stay in the processor's caches.
+#: Calls worked on at a time, so that temporary arrays stay in the processor's caches.
 _CHUNK = 8192
 _ORDERS = {
     "fcfs": model.FCFS,
@@ -47,14 +47,14 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A group of engines, as its section of NETWORK.yaml asks for it.
+    """A group of engines, as described by its section of NETWORK.yaml.
 
     Args:
         name: of the section.
         first: number of its first engine; engines are numbered over all groups.
         section: its settings.
         routing: the policy in front of it; None for a single engine.
-        task: what each of its engines is asked to do, as the engine simulator takes it.
+        task: the run of each of its engines, in the engine simulator's terms.
     """
 
     name: str
@@ -84,9 +84,7 @@ class Prepared:
     """A network ready to run: its state, its groups, and the kernels of their policies.
 
     Args:
-        net: the state.
-        places: the groups.
-        kernels, routes: compiled doors of the policies, `MOST_POLICIES` each.
+        kernels, routes: compiled doors of scheduling and routing policies, `MOST_POLICIES` each.
         number: int64[C], for each row of `net` its call's row in `Calls`. In `net` calls of an island stand together.
     """
 
@@ -127,6 +125,7 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
 
 
 def _several(field: str, found: list[Any]) -> tuple[Any, ...]:
+    """The kernels `found`, filled up to `MOST_POLICIES` with the first one; an InputError if there are more."""
     if len(found) > MOST_POLICIES:
         raise InputError("network", field, f"{len(found)} policies", f"at most {MOST_POLICIES} different ones")
     return tuple(found + [found[0]] * (MOST_POLICIES - len(found)))
@@ -147,25 +146,25 @@ def check_memory(network: Network, calls: Calls) -> None:
 
 
 class _Spaces:
-    """What the policies keep and work with: memory, parameters and scratch, each in one array, policy after policy."""
+    """Lays out memory, parameters and scratch space of several policies: each in one array, policy after policy."""
 
     def __init__(self) -> None:
         self.ends, self.parameters = dict.fromkeys(model.Flat._fields, 0), [np.zeros(0)]
 
     def begin(self, record: Any) -> None:
-        """Write down in a record where the next policy's part of each array begins."""
+        """Set in `record` where the next policy's part of each array begins."""
         for name, end in self.ends.items():
             setattr(record, name, end)
 
     def add(self, record: Any, memory: int, parameters: F8, scratch: Sequence[int]) -> None:
-        """Append a policy's part to each array, and write down in `record` where it begins."""
+        """Append a policy's part to each array, and set in `record` where it begins. Sizes are numbers of entries."""
         self.begin(record)
         self.parameters.append(parameters)
         for name, size in zip(self.ends, (memory, parameters.size, *scratch), strict=True):
             self.ends[name] += size
 
     def joined(self) -> model.Flat:
-        """The arrays: all 0, but for the parameters."""
+        """The arrays: the parameters as added, all else 0."""
         memory, _, ints, floats = self.ends.values()
         kept, scratch = np.zeros(memory, np.int64), np.zeros(ints, np.int64)
         return model.Flat(kept, np.concatenate(self.parameters), scratch, np.zeros(floats))
@@ -181,6 +180,7 @@ def _net(
     kernels: list[Any],
     routes: list[Any],
 ) -> Net:
+    """The whole state before the first event; arguments as of `prepared`, and the kernels of both sorts of policies."""
     engines, count = places[-1].engines.stop, calls.task.size
     horizon_s = network.until_s or float(calls.arrival_s.max(initial=1.0))
     clock = one(model.Clock)
@@ -226,7 +226,7 @@ def _net(
 
 
 def _lists(places: list[Place], network: Network, calls: Calls, engines: int) -> model.Lists:
-    """Twice as wide as equal shares need: narrow rows keep engines near each other in memory, and few grow."""
+    """Empty lists, twice as wide as equal shares need: narrow rows keep engines near each other in memory, and few grow."""
     sent = np.bincount(_groups_of(network, calls)[calls.kind], minlength=len(places))
     count = np.array([place.section.count for place in places])
     width = 1 + int(np.where(count > 1, 2 * sent // count, sent).max())
@@ -242,8 +242,8 @@ def widened(lists: model.Lists) -> model.Lists:
 def _order(place: Place, trace: Trace) -> F8:
     """Weights of the key by which calls wait under ``fcfs``: the scheduling policy's, within a priority if there are any.
 
-    With priorities a call's class is its priority. It weighs more than twice the largest key that the other terms can
-    reach in 2^31 seconds, so calls of two priorities never change places.
+    With priorities a call's class is its priority. It weighs more than twice the largest key that the other terms can reach
+    in 2^31 seconds, so calls of two priorities never change places.
     """
     weights = order_of(place.task.policy).weights
     if place.section.priority:
@@ -261,8 +261,11 @@ def _groups_of(network: Network, calls: Calls) -> I8:
 
 
 def _islands(network: Network, calls: Calls) -> I8:
-    """int64[kinds], the island of each kind of call: groups in a row, so that no task has calls in two of them."""
-    group, linked = _groups_of(network, calls), np.zeros(len(network.engines), np.bool_)  # to the group before it
+    """int64[kinds], the island of each kind of call: consecutive groups, chosen so that no task has calls in two islands."""
+    group, linked = (
+        _groups_of(network, calls),
+        np.zeros(len(network.engines), np.bool_),
+    )  # to the group before
     for task in network.tasks:
         own = [int(g) for g, (name, _) in zip(group, calls.kinds, strict=True) if name == task]
         linked[min(own) + 1 : max(own) + 1] = True
@@ -270,7 +273,7 @@ def _islands(network: Network, calls: Calls) -> I8:
 
 
 def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8, F8]:
-    """The islands; calls that wait for nothing by island, time of release and row; and the times."""
+    """The islands; rows of the calls without parents, by island, release time and row; and their release times, seconds."""
     island, group = _islands(network, calls), _groups_of(network, calls)
     has_parent = np.zeros(calls.task.size, np.bool_)
     has_parent[calls.child] = True
@@ -291,6 +294,7 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
 
 
 def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Call]:
+    """The calls as engines and policies see them, by row."""
     found = rows(model.Call, calls.task.size)
     groups, ranks = _groups_of(network, calls), _ranks(network, calls)
     has_rank = np.array([bool(network.engines[name].priority) for name in calls.engine_of(network)])
@@ -319,6 +323,7 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Ca
 def _sites(
     places: list[Place], network: Network, trace: Trace, kernels: list[Any]
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
+    """For each engine its site, settings, progress and short rows; then the numbers of all laws, and policies' space."""
     engines, count = places[-1].engines.stop, len(trace)
     sites, fixed, now = rows(model.Site, engines + 1), rows(Fixed, engines), rows(Now, engines)
     spaces, laws = _Spaces(), list[F8]()
@@ -343,7 +348,7 @@ def _sites(
     last = sites[engines]
     last.kept, last.law = kept, law
     spaces.begin(last)
-    # classes of calls, or a group's priorities and what has none, if these are more
+    # as many as the classes of calls, or as a group's priorities plus one for calls without, if these are more
     classes = 1 + max(int(trace.column("request_class").max(initial=0)), *(len(one.section.priority) for one in places))
     small = model.Small(
         orders,
@@ -357,6 +362,7 @@ def _sites(
 
 
 def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing, model.Flat]:
+    """The groups, the routing policies' arguments for idle engines, and these policies' space."""
     groups, workers, spaces = rows(model.Group, len(places) + 1), 0, _Spaces()
     seen_i, seen_f = list[I8](), list[F8]()  # the tables of workers of `routing.view`, here of idle engines
     for g, place in enumerate(places):
@@ -389,6 +395,7 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
 
 
 def _nodes(network: Network, calls: Calls) -> model.Nodes:
+    """The graphs of the tasks before the first event."""
     count = calls.task.size
     order = np.argsort(calls.parent, kind="stable")
     begins = np.zeros(count + 1, np.int64)

@@ -20,11 +20,11 @@ from evenstep.sim.engine.input import check_columns
 from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
 from evenstep.workload.synthetic.arrivals import Arrivals
 
-#: Tasks are drawn in so many at first where the time says how many there are.
+#: First number of arrivals to draw if only `until_s` limits them.
 _FIRST = 1024
-#: Visits of one call after which a task is said to loop for ever.
+#: Most visits of one call by one task; more are an error, an endless loop.
 MOST_VISITS = 100_000
-#: Columns of `Calls` that say the same wherever a call stands.
+#: Columns of `Calls` that do not depend on the order of the calls.
 _COLUMNS = ("kind", "prompt", "output", "request_class", "delay_s")
 
 
@@ -38,7 +38,7 @@ class Calls:
         task: int64[C], the task of a call, 0..T-1.
         kind: int64[C], place of its call in `kinds`.
         prompt, output: int64[C], tokens.
-        request_class: int64[C], its class where nothing gives it a priority.
+        request_class: int64[C], its class where no priority gives it one.
         delay_s: float64[C], seconds from the end of its last parent, or its task's arrival, to its release.
         parent, child: int64[P], pairs of rows: the call `child[k]` waits until `parent[k]` is done.
         kinds: (task type, call) by name.
@@ -57,7 +57,7 @@ class Calls:
     kinds: tuple[tuple[str, str], ...]
 
     def task_ends(self, ended_s: F8) -> F8:
-        """float64[T], seconds, when the last call of each task ended: inf where one has not, -inf for a task without calls.
+        """float64[T], seconds, the end of each task's last call: inf if one has not ended, -inf for a task without calls.
 
         `ended_s` is float64[C], nan for a call that has not ended.
         """
@@ -75,16 +75,14 @@ class Calls:
 
 
 def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int = 0) -> Calls:
-    """Draw the tasks of a network under a seed.
+    """Draw the tasks of a network, with the key `seed` plus the network's own; recorded tasks are taken from `traces`.
 
     Args:
-        network: engines and types of tasks.
         traces: type -> its trace, for each type with one; a session, or requests linked by `after`, is one task.
-        seed: key of every draw; the network's own is added.
 
     Raises:
-        InputError: a process without times, too many tasks, a task that runs one call more than 100,000 times, or a
-            recorded length or class that engines cannot run.
+        InputError: a process without times, too many tasks, a task that runs one call more than 100,000 times, or a recorded
+            length or class that engines cannot run.
     """
     # all pairs of task type and call, in the network's order; a recorded type has one call, ``call``
     kinds = tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
@@ -98,7 +96,7 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
 
 
 def _times(process: Arrivals, count: int, seed: int, name: str) -> F8:
-    """The arrivals of so many tasks of a type; types are independent of each other."""
+    """float64[count], when tasks of the type `name` arrive, independent of other types; an InputError without times."""
     times = process.times(count, seed ^ streams.stream_number(f"network-{name}"), 0)
     if times is None:
         raise InputError("network", f"tasks.{name}.arrivals", "saturated", "a process with times")
@@ -106,7 +104,7 @@ def _times(process: Arrivals, count: int, seed: int, name: str) -> F8:
 
 
 def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
-    """float64[N]: as many as are asked for, or as arrive in time."""
+    """float64[N], when tasks of the type `name` arrive, seconds: `count` tasks, or those that arrive before `until_s`."""
     assert task.arrivals is not None
     until_s, count, place = network.until_s or math.inf, task.count or _FIRST, f"tasks.{name}.arrivals"
     while True:
@@ -120,6 +118,7 @@ def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
 
 
 def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
+    """The drawn tasks of the type `name`, whose place in `Network.tasks` is `place`."""
     task = network.tasks[name]
     arrival_s = _arrivals(network, name, task, seed)
     walk = _Walk(name, task, seed, kinds.index((name, next(iter(task.calls)))), arrival_s.size)
@@ -131,7 +130,7 @@ def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str]
     return Calls(arrival_s=arrival_s, task_type=types, request_class=classes, kinds=kinds, **drawn)
 
 
-#: A call, the tasks that come to it, the row that each follows or -1, and the number of the visit; -1 = counted here.
+#: A call, the tasks that come to it, the row that each follows (-1 = no row), and the number of the visit (-1 = not known).
 _Step = tuple[str, I8, I8, int]
 
 
@@ -151,7 +150,7 @@ class _Walk:
         self.children = {call: [c for c, one in task.calls.items() if call in one.after] for call in task.calls}
 
     def run(self) -> None:
-        """Draw until every task has come to its end."""
+        """Follow all tasks until each has come to its end, and draw their calls into `drawn`."""
         ids = np.arange(self.count)
         front = [(call, ids, np.full(self.count, -1), -1) for call in self.begin if self.count]
         while front:
@@ -167,7 +166,10 @@ class _Walk:
             front = following
 
     def visit(self, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
-        """Let tasks reach a call for the `visit`-th time, from 0; returns what follows, with the row that each follows."""
+        """Draw the `visit`-th run (from 0) of a call for `tasks`; returns the next steps, each with the row that it follows.
+
+        `parent` is the row that each of the tasks comes from, or -1. An InputError ends a task with `MOST_VISITS` of a call.
+        """
         if visit >= MOST_VISITS:
             where, many = f"tasks.{self.name}.calls.{call}.then", f"over {MOST_VISITS} visits of one task"
             raise InputError("network", where, many, "a loop that ends", "Give the way out a larger share.")
@@ -188,7 +190,7 @@ class _Walk:
         return found
 
     def arrive(self, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[_Step]:
-        """Note that `call`, a parent of a join, has run; returns the join for tasks where it was the last parent."""
+        """Record that `call`, a parent of `join`, has run; returns the join's step for tasks whose last parent this was."""
         after = self.calls[join].after
         waits = self.waits.setdefault((join, visit), np.full((self.count, len(after)), -1))
         waits[tasks, after.index(call)] = rows
@@ -214,7 +216,7 @@ class _Walk:
 
 
 def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
-    """A trace as tasks: requests that follow each other are one task, every other request is a task of its own."""
+    """The tasks of a trace: a session, or requests linked by `after`, is one task; any other request is one by itself."""
     check_columns(trace)
     task = network.tasks[name]
     count, after = len(trace), trace.column("after")
@@ -275,7 +277,7 @@ def taken(calls: Calls, rows: I8) -> Calls:
 
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
-    """Tasks of all types by time of arrival, their calls in the same order."""
+    """Join tasks of several types in order of arrival, renumbered, with their calls in the same order."""
     are_apart = len(parts) == 1 and parts[0].parent.size == 0  # no call follows another: they may stay where they are
     if are_apart and np.all(np.diff(parts[0].arrival_s) >= 0):
         return parts[0]

@@ -1,4 +1,4 @@
-"""When something happens next in a network: the heap of released calls, and the engines' due times with their minima."""
+"""The next event of a network: the heap of released calls, and the engines' due times with their minima."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def set_due(net: Net, e: int, at_s: float) -> None:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high`: the engines due."""
+    """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high` to the engines due."""
     clock = net.clock
-    at_s, release_s = net.due_s[clock.tree + 1], np.inf  # of the next call, of a new task or released
+    at_s, release_s = net.due_s[clock.tree + 1], np.inf  # `release_s`: the next call of a new task, or released
     if clock.coming < clock.end_root:
         release_s = net.root_s[clock.coming]
     if clock.heap > 0:
@@ -81,7 +81,7 @@ def next_s(net: Net) -> float:
     if at_s < np.inf:
         low, high = 1, 1
         while low < clock.leaves:
-            low, high = 2 * low, 2 * high + 1  # without branches: nothing predicts which engine is next
+            low, high = 2 * low, 2 * high + 1  # without branches, which the processor could not predict
             low += int(net.due_s[clock.tree + low] != at_s)
             high -= int(net.due_s[clock.tree + high] != at_s)
         clock.low, clock.high = clock.first + low - clock.leaves, clock.first + high - clock.leaves

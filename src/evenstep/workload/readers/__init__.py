@@ -1,5 +1,5 @@
-"""Formats of trace files, one a file: `recognises` asks a file's name and first bytes, `read` reads it as a `Trace`.
+"""Formats of trace files, one module each: `recognises(head, name)` is True for a file of the format, `read` reads it.
 
-A bad row is an `InputError` that names file, line, field and value; with `skip_bad_rows` it is left out and counted in the
-notes. A file without rows is an `InputError`.
+`head` is the decompressed start of the file (`files.HEAD_BYTES`). A bad row is an `InputError` that names file, line, field
+and value; with `skip_bad_rows` it is left out and counted in the notes. A file without rows is an `InputError`.
 """

@@ -1,17 +1,17 @@
-"""Dependencies between the requests of an agentic session: one main line, and sub-agents parallel to it.
+"""Links the requests of an agentic session: one main line of requests, and sub-agents that run parallel to it.
 
-A request follows the previous one of its line, `think_time` after its end. A sub-agent is recorded as a marker with its
-own requests, in times relative to the marker. In every recorded session the marker's time less the sub-agent's duration
-is the end of the previous main request (within a second): markers are written when the sub-agent ends. Hence a
-sub-agent starts `duration` before its marker, and
+A request follows the previous one of its line, `think_time` after that one ends. A sub-agent is recorded as a marker with
+its own requests, in times relative to the marker. Markers are written when the sub-agent ends: in every recorded session, a
+marker's time minus the sub-agent's duration is the end of the previous main request (within a second). So a sub-agent starts
+`duration` before its marker, and:
 
-* its first request follows the last main request that had begun by then, after the gap from that one's end to the start;
-* the main line's next request follows the last to end of the previous main request and the sub-agents whose result it
-  waited for, after the recorded gap. Replays at the recorded speed so keep the recorded times;
-* a sub-agent launched asynchronously delays no other request.
+* Its first request follows the last main request that had begun by then. The think time is the gap from that one's end.
+* The next main request follows whichever ends last: the previous main request, or a sub-agent whose result it waited for.
+  The think time is the recorded gap, so a replay at the recorded speed keeps the recorded times.
+* A sub-agent launched asynchronously delays no other request.
 
-A marker without a duration takes the span of its requests as its duration; if that would begin before the session does,
-its requests start at the marker.
+The duration of a marker without one is the span of its requests. If the sub-agent would then begin before the session, its
+requests start at the marker.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ROUNDING_S = 1.0  # recorded times are whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: its session, its sub-agent's index in the list of helpers (-1 = main line), and its recorded times.
+    """One request of a session; its times are as recorded, in seconds.
 
-    All are seconds. `start_s` counts from the session's start; a sub-agent's may count from any time, since only gaps
-    matter. `model_s` is the time the request took. `think_s` is None where it is not recorded.
+    `helper` is the index of its sub-agent in the list of helpers, -1 = main line. `start_s` counts from the session's start,
+    or for a sub-agent from any time, since only gaps matter. `model_s` is how long it took. `think_s` may be unknown.
     """
 
     session: int
@@ -46,9 +46,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One sub-agent: the time of its marker in seconds from the session's start, and its duration if recorded (else None).
+    """One sub-agent: its marker's time in seconds from the session's start, and its duration, None if not recorded.
 
-    `awaited` says whether the main line waits for its result.
+    `awaited` is True if the main line waits for its result.
     """
 
     marker_s: float
@@ -57,16 +57,16 @@ class Helper:
 
 
 def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8, I8, F8]:
-    """Order and links of the good calls, by the rules at the top of this file.
+    """Order the good calls as rows of a trace, and link each to its predecessor, by the rules at the top of this file.
 
     Args:
-        calls: in the order of the file, each session's together, a sub-agent's calls where its marker stands.
-        helpers: the sub-agents that `Call.helper` counts.
-        good: bool[N], calls that are not bad.
+        calls: in the order of the file: each session's together, a sub-agent's calls where its marker stands.
+        helpers: the sub-agents; `Call.helper` is an index into this list.
+        good: bool[N], False for calls to leave out.
 
     Returns:
-        The good calls' indices in `calls`, in the order of the trace: by session, in it by start. Then, in that order,
-        session from 0, row of the predecessor in the trace (-1 = none), and think time in seconds.
+        For each row of the trace (ordered by session, then start): its index in `calls`, its session from 0, the row of its
+        predecessor (-1 = none), and its think time in seconds.
     """
     order: list[int] = []
     after: list[int] = []
@@ -87,7 +87,7 @@ def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8
 
 @dataclass(slots=True)
 class _Session:
-    """One session while it is linked: the start of each call, the call it follows (-1 = none), and the think time."""
+    """One session while it is linked: each call's start (s), the call it follows (-1 = none) and its think time (s)."""
 
     calls: list[Call]
     helpers: list[Helper]
@@ -99,7 +99,7 @@ class _Session:
     returned: list[int] = field(default_factory=list[int])  # last calls of those that ended since the main line's last one
 
     def add(self, row: int) -> None:
-        """Link a call of the main line, or note one of a sub-agent."""
+        """Add the call at index `row`: link it if it is on the main line, else keep it for `start_helpers`."""
         call, starts = self.calls[row], self.starts
         if call.helper >= 0:
             self.waiting.setdefault(call.helper, []).append(row)
@@ -116,7 +116,7 @@ class _Session:
         self.returned.clear()
 
     def start_helpers(self) -> None:
-        """Link the sub-agents whose markers were just passed."""
+        """Link the sub-agents' calls that `add` has kept; their markers stand before the next main call."""
         calls, starts = self.calls, self.starts
         for number, own in self.waiting.items():
             helper = self.helpers[number]
@@ -149,11 +149,11 @@ class _Session:
 def trace(
     table: Table, format: str, lengths: tuple[I8, I8], calls: list[Call], helpers: list[Helper], rows: I8
 ) -> tuple[Trace, I8]:
-    """The trace of the good calls whose output is not empty, and int64, the row of the table of each of its requests.
+    """The trace of the good calls whose output is not empty; and int64, for each of its requests the row in the table.
 
     Args:
         format: name of the trace's format.
-        lengths: prompt and output tokens of each row of the table.
+        lengths: prompt and output tokens, int64, of each row of the table.
         calls, helpers: see `linked`.
         rows: int64[N], row of the table of each call.
 

@@ -1,4 +1,4 @@
-"""Agentic coding sessions, one a line, sub-agents nested (the format AIPerf calls Weka)."""
+"""Agentic coding sessions, one JSON object a line, sub-agents nested (the format AIPerf calls Weka)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, prefix_blocks: bool = True) -> Trace:
-    """Read agentic sessions: closed loop, no absolute times, blocks local to their session.
+    """Read agentic sessions as a closed loop: no arrival times; block ids have a meaning only inside their session.
 
-    How requests follow each other, sub-agents included, is said in `agent_lines`. Times are seconds, a sub-agent's
-    duration milliseconds. Requests with an empty output are dropped, counted, and their session linked anew.
+    `agent_lines` says how requests follow each other. Times are seconds, a sub-agent's duration milliseconds. Requests with
+    an empty output are dropped and counted, and those that followed them are linked anew.
 
     Args:
         limit: stop after the session that brings the count to this many requests.
@@ -54,7 +54,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
 
 @dataclass(slots=True)
 class _Sessions:
-    """Requests of all sessions as they are found, in the order of the file."""
+    """Collects the requests of all sessions in the order of the file; each list but `helpers` has one entry a request."""
 
     calls: list[Call] = field(default_factory=list)
     helpers: list[Helper] = field(default_factory=list)
@@ -66,6 +66,7 @@ class _Sessions:
     sessions: int = 0
 
     def add(self, line: int, session: dict[str, Any] | str, keep_blocks: bool) -> None:
+        """Add the requests of one line's session; text in its place shows a bad line and becomes one bad request."""
         number, self.sessions = self.sessions, self.sessions + 1
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(session, dict) or not isinstance(requests, list):
@@ -85,6 +86,7 @@ class _Sessions:
                 self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
 
     def _request(self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool) -> None:
+        """Add one request. `wrong` is the text that an error shows for a bad one, else empty; `helper` is as in `Call`."""
         row = request if isinstance(request, dict) else {}
         self.lines.append(line)
         self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
@@ -97,6 +99,7 @@ class _Sessions:
         self.calls.append(Call(session, helper, _seconds(row.get("t")), _seconds(row.get("api_time")), think_s))
 
     def table(self, path: Path, skip: bool) -> Table:
+        """The collected requests as a table; lines and requests that are no JSON object are rejected."""
         names = ("in", "out", "t", "api_time", "think_time")
         columns: dict[str, Any] = {name: [row.get(name, MISSING) for row in self.raw] for name in names}
         table = Table(path.name, columns, np.array(self.lines, np.int64), len(self.lines), skip=skip)
@@ -106,11 +109,12 @@ class _Sessions:
         return table
 
     def check_blocks(self, table: Table) -> None:
+        """Reject the requests whose block ids are no list of whole numbers."""
         wrong = np.fromiter((ids is None for ids in self.ids), np.bool_, len(self.ids))
         table.reject("hash_ids", wrong, "a list of whole numbers", shown=["no such list"] * len(self.ids))
 
     def blocks(self, rows: I8) -> PrefixBlocks:
-        """Blocks of these requests, in this order; the lists are let go as they are copied."""
+        """The prefix blocks of the requests `rows`, in this order. It frees the collected ids on the way: call it once."""
         offsets = offsets_of([0 if (own := self.ids[row]) is None else own.size for row in rows])
         together = np.empty(offsets[-1], np.int64)
         for place, row in enumerate(rows):
@@ -120,5 +124,5 @@ class _Sessions:
 
 
 def _seconds(value: Any) -> float:
-    """A number as given, 0 for anything else; the table reports the error."""
+    """A number as a float; 0 for anything else, which the table reports as an error."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

@@ -24,10 +24,9 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read an Azure 2023 or 2024 CSV file.
+    """Read an Azure 2023 or 2024 CSV file, whose rows have to be in order of time.
 
-    Times may lack their seconds, have a fraction of up to nine digits or none, and a zone or none (UTC). Rows have to be
-    in order of time.
+    A time may lack its seconds, its fraction (up to nine digits) or its zone (UTC).
 
     Source: Azure Public Dataset; Splitwise (2023), DynamoLLM (2024).
     """
@@ -53,6 +52,7 @@ def _trace(table: Table) -> Trace:
 
 
 def _nanoseconds(table: Table) -> I8:
+    """int64[N], nanoseconds since 1970 of each row; rows with a bad time are rejected."""
     column = table.column("TIMESTAMP")
     if isinstance(column, np.ndarray):
         table.reject("TIMESTAMP", column < 0, _EXPECTED)
@@ -63,10 +63,7 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Parse text such as ``2023-11-16 18:15:46.6805900`` to nanoseconds since 1970, up to 2262; without a zone it is UTC.
-
-    None if it is not such a time, or before 1970.
-    """
+    """Nanoseconds since 1970 of a time such as ``2023-11-16 18:15:46.68``, UTC without a zone; None for any other text."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None

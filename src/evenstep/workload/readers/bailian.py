@@ -20,8 +20,8 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
     """Read Bailian JSONL; times are seconds, and rows have to be in order of time.
 
-    A chat with a parent follows it, in its session; think times are the gaps between the two times, which include the
-    time the model took. A parent that no row above has makes its child the start of a session. The type is the class.
+    A chat with a parent follows the parent, in the same session. Its think time is the gap between their times, which
+    includes the time the model took. A chat whose parent is in no row above starts a session. The type is the request class.
 
     Args:
         prefix_blocks: keep the prompts' block ids, of 16 tokens each.
@@ -65,10 +65,9 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def _linked(chat: I8, parent: I8, readable: I8, table: Table) -> tuple[I8, I8, int]:
-    """Good predecessor and session of each row, and how many good rows name a parent that no row above has.
+    """Good predecessor (-1 = none) and session of each row; and how many good rows name a parent that no row above has.
 
-    Args:
-        readable: int64[M], the rows whose `chat` and `parent` could be read, ascending.
+    `readable` are the rows, ascending, whose `chat` and `parent` could be read.
     """
     place: dict[int, int] = {}
     after = np.full(chat.size, -1, np.int64)

@@ -1,4 +1,4 @@
-"""Prefix blocks from the block lists of a file's rows, and the share of blocks seen before."""
+"""Prefix blocks from the block ids that rows of a file list, and the share of blocks seen before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """All block ids, one list after the other, int64 (unsigned ids keep their bits); None if any is not a whole number."""
+    """Join lists of block ids to an int64 array (unsigned ids keep their bits); None unless all are 64-bit whole numbers."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)
@@ -31,15 +31,17 @@ def flat(lists: Sequence[Any]) -> I8 | None:
 
 
 def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...] = _SIZES) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of all rows of a table, good and bad, scope ``global``; and a note when no size fits, else "".
+    """The prefix blocks of all rows of a table, bad rows too, in scope ``global``; and a note if no size fits, else "".
+
+    Rows whose block ids are no list of whole numbers are rejected.
 
     Args:
         field: the column that lists the block ids of each row; a row without it has no blocks.
-        prompt_tokens: int64[N].
-        sizes: block sizes to try: the first with ``ceil(prompt / size)`` ids in every good row that has ids, else the first.
+        sizes: block sizes (tokens) to try. The first with ``ceil(prompt / size)`` ids in every good row that has ids is
+            taken, or else the first of all.
 
     Raises:
-        InputError, Doubt: no row has the field (ask `Table.has` before), or a value is not a list of whole numbers.
+        InputError, Doubt: a rejected row, as `Table.reject`; or no row has the field (ask `Table.has` before).
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]
@@ -47,7 +49,7 @@ def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...]
     ids = flat(lists)
     rules: tuple[tuple[Callable[[list[Any]], bool], str], ...] = (
         (lambda v: flat([v]) is None, "a list of whole numbers"),
-        # each list is fine alone: some hold ids below 0, which bits of others would look like
+        # each list is fine alone, but ids below 0 in some would have the bits of ids from 2^63 on in others
         (lambda v: max(v, default=0) >= 2**63, "block ids below 2^63, since other rows have ids below 0"),
     )
     for is_wrong, expected in rules:
@@ -69,15 +71,10 @@ def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...]
 
 
 def seen_share(blocks: PrefixBlocks, session: I8) -> float:
-    """Share of prompt blocks that belong to a leading run of blocks which earlier rows had all seen.
+    """Share of all prompt blocks that a prefix cache of unlimited size would hit, rows taken in order; nan without blocks.
 
-    Rows are taken in their order with a cache that never forgets; in scope ``session`` the cache is one session's own.
-
-    Args:
-        session: int64[N], session of each row, -1 = none (such a row sees nothing in scope ``session``).
-
-    Returns:
-        In [0, 1]; nan without any block.
+    A block is a hit if it and all blocks before it in its row are in earlier rows. In scope ``session`` only earlier rows of
+    the same session count, and a row without a session (-1 in `session`, int64[N]) has no hits.
     """
     if blocks.ids.size == 0:
         return float("nan")

@@ -23,9 +23,8 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`; times are seconds, in order.
 
-    Rows with 0 request or response tokens are failed requests: dropped and counted. The model becomes the request class.
-    In a session a request follows the one above it; its think time is the gap between them less that one's elapsed time,
-    at least 0.
+    Rows with 0 request or response tokens are failed requests: dropped and counted. The model is the request class. In a
+    session a request follows the one above it. Its think time is the gap between them minus that one's elapsed time (>= 0).
 
     Source: BurstGPT (KDD 2025).
     """

@@ -1,4 +1,4 @@
-"""Any CSV file with a line of names, and columns in memory: one column a field of a request, times in any unit."""
+"""Reads any CSV file with a header, and columns in memory: a column for each field of a request, times in any unit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 #: Fields that are text or a number in a file; the others are numbers.
 _NAMED = ("request_class", "session")
-#: Columns a file may have under our own names besides lengths and times.
+#: Other columns that a file may have, under the names of our fields.
 _OPTIONAL = tuple(name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED))
 #: Whole numbers from here on do not all fit into a float.
 _EXACT = 2**53
@@ -32,7 +32,7 @@ _TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
 
 
 def recognises(head: bytes, name: str) -> bool:
-    """Whether the first line names both lengths (any name in `lengths`), and one more field of a request by our own name."""
+    """True if the first line names both lengths (any name in `lengths`) and one more field of a request by our own name."""
     first = csv_table.header(head)
     own = set(first) & set(COLUMNS)
     return bool(first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"})
@@ -52,17 +52,15 @@ def read(
 ) -> Trace:
     """Read a CSV file whose first line names its columns.
 
-    A column that is not named here is looked for under the field's own name (``arrival_s`` for `time`), one of token counts
-    under any name in `lengths`. Rows need not be in order of time: they are sorted, and counted in the notes. If there are
-    sessions and no column `after`, a request follows the one above it in its session.
+    A field whose column is not named here is looked for under its own name (``arrival_s`` for `time`), token counts under
+    any name in `lengths`. Rows need not be in order of time: they are sorted, and the notes count those that moved. If there
+    are sessions and no column `after`, a request follows the one above it in its session.
 
     Args:
-        path: the file.
         prompt, output: columns of token counts.
         time: column of arrival times: numbers, or dates with a time of day.
         unit: of `time` where it holds numbers.
         request_class, session, max_tokens: columns of these fields; classes and sessions may be text.
-        skip_bad_rows: leave out and count bad rows.
 
     Raises:
         InputError: no such column, a unit without a column of numbers, or a bad row (file, line, field, value).
@@ -97,7 +95,7 @@ def read(
 
 
 def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str = "columns") -> Trace:
-    """A trace of columns in memory, by field of `Trace`; a column that is None is absent. See `Trace.from_columns`.
+    """Make a trace of columns in memory, by field of `Trace`; None = absent. See `Trace.from_columns`.
 
     Raises:
         InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row, from 0).
@@ -123,7 +121,9 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
 
 
 def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str, str]:
-    """Column of the file for each field it has.
+    """The file's column for each field that it has: the one asked for (if not empty), else one with a known name.
+
+    `first` is the header.
 
     Raises:
         InputError: a column that the header does not have, or no column of lengths.
@@ -148,9 +148,9 @@ def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str,
 
 
 def _kind_of(times: Iterable[Any]) -> type:
-    """What a column of times holds, by its first cell that is a time: `str` dates, `float` numbers.
+    """The type of a column of times, by its first cell that is a time: `str` for dates, `float` for numbers.
 
-    It is `int` for whole numbers that are too large for a float.
+    It is `int` for a whole number from 2^53 on, which a float may not hold exactly, and `float` if no cell is a time.
     """
     for cell in times:
         if nanoseconds(cell) is not None:
@@ -161,7 +161,7 @@ def _kind_of(times: Iterable[Any]) -> type:
 
 
 def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str) -> Trace:
-    """The trace of a table, its rows in order of time. `places` has the column of each field there is."""
+    """The trace of a table, rows in order of time. `places` maps fields to columns; a second has `per_second` time units."""
     found: dict[str, Any] = {field: table.whole(places[field]) for field in ("prompt_tokens", "output_tokens")}
     if "arrival_s" in places:
         found["arrival_s"] = _seconds(table, places["arrival_s"], per_second)
@@ -192,7 +192,7 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str
 
 
 def _seconds(table: Table, column: str, per_second: float) -> F8:
-    """float64[N], seconds, from numbers in any unit or dates."""
+    """float64[N], seconds, from a column of dates or numbers; dates and numbers from 2^53 on count from the earliest."""
     raw = table.column(column)
     if not isinstance(raw, np.ndarray) and _kind_of(raw) is str:
         stamps = [nanoseconds(value) for value in raw]
@@ -205,12 +205,12 @@ def _seconds(table: Table, column: str, per_second: float) -> F8:
 
 
 def _from_first(times: I8, bad: Bool) -> F8:
-    """float64[N], times since the first good one; whole numbers until then, since a float has too few digits."""
+    """float64[N], times since the earliest good one. It subtracts whole numbers, since a float has too few digits."""
     return (times - times[~bad].min(initial=np.iinfo(np.int64).max)).astype(np.float64)
 
 
 def _whole(raw: Any, bad: Bool) -> I8 | None:
-    """int64[N], a column as whole numbers, 0 in bad rows; None if a good row has another number."""
+    """int64[N], a column as whole numbers, 0 in bad rows; None if a good row holds anything else."""
     good = ~bad
     if isinstance(raw, np.ndarray):
         fits = raw.dtype.kind == "i" or (raw.dtype.kind == "u" and raw.max(initial=0) < 2**63)
@@ -222,7 +222,7 @@ def _whole(raw: Any, bad: Bool) -> I8 | None:
 
 
 def _optional(table: Table, field: str, column: str) -> Any:
-    """A field that a row may leave empty."""
+    """A field that a row may leave empty: float64[N] if it is seconds, else int64[N]; `ABSENT[field]` where it is empty."""
     raw = table.column(column)
     if not isinstance(raw, np.ndarray):
         table.columns[column] = [None if isinstance(v, str) and not v.strip() else v for v in raw]
@@ -232,7 +232,7 @@ def _optional(table: Table, field: str, column: str) -> Any:
 
 
 def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
-    """int64[N], numbers as they are, or one for each name."""
+    """int64[N], the class of each row, and notes. Numbers stay; names are numbered from 0, and the note lists them."""
     texts = [text.strip() for text in table.texts(column)]
     if all(map(_is_number, texts)):
         return np.array([int(text) for text in texts], np.int64), []
@@ -241,7 +241,7 @@ def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
 
 
 def _sessions(table: Table, column: str) -> I8:
-    """int64[N], a number for each session; -1 where the column is empty or -1."""
+    """int64[N], the session of each row: its number, or a number for its name; -1 where the column is empty or -1."""
     texts = ["" if text.strip() == "-1" else text.strip() for text in table.texts(column)]
     if all(text == "" or _is_number(text) for text in texts):
         return np.array([int(text or -1) for text in texts], np.int64)
@@ -250,12 +250,12 @@ def _sessions(table: Table, column: str) -> I8:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a whole number that a column can hold."""
+    """True if a text is a whole number >= 0 of at most 15 digits."""
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
-    """A copy with its rows in order of time, the first at 0, and what to say of it."""
+    """A copy with its rows in order of time, the first at 0 s; and a note that counts the rows that moved, if any."""
     times = trace.column("arrival_s")
     order, late = np.argsort(times, kind="stable").astype(np.int64), links.late(times)
     trace = trace.take(order)
@@ -266,9 +266,10 @@ def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
-    """A column in memory as numbers, or as a list where it holds something else; dates become seconds.
+    """A column in memory as an array of numbers, or as a list if it holds anything else.
 
-    Except in times, nan and its kin become None, as an empty cell of a file.
+    Dates become seconds from the earliest. Except in times, nan, NaT and NA become None, as an empty cell of a file. More
+    than one dimension is an `InputError`.
     """
     if np.ma.is_masked(values):
         values = values.astype(object).filled(None)
@@ -292,7 +293,7 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is nan, or the NaT or NA of pandas."""
+    """True if a value is nan, or the NaT or NA of pandas."""
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     if isinstance(value, np.datetime64):

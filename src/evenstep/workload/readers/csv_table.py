@@ -1,4 +1,4 @@
-"""CSV files as a `Table`: a fast pass in C++, and a slow one that can name the bad row."""
+"""Reads CSV files as a `Table`: in a fast pass in C++ or, if anything is doubtful, in a slow one that names the bad row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ csv.field_size_limit(2**31 - 1)  # of this process; its default, 128 KiB, is les
 
 
 def cells(head: bytes, column: str) -> Iterator[str]:
-    """The cells of a column in a file's first bytes, up to any row that is not UTF-8; none if there is no such column."""
+    """Yield the cells of a column in a file's first bytes, until a row is not UTF-8; nothing if there is no such column."""
     rows = _rows(head)
     names = _names(next(rows, []))
     if column in names:
@@ -29,13 +29,14 @@ def cells(head: bytes, column: str) -> Iterator[str]:
 
 
 def _rows(head: bytes) -> Iterator[list[str]]:
+    """Yield the rows in a file's first bytes, the header included, until one is not UTF-8 or not CSV."""
     lines = (line.decode("utf-8" if number else "utf-8-sig") for number, line in enumerate(io.BytesIO(head)))
     with suppress(UnicodeDecodeError, csv.Error):
         yield from csv.reader(lines)
 
 
 def header(head: bytes) -> list[str]:
-    """The column names in a file's first row, without spaces and quotes around them; empty if it is not UTF-8."""
+    """The column names in a file's first row, without spaces and quotes around them; [] if the row is not UTF-8."""
     return _names(next(_rows(head), []))
 
 
@@ -44,9 +45,9 @@ def _names(row: list[str]) -> list[str]:
 
 
 def hint(field: str, first: list[str]) -> str:
-    """A sentence on a missing column: another separator, or the name in the header nearest to `field`; maybe empty.
+    """The hint for an error about a missing column: another separator than commas, or the nearest name in `first`.
 
-    An empty `field` is no column in particular.
+    Empty if neither applies. An empty `field` asks only about the separator.
     """
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(first) == 1 and mark in first[0]:
@@ -64,18 +65,14 @@ def parse(
 ) -> Trace:
     """Read a CSV file and let `build` make a trace of its columns.
 
-    A fast table is tried first. If anything in the file is doubtful, `build` gets a slow one, whose rows have line numbers,
-    so it may be called twice.
+    `build` gets a fast table first. If anything in it is doubtful, `build` gets a slow one, whose rows have line numbers.
 
     Args:
-        fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored.
-            The slow table holds all of them as text; in the fast one a timestamp is int64 in its Arrow unit.
+        fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored. The
+            slow table holds all of them as text; in the fast one a timestamp is int64 in its Arrow unit.
         build: makes the trace of a table's columns; it has to check every field by the table's methods.
         skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
-
-    Returns:
-        What `build` returned last.
 
     Raises:
         InputError: a missing or double column, a short or long row, or what `build` rejects.
@@ -90,6 +87,7 @@ def parse(
 
 
 def _require(path: Path, fields: Mapping[str, Any], first: list[str]) -> None:
+    """Raise an `InputError` unless each of the needed `fields` is exactly once in the header `first`."""
     for field in fields:
         if field not in first:
             raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", hint(field, first))
@@ -98,6 +96,7 @@ def _require(path: Path, fields: Mapping[str, Any], first: list[str]) -> None:
 
 
 def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None) -> Table:
+    """The needed columns as typed arrays, in a table without line numbers; `Doubt` if Arrow cannot read them safely."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -133,6 +132,7 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
 
 
 def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None, skip: bool) -> Table:
+    """The needed columns as text, in a table with line numbers; rows with too few or too many columns are rejected."""
     reader = csv.reader(io.StringIO(files.decoded(path, data), newline=""))
     columns: dict[str, list[Any]] = {field: [] for field in fields}
     widths: list[str] = []

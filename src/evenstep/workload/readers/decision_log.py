@@ -18,7 +18,7 @@ from evenstep.workload.log_parts import FRAME, KIND, has_part, is_json, part_of,
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import MISSING, Table
 
-#: A record's number in its file, from 1, and its fields; or what stands there instead.
+#: A record's number in its file, from 1, and its fields, or text that shows a record that cannot be read.
 Record: TypeAlias = "tuple[int, dict[str, Any] | str]"
 
 
@@ -27,16 +27,12 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a decision log, JSON lines or msgpack: this part and the later ones in its folder.
+    """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
-    A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths
-    are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
-    A request for several answers becomes one row for each, since each takes a slot; they share its prompt, as in KV memory.
-    Requests of a task form a session. Each thinks from the end of the last one of its session that ended before it.
-
-    Args:
-        path: the first part to read.
-        skip_bad_rows: leave out what cannot be read, and count it in the notes.
+    A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths are the
+    engines' counts where available. An incomplete record at the end is dropped, and its length noted. A request for several
+    answers becomes one row for each, since each takes a slot; its tokens are divided by `shares`. Requests of a task form a
+    session. Each follows the request of its session that ended last before its arrival, and its think time is the gap.
 
     Raises:
         InputError: a record that cannot be read, unless it is skipped; or a file without served requests.
@@ -78,11 +74,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def shares(tokens: I8, copies: I8) -> I8:
-    """int64[sum of copies], tokens of each answer: each request's in equal parts, the remainder to the first; 1 at least.
+    """int64[sum of copies], tokens of each answer: a request's tokens in equal parts, the remainder on its first answers.
 
-    Args:
-        tokens: int64[N], of each request.
-        copies: int64[N], the number of its answers, 1 or more.
+    `tokens` are those of each request and `copies` its answers, 1 or more, int64[N] each. An answer has at least 1 token.
     """
     place = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
     least, more = np.divmod(tokens, copies)
@@ -90,6 +84,7 @@ def shares(tokens: I8, copies: I8) -> I8:
 
 
 def _notes(unserved: int, skipped: int, cut: int, several: int) -> list[str]:
+    """Sentences for the trace's notes, one for each count above 0."""
     said = {
         "requests that were not served to their end were dropped.": unserved,
         "lines that are no records of a decision log were skipped.": skipped,
@@ -100,7 +95,7 @@ def _notes(unserved: int, skipped: int, cut: int, several: int) -> list[str]:
 
 
 def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
-    """The columns of requests that named tasks, by time of arrival; empty where none did."""
+    """The columns `session`, `after` and `think_s` of rows in order of arrival; {} if no row has a task (0 = no task)."""
     if not tasks.any():
         return {}
     after, think_s = np.full(tasks.size, -1, np.int64), np.zeros(tasks.size)
@@ -116,7 +111,7 @@ def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
 
 
 def _parts(path: Path) -> Iterator[Path]:
-    """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on, up to where another log begins."""
+    """Yield the path of this part of a log, then of the later ones (``log.1.evlog``, ...) up to where another log begins."""
     first, part = place_in_log(path)
     yield path
     while has_part(first, part := part + 1):
@@ -130,9 +125,9 @@ def _collect(
     arrived: list[tuple[int, dict[str, Any]]],
     done: dict[Any, dict[str, Any]],
 ) -> int:
-    """Add arrivals with the number of their record, and the record of each request's end with its time, by request.
+    """Add a part's arrivals, with record numbers, to `arrived`, and each request's end, with its time `ended_s`, to `done`.
 
-    Returns the number of lines that are no records, which `skip` leaves out.
+    Returns the number of skipped lines that are no records; without `skip` such a line is an `InputError`.
     """
     now_s, skipped = -math.inf, 0
     for number, record in records:
@@ -154,9 +149,9 @@ def _collect(
 
 
 def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
-    """The records of a part, and the bytes at its end that are no whole record.
+    """The records of a part, and the number of bytes at its end that are no whole record.
 
-    These are left out of the last part; in another part they are a record that cannot be read.
+    Such bytes are left out of the last part; in another part they are a record that cannot be read.
     """
     data, ends = files.content(path), [0]
     if is_json(data):
@@ -172,7 +167,7 @@ def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
 
 
 def _decoded(data: bytes, ends: list[int]) -> Iterator[Record]:
-    """The records of a msgpack log, which end at these places after the first, 0."""
+    """Yield the records of a msgpack log; `ends` are the byte offsets where they end, after a first 0."""
     import msgspec
 
     for number, (begin, end) in enumerate(pairwise(ends), 1):

@@ -1,4 +1,4 @@
-"""JSON lines as a `Table`, one object a line."""
+"""Reads JSON lines, one object a line, as a `Table`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY = re.compile(rb'"([A-Za-z_][A-Za-z0-9_ ]*)"\s*:')
 
 
 def keys(head: bytes) -> set[str]:
-    """Top-level field names of the first object; empty if the head does not begin with a JSON object.
+    """The top-level field names of the first object; empty if the head does not begin with a JSON object.
 
     If that object's line is longer than the head, or holds NaN, they are all names in the text that look like fields.
     """
@@ -37,13 +37,9 @@ def keys(head: bytes) -> set[str]:
 
 
 def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each line's number, from 1, with its object; or, if it is not an object, with text that shows what stands there.
+    """Yield each line's number, from 1, with its object; or with text that shows the line, if it is not an object.
 
-    Args:
-        blank_lines: skip blank lines, which still count in the numbers, instead of yielding the text "a blank line".
-
-    Raises:
-        InputError: as `files.head`.
+    `blank_lines` skips blank lines, which still count; else they yield the text "a blank line". Raises as `files.head`.
     """
     import orjson
 
@@ -76,8 +72,8 @@ def table(
     """The wanted fields of every line as columns of Python values, `MISSING` where a row lacks the field.
 
     Args:
-        fields: field -> the names it may have in the file, the first found in a row is taken. A field that no row
-            has is left out of the table.
+        fields: field -> the names it may have in the file; in each row the first one found is taken. A field that no row has
+            is left out of the table.
         needed: fields that some row must have; `Table.whole` and others check each row.
         skip_bad_rows: mark lines that are no JSON object as bad rows instead of stopping at the first.
         blank_lines: skip blank lines; else such a line is a bad row.

@@ -1,4 +1,4 @@
-"""Plain lists of prompt and output lengths, without times: Vidur's and etalon's length files, or any two columns."""
+"""Reads lists of prompt and output lengths without times: Vidur's and etalon's length files, or any two columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a CSV file of lengths in tokens: with a header that names both columns, or two bare columns, prompt first.
 
-    The names are those in `PROMPT` and `OUTPUT`. The trace has no times: timed arrivals on it need a rate.
+    The header's names are among `PROMPT` and `OUTPUT`. The trace has no times: timed arrivals on it need a rate.
 
     Raises:
         InputError: a bad row unless skipped (file, line, field, value), no such columns, or a file without rows.
@@ -72,6 +72,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def first_of(names: list[str], known: tuple[str, ...]) -> str:
-    """The first of the `known` lower-case names that is in `names` in any case, as spelled there; empty without one."""
+    """The first of the `known` lower-case names that is in `names` in any case, as spelled there; "" if no name is known."""
     written = {name.lower(): name for name in names}
     return next((written[k] for k in known if k in written), "")

@@ -1,4 +1,4 @@
-"""Which request of a session waits for which: chains, and what happens to them when a row is dropped."""
+"""Links requests of a session to the request that they follow, and keeps the links right when rows are dropped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
     Args:
         rows: int64[N], rows of the table, in the order of the trace.
-        format: name of the trace's format.
         notes: added to the notes of the table.
-        columns: the full columns (as long as the table) by field of `Trace`, None if absent. Arrival times are shifted so
-            that the first is 0. `after` would not be renumbered: set it on the result.
+        columns: by field of `Trace`, arrays as long as the table, or None if absent. Arrival times are shifted so that the
+            first is 0. Do not pass `after`, which would not be renumbered: set it on the result.
     """
     taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
     if taken.get("arrival_s") is not None:
@@ -29,9 +28,9 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
 
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
-    """int64[N], the good rows in order of time, and notes; rows of equal time keep their order.
+    """The good rows of a table in order of time, int64[N], and notes; rows of equal time keep their order.
 
-    `moved` is the only note, with a ``{}`` for the number of good rows that stand below a later one, if there are any.
+    If some rows stand below a later one, the only note is `moved`, with their number in place of ``{}``.
     """
     rows = table.good
     count = late(times[rows])
@@ -39,12 +38,12 @@ def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
 
 
 def late(times: F8) -> int:
-    """How many rows stand below one of a later time."""
+    """Number of rows that stand below a row with a later time."""
     return int((times < np.maximum.accumulate(times)).sum())
 
 
 def classes(names: Sequence[str]) -> str:
-    """A note that says what the numbers of the request classes mean."""
+    """A note that says which name each request class number stands for; `names` are in order of the numbers."""
     return "Request classes: " + ", ".join(f"{number} = {name or 'empty'}" for number, name in enumerate(names)) + "."
 
 
@@ -58,15 +57,12 @@ def previous_in_session(session: I8) -> I8:
 
 
 def gaps_after(after: I8, times: F8) -> F8:
-    """float64[N], time from a row's predecessor to the row, in the unit of `times`.
-
-    0 where `after` is -1 or the predecessor is later.
-    """
+    """float64[N], time from each row's predecessor to the row, at least 0, in the unit of `times`; 0 where `after` is -1."""
     return np.where(after >= 0, np.maximum(times - times[np.maximum(after, 0)], 0.0), 0.0)
 
 
 def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
-    """Copies of `after` and `think_s` whose links no longer pass through dropped rows, in the numbering of all N rows.
+    """Copies of `after` and `think_s` in which no kept row follows a dropped row; rows keep their numbers.
 
     A kept row whose predecessor is dropped follows the dropped row's predecessor; the think times on the way add up.
 
@@ -86,10 +82,7 @@ def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
 
 
 def keep_rows(trace: Trace, keep: Bool) -> Trace:
-    """The trace without the rows that are not kept, bool[N], renumbered, its sessions relinked (`relinked`).
-
-    If all rows are kept, it is the same trace.
-    """
+    """The trace of the rows where `keep`, bool[N], is True, renumbered and `relinked`; the same trace if all are kept."""
     if bool(keep.all()):
         return trace
     if trace.after is not None:
@@ -99,10 +92,10 @@ def keep_rows(trace: Trace, keep: Bool) -> Trace:
 
 
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
-    """As `keep_rows`, of the rows that are not dropped, bool[N]; arrival times count from the first row that is left.
+    """As `keep_rows`, for the rows where `dropped`, bool[N], is False; arrival times then count from the first row left.
 
     Args:
-        note: added when any is dropped; it has a ``{}`` for their number, and a second one for that of all rows.
+        note: added if any is dropped; it has a ``{}`` for their number, and maybe a second one for the number of all rows.
         table: where the trace is from, for the error.
 
     Raises:

@@ -24,10 +24,9 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read LMCache JSONL. Lengths are characters / 4, rounded up, at least 1; the prompt's key is a hash of its text.
 
-    Rows, which the format groups by session, are sorted by time. Blank lines are skipped. Rows with an empty output (tool
-    calls) are dropped: their follower then follows the row before them. Notes count what was sorted or dropped. Time 0 is
-    that of the first row that is kept. A request follows the one before it in its session; think times are the gaps between
-    the two times, the model's time included.
+    Rows, which the format groups by session, are sorted by time; the first kept row is time 0. A request follows the one
+    before it in its session. Its think time is the gap between their times, the model's time included. Blank lines are
+    skipped. Rows with an empty output (tool calls) are dropped, and links skip them. Notes count rows sorted or dropped.
 
     Source: LMCache/lmcache-agent-trace.
     """
@@ -63,7 +62,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:
-    """Tokens (at least 1) and key of each text, and which texts are empty."""
+    """For each text in a column: its tokens (at least 1), its key, and True if it is empty. Other values are rejected."""
     column = table.column(field)
     wrong = np.fromiter((not isinstance(text, str) for text in column), np.bool_, table.rows)
     table.reject(field, wrong, "text")

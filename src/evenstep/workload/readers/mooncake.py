@@ -13,7 +13,7 @@ from evenstep.request import F8, I8, Trace
 from evenstep.workload.readers import blocks, json_table, links
 from evenstep.workload.table import Table, session_numbers
 
-#: Field -> the names it goes by.
+#: Field -> its names in files.
 ALIASES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "created_time", "timestamp_ms", "ts", "arrival_time_ms"),
     "input_length": ("input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len"),
@@ -49,9 +49,8 @@ def read(
     Times may be rounded to ticks of a second or more, with several requests a tick (the published traces: 3 s). They are
     then spread over their tick, in the order of the rows and by keyed chance (`tick_ms`, `spread_ticks`).
 
-    A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap
-    between the two times, which includes the time the model took. Such a row may lack a time: it then arrives `delay`
-    after the row it follows.
+    A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap between the
+    two times, the model's time included. Such a row may lack a time: it then arrives `delay` after the row it follows.
 
     Args:
         seed: key of the spread.
@@ -84,7 +83,10 @@ def read(
 
 
 def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
-    """Milliseconds of each row, its think time in seconds, and the assumptions made."""
+    """Each row's arrival in milliseconds (None if the file has no times), its think time in seconds, and notes.
+
+    `after` is each row's predecessor, -1 = none. Rows whose time is lacking or goes back are rejected.
+    """
     delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
@@ -111,7 +113,7 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
 
 
 def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
-    """Times from the first row on, in seconds, ordered, and spread over their ticks if there are any."""
+    """The trace in order of time, with seconds from the first row; times in ticks are spread unless `ticks` is ``keep``."""
     if trace.arrival_s is None:
         return trace
     if bool((np.diff(trace.arrival_s) < 0).any()):
@@ -131,7 +133,7 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
 
 
 def tick_ms(milliseconds: F8) -> float:
-    """Length of the ticks that times are rounded to, in milliseconds; 0 without ticks.
+    """Length in milliseconds of the ticks that times are rounded to; 0 if they have no ticks.
 
     Times have ticks if there are two rows or more for each distinct time on average, and the middle half of the distances
     between distinct times lies within 5 % of their median, which is at least a second.
@@ -145,7 +147,7 @@ def tick_ms(milliseconds: F8) -> float:
 
 
 def spread_ticks(milliseconds: F8, tick: float, seed: int) -> F8:
-    """float64[N], ascending milliseconds: each time moved by chance within its tick, keyed by seed and row.
+    """float64[N], ascending milliseconds: each time moved later by chance within its tick, keyed by seed and row.
 
     Args:
         milliseconds: float64[N], ascending.

@@ -1,4 +1,4 @@
-"""evenstep's own format: a trace's columns, blocks and notes as one Parquet file."""
+"""evenstep's own format: the columns, blocks and notes of a trace as one Parquet file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
     """Read a Parquet trace with the name, format and notes it was written with; rows have to be in order of time.
 
-    Args:
-        prefix_blocks: keep the prompts' block ids.
+    `prefix_blocks` keeps the prompts' block ids.
 
     Raises:
-        InputError: damaged, without the needed columns, another version of the format, or a bad row unless skipped
-            (file, row, column, value); rows count from 1.
+        InputError: a damaged file, a missing column, another version, or a bad row unless skipped (row from 1, column,
+            value).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -74,7 +73,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def packed(trace: Trace) -> bytes:
-    """The Parquet file of a trace: every column, its blocks, and its metadata."""
+    """The bytes of a Parquet file with a trace's columns, blocks and metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -92,6 +91,7 @@ def packed(trace: Trace) -> bytes:
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    """The metadata that evenstep wrote, {} if there is none; `InputError` if it is damaged or of another version."""
     try:
         about = json.loads(metadata.get(_KEY, b"{}"))
     except ValueError:
@@ -102,7 +102,7 @@ def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def _values(path: Path, table: Any, name: str) -> Any:
-    """One column as an array; a column that is neither numbers nor bool-free is refused by type."""
+    """One column as an array; `InputError` unless its type is a whole or a floating-point number."""
     import pyarrow as pa
 
     column = table.column(name).combine_chunks()

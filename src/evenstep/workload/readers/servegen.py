@@ -1,4 +1,4 @@
-"""ServeGen: a tar of client models; requests are drawn from the clients for a window of time."""
+"""ServeGen: a tar of client models, from which requests are drawn for a window of time."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def read(
 ) -> Trace:
     """Draw requests from all clients for a window of time.
 
-    The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate.
-    Prompt and output lengths are drawn independently from its length laws (multimodal prompts: text, and count times
-    tokens of each kind). The client is the request class. Clients without length laws are left out, and counted.
+    The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate. Prompt and
+    output lengths are drawn independently from its length laws (multimodal prompts: text, and count times tokens of each
+    kind). The client is the request class. Clients without length laws are left out, and counted.
 
     Args:
         seed: key of all draws.
@@ -54,9 +54,9 @@ def read(
 def source(
     path: Path, *, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> ServeGen:
-    """The clients of a tar and the window to draw from.
+    """The `ServeGen` generator of a tar and a window; only its `draw` raises for a window without requests.
 
-    Arguments and errors are those of `read`, but only `draw` raises for a window without requests.
+    Arguments and other errors are those of `read`.
     """
     clients = load(path)
     complete = [c for c in clients if c.laws_at(0.0)]
@@ -84,7 +84,7 @@ def source(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServeGen:
-    """Clients and a window: every draw is a trace of that window.
+    """Draws traces of the requests that some clients send in one window of time.
 
     Args:
         name: the file.
@@ -105,7 +105,7 @@ class ServeGen:
         """The requests of the window under this key, by time, the first at 0 s; `request_class` is the client's number.
 
         Raises:
-            InputError: the window holds none.
+            InputError: the window holds no request.
         """
         parts = [part for c in self.clients if (part := self._of_client(c, seed, replicate))[0].size]
         if not parts:
@@ -124,7 +124,7 @@ class ServeGen:
         )
 
     def _of_client(self, client: Client, seed: int, replicate: int) -> tuple[F8, I8, I8, I8]:
-        """Times, prompt, output and class of one client's requests."""
+        """Of one client's requests in the window: times (s, the file's time), prompt tokens, output tokens and class."""
         end = self.start_s + self.duration_s
         overlaps = (client.rate > 0) & (client.start_s < end) & (client.start_s + WINDOW_S > self.start_s)
         drawn = [_arrivals(client, int(window), seed, replicate) for window in np.flatnonzero(overlaps)]
@@ -137,7 +137,7 @@ class ServeGen:
 
 
 def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F8, I8]:
-    """Times of a client's requests in one of its windows, and the number that keys each of them."""
+    """Times (s, the file's time) of a client's requests in its 600-s window number `window`, and the key of each request."""
     from scipy.special import gamma, gammaincinv
 
     rate, shape, kind = client.rate[window], client.shape[window], client.kind[window]
@@ -162,6 +162,7 @@ def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F
 
 
 def _lengths(client: Client, when: F8, numbers: I8, seed: int, replicate: int) -> tuple[I8, I8]:
+    """Prompt and output tokens, int64[N], of a client's requests at the times `when`, drawn under the keys `numbers`."""
     prompt, output = np.zeros(when.size, np.int64), np.zeros(when.size, np.int64)
     starts = np.array(sorted(client.laws))
     which = np.searchsorted(starts, when, side="right")
@@ -177,14 +178,14 @@ def _lengths(client: Client, when: F8, numbers: I8, seed: int, replicate: int) -
 
 
 def _drawn(laws: dict[str, Law], name: str, keys: I8, seed: int, replicate: int) -> I8:
-    """Draws of one field, 0 where the client has no law for it."""
+    """int64[N], a draw of the field `name` for each key; 0 if the client has no law for it."""
     if name not in laws:
         return np.zeros(keys.size, np.int64)
     return laws[name].quantile(streams.uniform(seed, f"servegen-{name}", keys, draw=replicate))
 
 
 def _busiest(clients: list[Client]) -> float:
-    """Start of the 600 s with the highest total rate."""
+    """Start (s, the file's time) of the 600-s window with the highest total rate."""
     totals: dict[float, float] = {}
     for client in clients:
         for start, rate in zip(client.start_s.tolist(), client.rate.tolist(), strict=True):

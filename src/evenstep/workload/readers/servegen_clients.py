@@ -1,4 +1,4 @@
-"""The clients of a ServeGen tar: each client's rate and burstiness by window, and its length laws."""
+"""Reads the clients of a ServeGen tar: each client's rate and burstiness by window, and its length laws."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Client:
     laws: dict[float, dict[str, Law]] = field(default_factory=dict)
 
     def laws_at(self, time_s: float) -> dict[str, Law]:
-        """The laws, by field, of the last window at or before this time that has any, else of the first that has.
+        """The laws by field in force at this time: those of the last window up to then, or else the first, that has laws.
 
         {} if the client has no laws. `time_s` is in the file's time.
         """
@@ -65,7 +65,7 @@ class Client:
 
 
 def load(path: Path) -> list[Client]:
-    """All clients of the tar, ascending by number: one for each ``chunk-<number>-trace.csv``.
+    """Read all clients of the tar, ascending by number: one for each ``chunk-<number>-trace.csv``.
 
     A client without a ``-dataset.json`` has no laws.
 
@@ -97,6 +97,7 @@ def load(path: Path) -> list[Client]:
 
 
 def _client(number: int, data: bytes, where: str) -> Client:
+    """Parse one ``-trace.csv`` file to a client without length laws; `InputError` for a bad line. `where` is for errors."""
     rows: list[tuple[float, float, float, str, float]] = []
     for line, text in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         row, place = text.split(","), f"{where}:{line}"
@@ -125,7 +126,7 @@ def _number(text: str, where: str, name: str) -> float:
 
 
 def _laws(data: bytes, where: str) -> dict[float, dict[str, Law]]:
-    """The length laws of a dataset file; a window without data has none."""
+    """Parse one ``-dataset.json`` file: window start (s) -> field -> law; {} for a window without data."""
     import orjson
 
     try:
@@ -141,6 +142,7 @@ def _laws(data: bytes, where: str) -> dict[float, dict[str, Law]]:
 
 
 def _law(text: str, where: str, name: str) -> Law | None:
+    """Parse a law from text with ``value: share`` pairs, in any order; None if the text has no pair."""
     pairs = _PAIR.findall(text)
     if not pairs:
         return None

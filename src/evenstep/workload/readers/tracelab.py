@@ -1,4 +1,4 @@
-"""TraceLab: one round of a coding agent in each line, with token counts and event times."""
+"""TraceLab: one round of a coding agent a line, with token counts and event times."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read TraceLab rounds; prompts are `input_tokens_total`, rows are sorted by arrival.
 
-    A round arrives with the last of its inputs (user message, tool result; else its first listed event) and ends with its
-    last event. It follows the round before it in its session. Its think time is the seconds from that one's end to its
-    arrival, at least 0. A time without a zone is UTC.
+    A round arrives at its last input event (user message or tool result) or, without one, at its first listed event. It ends
+    at its last event. It follows the round before it in its session. Its think time is the seconds from that one's end to
+    its arrival, at least 0. A time without a zone is UTC.
 
     Source: uw-syfi/TraceLab.
     """
@@ -46,7 +46,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def _times(table: Table) -> tuple[F8, F8]:
-    """Seconds at which each round has its last input, and has its last event."""
+    """Arrival and end of each round, float64[N] seconds since 1970 each; rounds with unreadable events are rejected."""
     stamps = [_stamps(events) for events in table.column("timing_events")]
     wrong = np.array([stamp is None for stamp in stamps])
     table.reject("timing_events", wrong, "events with `event_type` and an ISO `timestamp`")
@@ -55,7 +55,7 @@ def _times(table: Table) -> tuple[F8, F8]:
 
 
 def _stamps(events: Any) -> tuple[float, float] | None:
-    """Seconds of a round's last input, or else of its first event, and of its last event; None where they cannot be read."""
+    """Arrival and end of one round, seconds since 1970, by the rules of `read`; None if its events cannot be read."""
     try:
         times = [_seconds(e["timestamp"]) for e in events]
         inputs = [time for time, e in zip(times, events, strict=True) if e["event_type"] in _INPUTS]

@@ -17,7 +17,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a vLLM request log, `arrival_time` in seconds.
 
-    A log is written as requests end: rows out of order of arrival are sorted, and counted in the notes.
+    A log is written as requests end, so rows are sorted by arrival, and the notes count those that moved.
 
     Source: the format of LLMServingSim's measured runs.
     """

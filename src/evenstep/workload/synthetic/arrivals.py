@@ -1,4 +1,4 @@
-"""When requests of a synthetic workload arrive: each process gives the times of N requests for a key.
+"""Arrival processes of synthetic workloads: each gives the times of N requests for a key.
 
 The first request arrives at 0. Rates are requests a second. Draws are keyed by (seed, replicate, request).
 """
@@ -17,37 +17,38 @@ from evenstep.request import F8
 
 
 class Arrivals(Protocol):
-    """An arrival process.
+    """An arrival process: `times` returns the seconds, float64[N] ascending from 0, at which N `requests` arrive.
 
-    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times. The same
-    seed and replicate give the same times.
+    It returns None for a workload without times. The same seed and replicate give the same times.
     """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
 
 
 def _uniform(stream: str, count: int, seed: int, replicate: int) -> F8:
+    """float64[count], uniform numbers in [0, 1), keyed by stream, seed and replicate."""
     return streams.uniform(seed, f"arrivals-{stream}", np.arange(count, dtype=np.int64), draw=replicate)
 
 
 def _exponential(stream: str, count: int, seed: int, replicate: int) -> F8:
-    """Exponential numbers of mean 1."""
+    """float64[count], exponential numbers of mean 1, keyed as in `_uniform`."""
     return -np.log1p(-_uniform(stream, count, seed, replicate))
 
 
 def _hold(process: object, *fields: str) -> None:
+    """Raise an `InputError` unless these fields of a process are finite numbers above 0."""
     given = {field: getattr(process, field) for field in fields}
     check_range(type(process).__name__.lower(), "a finite number > 0", above=0, finite=True, **given)
 
 
 def _from_gaps(gaps: F8) -> F8:
-    """Times from 0 on; the first gap is left out."""
+    """float64[N], times from N gaps: the first time is 0, so the first gap has no effect."""
     return np.cumsum(np.concatenate([[0.0], gaps[1:]]))
 
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """No times: for saturated runs, which reveal requests as there is room."""
+    """No times, for saturated runs, where a request becomes visible as soon as there is room."""
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         return None
@@ -89,7 +90,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier).
+    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson, more is burstier, less is steadier).
 
     The coefficient is the standard deviation of the gaps over their mean, ``1 / requests_per_s`` seconds.
     """
@@ -111,11 +112,11 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """Poisson arrivals at one rate for a while, then at another (0: silence), each phase of exponential length.
+    """Poisson arrivals whose rate alternates between an on and an off phase, each of exponential length.
 
     Args:
-        on_requests_per_s, off_requests_per_s: rates of the phases.
-        on_s, off_s: mean lengths of the phases; the first is on.
+        on_requests_per_s, off_requests_per_s: rates of the phases; 0 = silence, which only off may have.
+        on_s, off_s: mean lengths of the phases in seconds; the first is on.
     """
 
     on_requests_per_s: float
@@ -145,14 +146,13 @@ class OnOff:
 class Diurnal:
     """Poisson arrivals whose rate swings as a sine over a period.
 
-    ``rate(t) = requests_per_s * (1 + (peak_to_mean - 1) * cos(2 pi (t - peak_s) / period_s))``, t in seconds from the first
-    request.
+    ``rate(t) = requests_per_s * (1 + (peak_to_mean - 1) * cos(2 pi (t - peak_s) / period_s))``, t in s from the start.
 
     Args:
         requests_per_s: mean rate.
         peak_to_mean: in [1, 2]; 2 falls to nothing at the trough.
         period_s: seconds from peak to peak.
-        peak_s: time of the first peak.
+        peak_s: time of the first peak, in seconds.
     """
 
     requests_per_s: float
@@ -176,7 +176,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LikeTrace:
-    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed gap on (replicate 0: from the first).
+    """The gaps of a recorded trace, repeated in order; replicate 0 begins at the first gap, others at a gap drawn by key.
 
     Args:
         gaps: float64[M], seconds between a trace's requests, not all 0.
@@ -210,7 +210,10 @@ def mean_rate(process: Arrivals) -> float:
 
 
 def _inverse(events: F8, expected: F8, grid: F8) -> F8:
-    """Times at which the expected count reaches each event; where it stands still, the last such time."""
+    """float64[N], times (the first at 0) at which a cumulative count reaches each event; on a flat part, at its end.
+
+    `expected` is the count at the times `grid`, both ascending.
+    """
     right = np.minimum(np.searchsorted(expected, events, side="right"), expected.size - 1)
     below, above = expected[right - 1], expected[right]
     share = np.where(above > below, (events - below) / np.where(above > below, above - below, 1.0), 0.0)

@@ -1,8 +1,7 @@
 """Laws of token lengths: each maps uniform numbers to whole tokens by its quantile function.
 
-Continuous laws are rounded to the nearest whole number and clipped to ``[low, high]``, so that what lies beyond an end
-gathers on it. Any law with `quantile` will do; the names of these (`lognormal`, `pareto-tailed`, ...) are what YAML
-calls them.
+Continuous laws are rounded to the nearest whole number and clipped to ``[low, high]``: values beyond an end become that end.
+Any object with `quantile` is a law; YAML names these `lognormal`, `pareto-tailed` and so on.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
-HIGHEST = 10_000_000  # tokens; the upper end where none is given
-#: What a heavy tail is called in messages, so that it can be looked up.
+HIGHEST = 10_000_000  # tokens; the default of `high`
+#: The name of a heavy tail in messages.
 INFINITE = "an infinite mean"
-#: Parts of each half of the grid that a mean is taken over, every one half as wide as the one before; points of a part.
+#: A mean is taken over a grid. Parts of each half of it, each half as wide as the one before; points of a part.
 _HALVINGS, _POINTS = 30, 512
 
 
@@ -32,6 +31,7 @@ class Law(Protocol):
 
 
 def _rounded(values: F8, low: int, high: int) -> I8:
+    """int64[N], values rounded to the nearest whole number and clipped to ``low..high``."""
     return np.clip(np.rint(np.minimum(values, float(high))), low, high).astype(np.int64)
 
 
@@ -40,7 +40,7 @@ def _is_positive(value: float) -> bool:
 
 
 _POSITIVE = (_is_positive, "a finite number > 0")
-#: What the fields of these names promise in every law that has them.
+#: Field -> check of its value, and what is expected, in every law that has the field.
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "low": (lambda value: value >= 1, "a whole number >= 1"),
     "sigma": (lambda value: math.isfinite(value) and value >= 0, "a finite number >= 0"),
@@ -53,14 +53,14 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda value: 0 <= value <= 1, "a number in [0, 1]"),
     "cap": (lambda value: 1 <= value <= HIGHEST, f"a whole number in 1..{HIGHEST}"),
 }
-#: Fields that are tokens: above the highest length, every length would be cut to it.
+#: Fields in tokens; a value above `HIGHEST` would cut every length to it.
 _SIZES = ("mean", "median", "minimum", "scale")
-#: A field, whether its value will do, and what is expected.
+#: A field, True if its value is good, and what is expected.
 Promise = tuple[str, bool, str]
 
 
 class _Checked:
-    """A law that checks its fields when it is made: its range first, then the others in their order."""
+    """Base of laws that check their fields when they are made; the first bad field, from `low` on, is an `InputError`."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class _Checked:
                 raise InputError(type(self).__name__.lower(), name, own.get(name), expected)
 
     def _promises(self) -> tuple[Promise, ...]:
-        """What only this law's fields promise."""
+        """Further checks of this law: field, True if its value is good, and what is expected."""
         return ()
 
 
@@ -160,9 +160,9 @@ class Lognormal(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(_Checked):
-    """Gamma law of this shape and scale (mean = shape times scale).
+    """Gamma law of this shape and scale; its mean is shape times scale, before rounding and clipping.
 
-    Tokens are rounded to the nearest whole number, then clipped to ``low..high``; so the mean holds before both.
+    Tokens are rounded to the nearest whole number, then clipped to ``low..high``.
     """
 
     shape: float
@@ -178,10 +178,7 @@ class Gamma(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Geometric(_Checked):
-    """Geometric law on 1, 2, ... of this mean, before clipping.
-
-    Lengths below `low` become `low`, those above `high` become `high`.
-    """
+    """Geometric law on 1, 2, ... of this mean, then clipped to ``low..high``."""
 
     mean: float
     low: int = 1
@@ -199,7 +196,7 @@ class Geometric(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Poisson(_Checked):
-    """Poisson law of this mean, before clipping; a length of 0 tokens is drawn as `low`."""
+    """Poisson law of this mean, then clipped to ``low..high``; so a length of 0 tokens becomes `low`."""
 
     mean: float
     low: int = 1
@@ -246,8 +243,7 @@ class Pareto(_Checked):
 class ParetoTailed(_Checked):
     """A lognormal body whose top `tail_share` is a Pareto tail of exponent `alpha`, joined where the body ends.
 
-    `sigma` and `median` (tokens) are those of the uncut lognormal. `tail_share` is a probability in (0, 1). Lengths are
-    rounded, then clipped to ``low..high``.
+    `sigma` and `median` (tokens) are those of the uncut lognormal; `tail_share` is in (0, 1). Lengths are rounded, clipped.
     """
 
     sigma: float
@@ -270,7 +266,7 @@ class ParetoTailed(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Bimodal(_Checked):
-    """The first law with probability `share`, else the second."""
+    """A mixture: the first law with probability `share`, else the second."""
 
     share: float
     first: Law
@@ -286,7 +282,7 @@ class Bimodal(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Capped(_Checked):
-    """Another law cut at `cap`, as ``max_tokens`` does: what would be longer ends at the cap."""
+    """Another law cut at `cap`, as ``max_tokens`` does: longer lengths become `cap`."""
 
     of: Law
     cap: int
@@ -297,11 +293,7 @@ class Capped(_Checked):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Empirical:
-    """The lengths of a trace, drawn anew: every recorded value is equally likely.
-
-    Args:
-        values: int64[M], ascending, M >= 1.
-    """
+    """The lengths of a trace, drawn anew: each of `values`, int64[M] ascending, M >= 1, is equally likely."""
 
     values: I8
 
@@ -310,17 +302,16 @@ class Empirical:
 
 
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of maximum likelihood for these lengths, at least one, clipped to their range."""
+    """The lognormal law of maximum likelihood for these lengths, int64[M], M >= 1, clipped to their range."""
     logs = np.log(values)
     return Lognormal(sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max()))
 
 
 @lru_cache(maxsize=1024)
 def mean(law: Law) -> float:
-    """Mean tokens of a law after rounding and clipping, kept for each law.
+    """Mean tokens of a law after rounding and clipping; the result is cached.
 
-    It is exact for `Constant` and `Choice`. Of a mixture it is the mean of its parts' means. For all other laws it is
-    numerical, and right to about a thousandth.
+    It is exact for `Constant` and `Choice`, and the mean of its parts' means for a mixture. Else it is right to about 0.1 %.
     """
     if isinstance(law, Bimodal):
         return _mixed(law, law.first, law.second)
@@ -338,21 +329,21 @@ def mean(law: Law) -> float:
 
 
 def _mixed(law: Bimodal, first: Law, second: Law) -> float:
-    """The mean of two laws that are drawn with the chances of `law`."""
+    """The mean of a mixture of two laws with the probabilities of `law`."""
     parts = ((law.share, first), (1 - law.share, second))
     return sum(share * mean(part) for share, part in parts if share > 0)
 
 
 def _parts(law: Law, u: F8) -> F8:
-    """float64[K], the sum of a law's tokens over each part of half the grid."""
+    """float64[K], the sum of a law's tokens over each of K parts of `u`; a part has `_POINTS` numbers."""
     return law.quantile(u).reshape(-1, _POINTS).sum(axis=1).astype(np.float64)
 
 
 def check_mean(where: str, law: Law, place: str = "") -> None:
-    """Refuse a law of lengths whose mean is infinite: its own or a part's `alpha` is at most 1, and `high` cuts nothing off.
+    """Raise an `InputError` if a law has an infinite mean: its own or a part's `alpha` is at most 1, without a `high`.
 
     Args:
-        where: what the `InputError` calls the file or flag.
+        where: what the error calls the file or flag.
         law: any law; of a `Bimodal`, each part with a share above 0 is checked. A `Capped` law always passes.
         place: the place of the law in the file, for instance ``synthetic.output``.
     """

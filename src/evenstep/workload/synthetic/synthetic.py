@@ -20,9 +20,9 @@ MOST_REQUESTS = 100_000_000
 class Recurring:
     """Prompts that come back: each request has one of `keys` prompts, each equally likely.
 
-    A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
-    prompt's, plus a whole number from ``-jitter..jitter``, at least 1 and at most the cap of a `Capped` law. The number
-    of its prompt, from 1, is its `prompt_key`. `keys` below 1 or a negative `jitter` is an `InputError`.
+    A prompt has one prompt length and one output length, drawn from the workload's laws. A request's output is that of its
+    prompt plus a whole number from ``-jitter..jitter``, at least 1 and at most the cap of a `Capped` law. The number of its
+    prompt, from 1, is its `prompt_key`. `keys` below 1 or a negative `jitter` is an `InputError`.
     """
 
     keys: int
@@ -35,7 +35,7 @@ class Recurring:
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """A class of requests, or a tenant: its share of them, and its laws of lengths where they are its own.
+    """A class of requests, or a tenant: its share of the requests, and laws of lengths of its own.
 
     `share` is above 0 and relative to the sum over all classes. A law that is None is the workload's.
     """
@@ -50,7 +50,7 @@ class RequestClass:
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """A workload that is drawn.
+    """A workload whose requests are drawn at random.
 
     Args:
         requests: number of requests, 1 to `MOST_REQUESTS`.
@@ -84,7 +84,7 @@ class Synthetic:
         check_range("synthetic", f"a whole number in 1..{MOST_REQUESTS}", low=1, high=MOST_REQUESTS, requests=self.requests)
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
-        """The trace under this key: the same for the same seed and replicate, and independent for another replicate.
+        """Draw the trace of this key: the same for the same seed and replicate, independent for another replicate.
 
         If an output law is `Capped`, `max_tokens` is its cap, and 0 for classes without one. Else it is absent.
         """
@@ -118,10 +118,11 @@ class Synthetic:
         return np.minimum(np.searchsorted(ends, u * ends[-1], side="right"), ends.size - 1).astype(np.int64)
 
     def _laws(self, name: str) -> list[Law]:
-        """The law of each class; without classes, the workload's."""
+        """The ``prompt`` or ``output`` law of each class; without classes, a list of the workload's law."""
         return [getattr(c, name) or getattr(self, name) for c in self.classes] or [getattr(self, name)]
 
     def _lengths(self, name: str, u: F8, classes: I8 | None) -> I8:
+        """int64[N], tokens by the ``prompt`` or ``output`` law of each request's class, at the uniform numbers `u`."""
         laws = self._laws(name)
         if classes is None:
             return laws[0].quantile(u)
@@ -131,13 +132,14 @@ class Synthetic:
         return lengths
 
     def _caps(self, classes: I8 | None) -> I8 | None:
-        """int64[N], `max_tokens` where an output law is capped; None where none is."""
+        """int64[N], `max_tokens` of each request, 0 where its output law is not capped; None if no output law is."""
         caps = np.array([law.cap if isinstance(law, Capped) else 0 for law in self._laws("output")], np.int64)
         if not caps.any():
             return None
         return np.full(self.requests, caps[0]) if classes is None else caps[classes]
 
     def _recurring(self, recurring: Recurring, key: int, replicate: int) -> tuple[I8, I8, I8]:
+        """Prompt tokens, output tokens and `prompt_key` of each request, int64[N] each."""
         ids = np.arange(self.requests, dtype=np.int64)
         kinds = np.arange(recurring.keys, dtype=np.int64)
         which = (streams.uniform(key, "workload-key", ids, draw=replicate) * recurring.keys).astype(np.int64)

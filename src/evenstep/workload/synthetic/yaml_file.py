@@ -1,4 +1,4 @@
-"""WORKLOAD.yaml: a synthetic workload, or a trace file with its options, in a file of its own.
+"""WORKLOAD.yaml: a file that describes a synthetic workload, or names a trace file with its options.
 
 ```yaml
 version: 1
@@ -34,10 +34,9 @@ VERSION = config.VERSION
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The lengths of a trace file: drawn anew from them (empirical), or from the lognormal law fitted to them.
+    """A law from the lengths of a trace file: drawn from them (empirical), or from a lognormal law fitted to them.
 
-    `column` is the column of the trace to take. `file` is ``sample:NAME`` or a path from the YAML file's folder on; without
-    a `format` every format is asked.
+    `column` is the trace's column. `file` is ``sample:NAME`` or a path from the YAML file's folder. A `format` of None: any.
     """
 
     file: str
@@ -48,7 +47,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class LikeTrace:
-    """The gaps of a trace file, scaled to a rate (without one, as they are).
+    """Arrivals with the gaps of a trace file, scaled to a rate if one is given.
 
     `file` and `format` are as in `Fitted`. A trace without times is an `InputError`.
     """
@@ -78,7 +77,7 @@ class TraceFile:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSection:
-    """A workload that is drawn: see `Synthetic`."""
+    """A workload whose requests are drawn at random: see `Synthetic`."""
 
     requests: int
     prompt: laws.Law
@@ -91,7 +90,7 @@ class SyntheticSection:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The whole file: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`.
+    """A whole WORKLOAD.yaml: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`.
 
     `load` is a share of a cluster's capacity (`replicate.capacity`). Without a `name` the workload has the file's name.
     """
@@ -111,13 +110,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The content of a workload file.
+    """A source of traces, and the rate or load to which it is to be scaled.
 
     Args:
-        source: the origin of replicates (a trace, or a generator), before scaling to the rate or load.
-        requests_per_s, load: rate or load (share of a cluster's capacity) the file asks for, or None; at most one is set.
+        source: the origin of replicates (a trace, or a generator), before scaling.
+        requests_per_s, load: rate, or load (share of a cluster's capacity), that the file asks for; at most one is set.
         description: the file's own words.
-        path: the file; None = the source comes from elsewhere.
+        path: the workload file; None = the source comes from elsewhere.
     """
 
     source: Source
@@ -155,11 +154,9 @@ PROCESSES: dict[str, type] = {
 
 
 def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
-    """Read a workload file; trace files that it names are read as well.
+    """Read a workload file, and the trace files that it names.
 
-    Args:
-        path: the file.
-        prefix_blocks: keep the block ids of a trace file, unless its own options say otherwise.
+    `prefix_blocks` keeps the block ids of a trace file, unless its own options say otherwise.
 
     Raises:
         InputError: not YAML, another version, an unknown key (with the nearest), or a value that does not fit; both or
@@ -178,9 +175,9 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
 
 
 def check_means(workload: Workload) -> None:
-    """Refuse a drawn workload with a law of infinite mean (`laws.check_mean`); recorded traces and ServeGen pass.
+    """Raise an `InputError` if a synthetic workload has a law of infinite mean (`laws.check_mean`); other sources pass.
 
-    The `InputError` names the law, with its place in the file if there is one.
+    The error names the law, with its place in the file if there is one.
     """
     source = workload.source
     if not isinstance(source, Synthetic):
@@ -196,10 +193,10 @@ def check_means(workload: Workload) -> None:
 
 
 def check_arriving(workload: Workload, at_rate: bool) -> None:
-    """Refuse a law of infinite mean (`check_means`) if requests arrive over time: no rate above 0 is then stable.
+    """Call `check_means` on a workload whose requests arrive over time: under an infinite mean no rate above 0 is stable.
 
-    Requests that all wait from the start (`Saturated`, `AtOnce`) are a closed batch. Its work is finite, so it may run
-    under any law, unless arrivals are scaled to a rate or load (`at_rate`).
+    A workload whose requests all wait from the start (`Saturated`, `AtOnce`) has finite work and passes. With `at_rate`,
+    arrivals are scaled to a rate or load, so it is checked as well.
     """
     own = getattr(workload.source, "arrivals", None)
     if at_rate or not isinstance(own, arrivals.Saturated | arrivals.AtOnce):
@@ -217,6 +214,7 @@ def _synthetic(file: config.Document, section: SyntheticSection | None, name: st
 
 
 def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
+    """The source that the section ``trace`` names; a recorded trace is read."""
     options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
     file = reading.file_of(beside(path, section.file))
     if file.suffix in {".yaml", ".yml"} and section.format is None:
@@ -226,7 +224,7 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
 
 
 class Reading:
-    """Builds the values of one YAML file.
+    """Builds the dataclasses of one YAML file.
 
     Args:
         path: the file; relative paths in it start at its folder.
@@ -237,15 +235,10 @@ class Reading:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
-        """Build a dataclass from a mapping, with every field converted to its type, also inside nested dataclasses.
+        """Build the dataclass `kind` from a mapping; every field is converted to its type, also inside nested dataclasses.
 
-        Args:
-            kind: the dataclass.
-            content: the mapping.
-            place: its keys in the file, joined by dots, for errors; empty = the whole file.
-
-        Returns:
-            An instance of `kind`. A law or process inside it that names a trace file is made from that trace, which is read.
+        A law or process that names a trace file is made from that trace, which is read. `place` is the mapping's keys in the
+        file, joined by dots, for errors; empty = the whole file.
 
         Raises:
             InputError: not a mapping, an unknown or missing key, or a value that does not fit.
@@ -269,6 +262,7 @@ class Reading:
             raise self._error(_join(place, error.field), error.value, error.expected, error.hint) from None
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
+        """A value of the file converted to the type `kind`, as in `made`, whose errors it raises."""
         import msgspec
 
         inner = kind
@@ -302,7 +296,7 @@ class Reading:
             raise self._error(place, value, config.expectation(str(error), inner), hint) from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
-        """A law or process, chosen by the key `tag`; text alone names one without parameters."""
+        """The law or process that `content` names by its key `tag` (of `known`); text alone names one without parameters."""
         options = {tag: content} if isinstance(content, str) else content
         if not isinstance(options, Mapping) or tag not in options:
             hint = f"Known: {', '.join(known)}."
@@ -329,7 +323,7 @@ class Reading:
 
 
 def beside(path: Path, file: str) -> str:
-    """A file that a YAML file names: ``sample:NAME`` as it is, any other path taken from the YAML file's folder."""
+    """A trace file that a YAML file names: ``sample:NAME`` as it is, any other path taken from the YAML file's folder."""
     return file if file.startswith("sample:") else str(path.parent / file)
 
 

@@ -1,6 +1,6 @@
 """The JSON Schema of WORKLOAD.yaml, made from its dataclasses.
 
-``python -m evenstep.workload.synthetic.yaml_schema`` prints it; a test holds ``docs/reference/schemas/workload.json`` to it.
+``python -m evenstep.workload.synthetic.yaml_schema`` prints it, for ``docs/reference/schemas/workload.json``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from evenstep import config
 from evenstep.workload.synthetic import laws, yaml_file
 
 TITLE = "evenstep WORKLOAD.yaml"
-#: What is chosen by name: the key that names it, and the classes.
+#: Key that chooses a class by its name, and the classes by name.
 _CHOICES = {"law": yaml_file.LAWS, "process": yaml_file.PROCESSES}
 
 
-#: What the fields alone do not say of a workload: one of two, and at most one of two.
+#: Rules between fields: exactly one of `synthetic` and `trace`, at most one of `requests_per_s` and `load`.
 _RULES = {"oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}], "not": {"required": ["requests_per_s", "load"]}}
 
 
@@ -29,10 +29,7 @@ def schema() -> dict[str, Any]:
 def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON Schema of a YAML file that holds this dataclass, with laws and processes chosen by name; as `schema`.
 
-    Args:
-        kind: the dataclass of the whole file.
-        title: of the schema.
-        rules: further JSON Schema keywords for the top object, which win over its own.
+    `rules` are further JSON Schema keywords for the top object, which win over its own.
     """
     tagged = [(tag, name, kind) for tag, known in _CHOICES.items() for name, kind in known.items()]
     (top, *names), parts = config.objects(kind, *(kind for *_, kind in tagged), hook=_choice)
@@ -50,7 +47,7 @@ def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str
 
 
 def _choice(kind: Any) -> dict[str, Any]:
-    """A reference to what is chosen by name."""
+    """A reference to the schema of all laws, if `kind` is `Law`, or else to that of all arrival processes."""
     return {"$ref": "#/$defs/law" if kind is laws.Law else "#/$defs/process"}
 
 

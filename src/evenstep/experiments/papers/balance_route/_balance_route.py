@@ -44,28 +44,22 @@ METHODS = {
 
 
 def fleet(workers: int) -> Cluster:
-    """A saturated fleet of `SLOTS` slots and `POOL` waiting requests a worker, whose policies may hold."""
+    """A saturated fleet with `SLOTS` slots and `POOL` waiting requests a worker; policies may hold requests."""
     return Cluster(workers=workers, slots=SLOTS, pool=POOL * workers, may_hold=True)
 
 
 def kinds(setting: ex.Setting) -> tuple[str, ...]:
-    """Kinds of workload of a table, for `run_on`: `HEAVY` and `NEAR_CAP`, or only `TRACE` if the user gave a trace."""
+    """The workload kinds of a table: `HEAVY` and `NEAR_CAP`, or only `TRACE` if the user gave a trace."""
     return (TRACE,) if setting.traces else (HEAVY, NEAR_CAP)
 
 
 def run_on(
     setting: ex.Setting, kind: str, workers: int, methods: Mapping[str, str], *, samples: int = 0
 ) -> tuple[dict[str, list[Run]], str]:
-    """Run methods on a stand-in workload, or on the user's trace.
+    """Run methods (spec by label) on a workload of this kind, sized for `workers`; see `workload`.
 
-    Returns the runs of each label by replicate, and a phrase on what stands in for the paper's data.
-
-    Args:
-        setting: how.
-        kind: `HEAVY`, `NEAR_CAP`, or `TRACE` where the user gave one.
-        workers: G.
-        methods: label to spec.
-        samples: samples of every worker's load to keep, first replicate.
+    Returns runs by label, then by replicate, and a phrase on what stands in for the paper's data. The first replicate keeps
+    `samples` samples of every worker's load.
     """
     count = requests(setting, workers)
     source, cluster, stands_in = workload(setting, kind, count, workers)
@@ -73,7 +67,7 @@ def run_on(
 
 
 def workload(setting: ex.Setting, kind: str, count: int, workers: int) -> tuple[Source, Cluster, str]:
-    """(the workload of a kind, `count` requests or the user's trace; the `fleet` it runs on; a phrase on what stands in)."""
+    """(`count` requests of a kind, or the user's trace; their `fleet`; a phrase on what stands in for the paper's data)."""
     drawn = _heavy.near_cap(count) if kind == NEAR_CAP else _heavy.heavy(count, recurring=True)
     cluster = fleet(workers)
     source, stands_in = ex.workload(setting, drawn, MISSING[kind], cluster, _heavy.STEP_TIME)
@@ -81,7 +75,7 @@ def workload(setting: ex.Setting, kind: str, count: int, workers: int) -> tuple[
 
 
 def requests(setting: ex.Setting, workers: int) -> int:
-    """The number of requests to draw: 500 a worker, 40 when quick, so that every slot is used equally often at each size."""
+    """The number of requests to draw: 500 a worker, 40 when quick, so every slot is used as often at each fleet size."""
     return workers * setting.pick(500, 40)
 
 
@@ -91,11 +85,11 @@ def rows(
     """Rows of spread, then of TPOT p95, then of throughput, one a method, next to the paper's numbers.
 
     Args:
-        runs: label to runs.
-        said: what stands before a quantity.
+        runs: runs by label.
+        said: text before each quantity.
         paper: label to the paper's spread (tokens), TPOT p95 (ms) and throughput (tokens/s).
         against: the method others are compared with; empty = the first.
-        spread: what the table calls the spread.
+        spread: the table's name of the spread.
     """
     found: list[ex.Row] = []
     columns = ((SPREAD, spread, "tokens", 1.0), (TPOT, "TPOT p95", "ms", 1e3), (RATE, "throughput", "tok/s", 1.0))
@@ -106,7 +100,7 @@ def rows(
 
 
 def constants(setting: ex.Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[ex.Constant]:
-    """The constants of findings all these experiments share, for these sizes G; of the workloads, those in `kinds`."""
+    """The constants of findings that all these experiments share, for these sizes G, with workloads of these `kinds`."""
     found = ex.constants(f"""
         G | {ex.listed(workers)} | the paper's decode workers
         B | {SLOTS} | the batch limit is lost from the text; the spreads of its tables suggest about 10

@@ -1,4 +1,4 @@
-"""BalanceRoute's open questions: a prefill tier that limits (sec. 6.3), pool against bypass (D.6), noise and G (sec. 7)."""
+"""BalanceRoute's open questions: a limiting prefill tier (sec. 6.3), pool against bypass (D.6), noise and G (sec. 7)."""
 
 from __future__ import annotations
 
@@ -70,12 +70,13 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _workload(setting: ex.Setting, workers: int, rate: float | None = None) -> Synthetic:
+    """`heavy` with recurring prompts for a fleet size; with a `rate`, Poisson arrivals at so many requests a second."""
     found = heavy(workers * setting.pick(400, 30), recurring=True)
     return replace(found, arrivals=Poisson(rate)) if rate else found
 
 
 def _served(setting: ex.Setting) -> float:
-    """Requests a second and worker of a saturated fleet of eight under BR-0."""
+    """Requests a second that a worker of a saturated fleet of eight serves under BR-0."""
     runs = ex.run_policies(setting, _workload(setting, 8), {br.BR0: br.METHODS[br.BR0]}, br.fleet(8), STEP_TIME)[br.BR0]
     return float(np.mean([run.summary["requests"] / run.summary["makespan_s"] for run in runs])) / 8
 
@@ -85,6 +86,7 @@ Tiers = Mapping[tuple[int, str, bool], Sequence[float]]
 
 
 def _prefill(setting: ex.Setting, served: float) -> Tiers:
+    """Run JSQ and BR-H at each G, with a limiting prefill tier and without one; `served` comes from `_served`."""
     methods = {name: br.METHODS[name] for name in (br.JSQ, br.ORACLE)}
     rate = LOAD * served
     prompt = float(_workload(setting, 8).draw(setting.seed).prompt_tokens.mean())
@@ -103,7 +105,7 @@ def _prefill(setting: ex.Setting, served: float) -> Tiers:
 
 
 def _limited(tiers: Tiers) -> ex.Claim:
-    """Sec. 6.3: throughput at G = 16 is sublinear because the tier has 5 prefillers where 8 would keep the ratio."""
+    """The claim that 5P1D serves less a worker than 4P1D because its tier has 5 prefillers, not 8 (sec. 6.3)."""
     ours, ready = (ex.quotients(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k]) for k in (True, False))
     share, other = (ex.with_interval(ex.mean_interval(own)) for own in (ours, ready))
     says = "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle"
@@ -115,7 +117,7 @@ Latency = Mapping[tuple[float, int | str], Sequence[float]]
 
 
 def _latency(setting: ex.Setting, served: float) -> Latency:
-    """With the pool, KV is sent once a slot is free, and takes steps in it; the bypass sends it before."""
+    """Run BR-0 with the pool, where a transfer of KV takes steps in the slot, and with the bypass, which sends it before."""
     workers, single = 8, replace(setting, seeds=1)
     replicates = setting.pick(MORE_LATENCIES, 1) * setting.replicates
     found: dict[tuple[float, int | str], list[float]] = {}
@@ -134,10 +136,7 @@ def _latency(setting: ex.Setting, served: float) -> Latency:
 
 
 def received(trace: Trace, steps: int) -> Drift:
-    """A drift for requests that hold a slot and their prompt's KV for `steps` steps before they decode.
-
-    Its profiles belong to the rows of this trace; 0 steps give the default drift.
-    """
+    """The drift of this trace's requests if they hold a slot and their prompt's KV for `steps` steps before they decode."""
     if steps == 0:
         return Drift()
     counts = trace.output_tokens + steps
@@ -151,6 +150,7 @@ def _named(way: int | str) -> str:
 
 
 def _shorter(latency: Latency) -> list[ex.Claim]:
+    """The claims that the bypass is faster than the pool, one for each load and transfer time (D.6)."""
     says = "at load {:g} the bypass is faster than the pool where a transfer takes {} steps (D.6)"
     return [
         ex.compared(says.format(load, way), own, latency[load, BYPASS], +1, "the pool takes {} s more")
@@ -164,6 +164,7 @@ Kept = Mapping[tuple[int, int], Sequence[float]]
 
 
 def _noise(setting: ex.Setting) -> Kept:
+    """Run BR-0 and BR-H memorised at each G and each noise of outputs."""
     methods = {name: br.METHODS[name] for name in (br.BR0, br.MEMORISED)}
     found: dict[tuple[int, int], list[float]] = {}
     setting = replace(setting, seeds=setting.pick(MORE_NOISES, 1) * setting.replicates)
@@ -176,6 +177,7 @@ def _noise(setting: ex.Setting) -> Kept:
 
 
 def _noise_claim(kept: Kept) -> ex.Claim:
+    """The claim that noise costs as large a share of the balance at the largest G as at the smallest (sec. 7)."""
     sizes = sorted({g for g, _ in kept})
     few, many = sizes[0], sizes[-1]
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}

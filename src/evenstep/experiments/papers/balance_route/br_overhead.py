@@ -24,7 +24,7 @@ from evenstep.sim.cluster.simulation import simulate
 
 WORKERS = (8, 16)
 STAGES = ("projection", "preparation", "stage 1", "stage 2", "check")
-#: Decisions kept of a run, repeats of each, and rounds of which the best counts.
+#: Timed decisions of a run, repeats of each, and rounds, of which the fastest counts.
 VIEWS, REPEATS, ROUNDS = 400, 40, 3
 
 
@@ -68,7 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 @dataclass(eq=False)
 class _Watched:
-    """BR-H that keeps copies of the views it is shown."""
+    """BR-H as a policy that appends a copy of each view that it is shown to `views`."""
 
     policy: BRH
     views: list[RoutingView] = field(default_factory=list[RoutingView])
@@ -86,7 +86,7 @@ class _Watched:
 
 
 def captured(setting: ex.Setting, workers: int, replicate: int) -> tuple[BRH, list[RoutingView], float]:
-    """(the policy, a copy of every view it was shown, mean seconds of a step) of a run of BR-H on the heavy workload."""
+    """(policy, copies of all views it was shown, mean seconds of a step) of a run of BR-H on the heavy workload."""
     policy = BRH(horizon=br.LONG, age_limit=0.0)
     watched = _Watched(policy)
     trace, seed = heavy(setting.pick(120, 40) * workers).draw(setting.seed, replicate), setting.seed + replicate
@@ -96,7 +96,7 @@ def captured(setting: ex.Setting, workers: int, replicate: int) -> tuple[BRH, li
 
 
 def _measure(setting: ex.Setting, workers: int, replicate: int, views: int, repeats: int) -> tuple[F8, float]:
-    """float64[decisions, stages] seconds, and the mean seconds of an engine step."""
+    """(seconds, float64[decisions, stages]; mean seconds of an engine step): times up to `views` decisions of one run."""
     from evenstep.experiments.papers.balance_route.stages import project_all  # compiled only where it is used
 
     policy, seen, step_s = captured(setting, workers, replicate)
@@ -116,16 +116,18 @@ def _measure(setting: ex.Setting, workers: int, replicate: int, views: int, repe
 
 
 def _projecting(project: Callable[..., Any], windows: tuple[Any, ...], repeats: int) -> Callable[[], Any]:
+    """A call that computes all workers' projections `repeats` times."""
     return partial(project, repeats, *windows)
 
 
 def _deciding(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Callable[[], Any]:
+    """A call that makes the decision on `view` up to and including `stage`, `repeats` times."""
     call = until_stage(policy, view, stage, repeats)
     return partial(call.function, *call.arguments)
 
 
 def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> KernelCall:
-    """A call, not yet made, of the compiled decision on this view up to and with a stage, `repeats` times in one loop.
+    """A call, not yet made, of the compiled decision on a view up to and including a stage, `repeats` times in one loop.
 
     `stage` is `PREPARATION`, `STAGE_ONE` or `STAGE_TWO`.
     """
@@ -137,7 +139,7 @@ def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Ker
 
 
 def _checking(view: RoutingView, decision: RoutingDecision, repeats: int) -> Callable[[], None]:
-    """A call that does a host's work on an answer before it sends, `repeats` times."""
+    """A call that checks a decision as a host does before it sends requests, `repeats` times."""
 
     def check() -> None:
         for _ in range(repeats):
@@ -147,7 +149,10 @@ def _checking(view: RoutingView, decision: RoutingDecision, repeats: int) -> Cal
 
 
 def _best(doing: Callable[[int], Callable[[], Any]], repeats: int) -> float:
-    """Seconds of one of `repeats` repeats, the best of a few rounds, less the cost of entering the loop."""
+    """Seconds of one repeat: the fastest of `ROUNDS` rounds, less the cost of entering the loop.
+
+    ``doing(n)`` makes a call of n repeats.
+    """
     act, enter = doing(repeats), doing(0)
     doing(1)()
     full: list[float] = []

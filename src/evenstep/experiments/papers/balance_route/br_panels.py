@@ -31,7 +31,7 @@ class _Gallery:
 
 
 def galleries(setting: ex.Setting) -> list[_Gallery]:
-    """The paper's figures in order, each a line of panels; when quick, two small ones."""
+    """The lines of panels, one for each of the paper's figures, in order; two small ones when quick."""
     if setting.quick:
         few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
         return [_Gallery("Fig. 10", br.HEAVY, 4, few, {}), _sweep(4, br_sweep.CROSS[:2], "Fig. 12")]
@@ -47,11 +47,13 @@ def galleries(setting: ex.Setting) -> list[_Gallery]:
 
 
 def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
+    """The line of panels of BR-H at G = `g`, one panel for each (beta, gamma) of `cross`."""
     methods = {br_sweep.named(*point): br_sweep.spec(*point, "single") for point in cross}
     return _Gallery(figure, br.HEAVY, g, methods, _spreads(br_sweep.printed(g)))
 
 
 def _spreads(paper: Mapping[str, tuple[float, float, float]]) -> dict[str, float]:
+    """The first of each method's numbers, its spread in tokens."""
     return {method: numbers[0] for method, numbers in paper.items()}
 
 
@@ -98,7 +100,7 @@ def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
 
 
 def _segment(run: Run) -> tuple[Any, Any]:
-    """Time and loads of the samples drawn."""
+    """Times (s) and loads (samples by workers) of the `SEGMENT` samples in the middle of a run."""
     table = run.workers
     assert table is not None
     first = max(0, (table.step.size - SEGMENT) // 2)

@@ -77,22 +77,23 @@ def spec(beta: int, gamma: float, reading: str) -> str:
 
 
 def named(beta: int, gamma: float) -> str:
-    """A point of the cross in words: its label in tables and panels."""
+    """The label of a point (beta, gamma) in tables and panels."""
     return f"beta {beta}, gamma {gamma:g}"
 
 
 def printed(g: int) -> dict[str, tuple[float, float, float]]:
-    """The paper's numbers at G = `g` by label; empty for a G that it does not have."""
+    """The paper's (spread, TPOT p95, throughput) at G = `g` by label; empty for a G that it does not have."""
     return {named(*point): numbers for point, numbers in PAPER.get(g, {}).items()}
 
 
 def _paper_flatness(g: int) -> float | None:
+    """The paper's largest spread over its least at G = `g`; None for a G that it does not have."""
     spreads = [spread for spread, *_ in printed(g).values()]
     return round(max(spreads) / min(spreads), 2) if spreads else None
 
 
 def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, float]], flat: ex.Interval) -> list[ex.Claim]:
-    """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
+    """Claims at one G: spreads differ by at most 1.5 times the paper's `_paper_flatness`, and every point is below JSQ."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
     worst = max((named(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)

@@ -80,7 +80,7 @@ def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
 
 
 def _remark(runs: ex.Runs) -> str:
-    """How much of the paper's gain in throughput balance alone can explain here."""
+    """The remark that compares the paper's gain in throughput with what perfect balance alone could gain here."""
     first = runs[br.JSQ][0]
     even = np.zeros(len(first.conditions.group_sizes))
     best = full_slot_tokens_per_s(first.conditions, first.summary["mean_load_tokens"], even)

@@ -62,7 +62,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _gain(runs: ex.Runs, method: str) -> ex.Interval:
-    """Throughput over that of the best baseline, per cent, replicate by replicate."""
+    """The gain in throughput over the best baseline, per cent: mean over replicates with its interval."""
     best = max(br.BASELINES, key=lambda m: ex.mean(runs[m], br.RATE).value)
     return ex.ratio(*ex.pair(runs, method, best, br.RATE)).map(lambda ratio: 100 * (ratio - 1))
 
@@ -73,13 +73,14 @@ def _paper_gain(g: int, method: str) -> float:
 
 
 def _grows(runs: Mapping[int, ex.Runs], method: str) -> ex.Claim:
-    """The gain at the most workers less that at the fewest; replicates of different sizes are independent."""
+    """The claim that the gain is larger at the most workers than at the fewest, whose replicates are independent."""
     few, many = (_gain(runs[g], method) for g in (min(runs), max(runs)))
     seen = ", ".join(f"{ex.with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
     return ex.Claim(f"the gain in throughput of {method} over the best baseline grows with G", ex.below(few, many), seen)
 
 
 def _below(g: int, runs: ex.Runs) -> ex.Claim:
+    """The claim that BR-H oracle has a smaller spread at G = `g` than the baseline with the smallest."""
     best = min(br.BASELINES, key=lambda m: ex.mean(runs[m], br.SPREAD).value)
     ours, theirs = (ex.with_interval(ex.mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
     says, seen = f"G = {g}: BR-H oracle's spread is below every baseline's", f"{ours} against {theirs} tokens of {best}"

@@ -1,4 +1,4 @@
-"""BR-H's decision run only up to a given stage, and many times, to measure the time of each stage."""
+"""BR-H's decision, run only up to a given stage and many times over, to measure the time of each stage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evenstep.routing.view import HOLD
 
 @dataclass(frozen=True, slots=True)
 class BRHUntil(BRH):
-    """BR-H that makes each decision `repeats` times, up to and with one of its stages.
+    """BR-H that makes each decision `repeats` times, up to and including one of its stages.
 
     Args:
         until: `PREPARATION`, `STAGE_ONE` or `STAGE_TWO`.
-        repeats: how often; 0 answers nothing.
+        repeats: number of repeats; 0 leaves the answer unset.
     """
 
     until: int = STAGE_TWO

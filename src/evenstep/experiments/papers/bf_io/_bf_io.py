@@ -20,19 +20,19 @@ POLICIES = {FCFS: "fcfs", JSQ: "jsq", BF0: "bf-io:age_limit=0", BF20: "bf-io:hor
 STEP_TIME = Linear()
 #: Joules of a step under each accounting, and what tables call it.
 ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average_j": "step average"}
-#: An exponent is told where half its interval is at most this.
+#: An exponent is known well enough if half its interval is at most this.
 TOLD = 0.1
 MISSING = "BurstGPT, of which no long enough piece is to be had"
 
 
 def horizon(steps: int, discount: float = 1.0) -> str:
-    """The spec of BF-IO with a window of `steps` decode steps, in paper mode; 0 needs no predictor, else it is an oracle."""
+    """The spec of BF-IO in paper mode with a window of `steps` decode steps; if above 0, its predictor is an oracle."""
     tail = f"horizon={steps},predictor=oracle," if steps else ""
     return f"bf-io:{tail}discount={discount},age_limit=0"
 
 
 def burst(requests: int) -> Synthetic:
-    """A generator of `requests` chat-like requests whose resident loads are near those of the paper's Fig. 6 at 72 slots."""
+    """A generator of `requests` chat-like requests, whose loads are near those of the paper's Fig. 6 at 72 slots."""
     return Synthetic(
         requests,
         prompt=Lognormal(sigma=1.15, mu=6.1, low=4, high=4096),
@@ -42,33 +42,33 @@ def burst(requests: int) -> Synthetic:
 
 
 def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
-    """A saturated fleet of one barrier group, whose policies may hold; `pool` requests wait in all, `slots` a worker run."""
+    """A saturated fleet of one barrier group, `slots` a worker, `pool` waiting requests in all; policies may hold."""
     return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True)
 
 
 def run_on(
     setting: ex.Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
 ) -> tuple[dict[str, list[Run]], str]:
-    """Run policies (label to spec) on the stand-in workload of `requests` requests, or on the user's trace.
+    """Run policies (spec by label) on a stand-in workload of `requests` requests, or on the user's trace.
 
-    `kept` are options of `run_policies`, for instance ``records=True``. Returns the runs of each label by replicate, and a
-    phrase on what stands in for the paper's data.
+    `kept` are options of `run_policies`, such as ``records=True``. Returns runs by label, then by replicate, and a phrase on
+    what stands in for the paper's data.
     """
     source, stands_in = ex.workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
     return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
 
 
 def steady(run: Run) -> tuple[StepTable, int, int]:
-    """The steps of a run with records, and the first and last row, both included, of its steady window."""
+    """The step table of a run, and the first and last row, both included, of its steady window. The run needs records."""
     assert run.steps is not None
     _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
     return run.steps, first, last
 
 
 def reaches(slope: ex.Interval, least: float) -> bool | None:
-    """Whether an exponent reaches `least`: True if its interval lies at or above it, False if it lies below.
+    """True if an exponent reaches `least`: its interval lies at or above `least`. False if the interval lies below.
 
-    If the interval contains `least`: True if half of it is at most `TOLD`, else None. None with one replicate.
+    If the interval contains `least`: True if half of its width is at most `TOLD`, else None. None with one replicate.
     """
     if slope.low is None or slope.high is None:
         return None

@@ -23,7 +23,7 @@ EACH = 2
 GAP, SHORT, LONG = 4, 2, 20
 _STEP_S = 0.01  # seconds of a step: constant, so that waves meet the same steps under every policy
 
-#: Victim, its spec, the instance built against it, and whether it throws dice (then it has replicates).
+#: (victim, its spec, the instance built against it, True if it draws at random and so has replicates).
 VICTIMS = (
     ("round robin", "round-robin", "round-robin", False),
     ("JSQ, ties to the lowest index", "jsq:ties=lowest", "jsq", False),
@@ -71,10 +71,8 @@ def run(setting: ex.Setting) -> ex.Findings:
 def instance(against: str, workers: int) -> Trace:
     """The requests of the paper's instance, in order, with arrival times in seconds and prompts of one token.
 
-    Args:
-        against: ``round-robin``: every G-th request is long; ``jsq``: before each long request so many short ones that
-            all workers but the first reach its number of long ones.
-        workers: G.
+    Each wave has one long request. If `against` is ``round-robin``, every G-th request is long. If it is ``jsq``, short
+    requests first bring all workers but the first to its number of requests, so that a tie decides.
     """
     waves = EACH * workers
     counts = [(workers - 1) * (wave if against == "jsq" else 1) for wave in range(waves)]
@@ -93,7 +91,7 @@ def instance(against: str, workers: int) -> Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dealt:
-    """Every request to a worker fixed beforehand."""
+    """A policy with an assignment made beforehand: `worker`, int64[N], by request id."""
 
     worker: I8
 
@@ -102,7 +100,7 @@ class _Dealt:
 
 
 def _work(policy: RoutingPolicy, trace: Trace, workers: int, seed: int) -> float:
-    """Envelope summed over all steps."""
+    """The envelope summed over all steps of a run, KV tokens."""
     cluster = Cluster(workers=workers, slots=4 * EACH * workers, arrivals="timed")
     law = Linear(overhead_s=_STEP_S, per_token_s=0.0)
     done = simulate(trace, policy, cluster=cluster, step_time=law, seed=seed)
@@ -111,7 +109,7 @@ def _work(policy: RoutingPolicy, trace: Trace, workers: int, seed: int) -> float
 
 
 def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
-    """Work under a policy over that of the offline assignment, which deals out long and short requests in turn."""
+    """The `_work` of a policy over that of an offline assignment, which deals out long and short requests in turn."""
     trace = instance(against, workers)
     is_long = trace.output_tokens > SHORT
     place = np.where(is_long, np.cumsum(is_long) - 1, np.cumsum(~is_long) - 1)
@@ -121,7 +119,7 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
 
 
 def _claim(name: str, slope: ex.Interval, chance: bool) -> ex.Claim:
-    """The claim on a victim; the exponent of one that throws no dice is exact, another one needs its interval."""
+    """The claim that a victim's ratio grows like G; without random draws (`chance`) the exponent is exact."""
     exact = slope if chance else ex.Interval(slope.value, slope.value, slope.value)
     holds = ex.clearly(ex.beyond(exact, 0.9), +1)
     return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.with_interval(slope)}")

@@ -15,7 +15,7 @@ from evenstep.measure.records import Run
 from evenstep.request import F8
 from evenstep.sim.cluster.simulation import Cluster
 
-#: Slots tried: the paper does not give them, and idle time hangs on them.
+#: Slots tried: the paper does not give them, and idle time depends on them.
 SLOTS = (10, 36, 72)
 WORKERS, STEPS = 32, 436
 MEAN, MEDIAN = 40.0, 41.0
@@ -68,7 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _idle(run: Run) -> F8:
-    """Idle share of each step of the steady window, of local time without the fixed part, per cent."""
+    """Idle share of each step of the steady window, per cent of local time without the fixed part of a step."""
     steps, first, last = bf.steady(run)
     size = metrics.of_group(run.conditions.group_sizes, steps.group)
     return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]
@@ -84,6 +84,7 @@ def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[ex.Row]:
 
 
 def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
+    """The claim that two fifths of the workers' time are lost: it holds if some case is clearly above `MEAN` per cent."""
     means = [one for one in rows if one.paper == MEAN]
     above = [ex.clearly(ex.beyond(one.ours, MEAN), +1) for one in means]
     seen = "; ".join(f"{one.case}: {ex.with_interval(one.ours)} %" for one in means)
@@ -92,7 +93,7 @@ def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
 
 
 def _segment(run: Run) -> tuple[Any, F8]:
-    """Steps and loads of the window drawn."""
+    """Step numbers from 0, and loads (samples by workers), of the window drawn."""
     table = run.workers
     assert table is not None
     middle = table.step.size // 2

@@ -69,12 +69,12 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _geometric(x: Any, p: float) -> F8:
-    """P(o <= x) of the geometric law on 1, 2, ..."""
+    """P(o <= x) for an output o of the geometric law with parameter p on 1, 2, ..."""
     return 1.0 - np.exp(np.log1p(-p) * np.asarray(x, np.float64)) if p < 1 else np.ones(np.shape(x))
 
 
 def _gap(values: I8) -> float:
-    """Largest distance between the empirical distribution and the geometric law of its mean, over whole tokens."""
+    """Largest distance between the distribution of these lengths and the geometric law with their mean."""
     points, counts = np.unique(values, return_counts=True)
     share = np.cumsum(counts) / values.size
     p = 1 / float(values.mean())
@@ -83,7 +83,7 @@ def _gap(values: I8) -> float:
 
 
 def _resampled(values: I8, seed: int, times: int) -> list[ex.Interval]:
-    """Each of `_figures` with the 2.5 % and 97.5 % points of its resamples."""
+    """Each of `_figures`, with its 2.5 % and 97.5 % points over `times` resamples as interval."""
     places = (streams.uniform(seed, "resample", np.arange(values.size), draw=number) for number in range(times))
     drawn = [_figures(values[(one * values.size).astype(np.int64)]) for one in places]
     ends = np.quantile(drawn, [0.025, 0.975], axis=0).T.tolist()
@@ -91,7 +91,7 @@ def _resampled(values: I8, seed: int, times: int) -> list[ex.Interval]:
 
 
 def _figures(values: I8) -> tuple[float, float, float]:
-    """(Gap to the geometric law, deviation over mean, mean) of lengths."""
+    """(gap to the geometric law, standard deviation over mean, mean) of lengths."""
     mean = float(values.mean())
     return _gap(values), float(values.std()) / mean, mean
 

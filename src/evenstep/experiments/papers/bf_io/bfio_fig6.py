@@ -51,7 +51,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
-    """Load of the lightest and of the heaviest worker that all but a few steps keep within."""
+    """Rows of the lowest and the highest load: only the share `TAIL` of the steps goes below, or above."""
     low: list[float] = []
     high: list[float] = []
     for run in runs:
@@ -66,6 +66,7 @@ def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
 
 
 def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
+    """The claim `says`, that policy `one` has a smaller mean spread than `other`."""
     field = "imbalance_spread_tokens"
     means = ", ".join(f"{p} {ex.mean(runs[p], field).value:,.0f}" for p in (one, other))
     return ex.compared(says, *ex.pair(runs, one, other, field), -1, f"{means} tokens, difference {{}}")

@@ -57,7 +57,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
-    """Time and mean watts a worker of each stretch of the steady window."""
+    """(start in seconds, mean watts a worker) of each stretch of the steady window; `name` is a column of joules."""
     steps, first, last = bf.steady(run)
     edges = np.unique(np.linspace(first, last + 1, STRETCHES + 1).astype(np.int64))[:-1]
     joules, seconds = (np.add.reduceat(of[: last + 1], edges) for of in (getattr(steps, name), steps.duration_s))
@@ -74,6 +74,7 @@ def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
+    """The claim that FCFS draws less than 399.5 W at the lower end of its range, by the step average."""
     said = f"lower end of the range, {bf.ACCOUNTINGS['energy_step_average_j']}"
     low = next(one.ours for one in rows if one.case == bf.FCFS and one.quantity == said)
     says = "FCFS draws less than 399.5 W under the step average, as eqs. 11 and D45 print it"

@@ -1,4 +1,4 @@
-"""BF-IO sec. 7.3, an open question: the remaining gain if requests are bound to per-worker queues at once."""
+"""BF-IO sec. 7.3, an open question: the gain that remains if requests are bound to per-worker queues at once."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _cluster(workers: int, slots: int, depth: float | None) -> Cluster:
+    """The fleet: with a pool if `depth` is None, else with instant dispatch and queues of `depth` times the slots."""
     pooled = Cluster(workers=workers, slots=slots, pool=max(32, workers * 8))
     return pooled if depth is None else replace(pooled, dispatch="instant", queue_depth=round(depth * slots))
 
@@ -58,7 +59,7 @@ def _name(depth: float | None) -> str:
 
 
 def _gain(runs: ex.Runs, policy: str) -> ex.Interval:
-    """Imbalance of FCFS over that of a policy."""
+    """Imbalance of FCFS over that of a policy: mean ratio with its interval."""
     return ex.ratio(*ex.pair(runs, bf.FCFS, policy, _FIELD))
 
 
@@ -74,6 +75,7 @@ def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
 
 
 def _claim(found: Found, policy: str) -> ex.Claim:
+    """The claim that a policy's gain over FCFS is smaller with the deepest queues than with the pool."""
     last = list(found)[-1]
     first, end = _gain(found[None], policy), _gain(found[last], policy)
     seen = f"{ex.with_interval(first)} times with the pool, {ex.with_interval(end)} at a depth of {_name(last)}"

@@ -1,4 +1,4 @@
-"""BF-IO sec. 7.2: the same barrier in other domains, adaptive meshes and tiled factorisations, whose work also falls."""
+"""BF-IO sec. 7.2: the barrier in other domains, adaptive meshes and tiled factorisations, whose work also falls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.request import I8, Trace, offsets_of
 from evenstep.sim.cluster.drift import Drift, Profiles
 
-#: Steps between two looks at a patch, and its finest level: each level has four times the cells.
+#: Steps between two changes of a patch's level, and its finest level: each level has four times the cells.
 LOOK, FINEST = 10, 3
 _FIELD = "idle_share"
 
@@ -58,7 +58,8 @@ def run(setting: ex.Setting) -> ex.Findings:
 def mesh(jobs: int, seed: int) -> Profiles:
     """Load profiles of `jobs` patches of a mesh, in cells a step, for 20 to 120 steps.
 
-    The level of each is a random walk between 0 and `FINEST`, with a move every `LOOK` steps; a level has 4 times the cells.
+    The level of each patch is a random walk between 0 and `FINEST`, with a move every `LOOK` steps. A level has 4 times the
+    cells of the one below.
     """
     steps = _whole(seed, "mesh-steps", jobs, 20, 120)
     looks = int(steps.max()) // LOOK + 1
@@ -70,7 +71,7 @@ def mesh(jobs: int, seed: int) -> Profiles:
 
 
 def tiles(jobs: int, seed: int) -> Profiles:
-    """Load profiles of `jobs` blocked factorisations of 4 to 40 panels, a panel a step, in tiles left to update."""
+    """Load profiles of `jobs` blocked factorisations of 4 to 40 panels, one a step; the load is the tiles left to update."""
     panels = _whole(seed, "tile-panels", jobs, 4, 40)
     matrix, done = _each_step(panels)
     left = panels[matrix] - done
@@ -81,13 +82,13 @@ DOMAINS: Mapping[str, Callable[[int, int], Profiles]] = {"mesh": mesh, "tiles": 
 
 
 def _whole(seed: int, stream: str, count: int, low: int, high: int, draw: int = 0) -> I8:
-    """int64[count], whole numbers from low to high, each as likely."""
+    """int64[count], random integers from `low` to `high`, both included, with equal chances."""
     drawn = streams.uniform(seed, stream, np.arange(count, dtype=np.int64), draw)
     return low + (drawn * (high - low + 1)).astype(np.int64)
 
 
 def _each_step(steps: I8) -> tuple[I8, I8]:
-    """Job and number of the step, of every step of every job."""
+    """(index of the job, number of the step in its job) for every step of every job."""
     job = np.repeat(np.arange(steps.size), steps)
     return job, np.arange(job.size) - offsets_of(steps)[job]
 

@@ -1,4 +1,4 @@
-"""The improvement ratio against batch size B and workers G on chat-like lengths, outside the theorems' settings."""
+"""BF-IO's improvement ratio against batch size B and workers G on chat-like lengths, outside the theorems' settings."""
 
 from __future__ import annotations
 
@@ -70,16 +70,17 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _gain(runs: ex.Runs) -> ex.Interval:
+    """Imbalance of FCFS over that of BF-IO(0): mean ratio with its interval."""
     return ex.ratio(*ex.pair(runs, bf.FCFS, bf.BF0, _FIELD))
 
 
 def _scale(sweep: str, x: int) -> float:
-    """The quantity under the theorems' square root, as it varies in this sweep."""
+    """The quantity under the theorems' square root in this sweep: B or log G."""
     return float(x) if sweep == "B" else math.log(x)
 
 
 def _exponent(line: Line, sweep: str) -> ex.Interval:
-    """Slope of log gain over log B, or over log log G, replicate by replicate."""
+    """The exponent of the gain: slope of log gain over log B or log log G, mean over replicates with its interval."""
     kept = [x for x in line if _scale(sweep, x) > 0]
     gains = [ex.quotients(*ex.pair(line[x], bf.FCFS, bf.BF0, _FIELD)) for x in kept]
     return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))

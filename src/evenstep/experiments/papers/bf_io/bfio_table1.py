@@ -59,7 +59,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _share(runs: ex.Runs, policy: str, name: str) -> ex.Interval:
-    """Energy of a policy in per cent of that of FCFS, replicate by replicate."""
+    """Energy of a policy in per cent of that of FCFS: mean over replicates with its interval."""
     return ex.mean_interval([100 * a / b for a, b in zip(*ex.pair(runs, policy, bf.FCFS, name), strict=True)])
 
 

@@ -1,4 +1,4 @@
-"""BF-IO Theorems 1 to 3, each in its own setting: equal outputs, geometric ones, and any common drift."""
+"""BF-IO Theorems 1 to 3, each in its own setting: equal outputs, geometric outputs, and any common drift."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ S_MAX, OUTPUT = 300, 100
 #: A sequence that varies: quick growth at first, slow from the 50th step on.
 VARIES = (2.0,) * 50 + (0.25,)
 POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
-#: Steps that are not counted, in mean outputs: ages start at nothing.
+#: Steps that are not counted, in mean outputs, because ages start at 0.
 WARM = 5
-#: How near the paper's closed forms are to be, and how far BF-IO's gap may move with the drift.
+#: Tolerances: of the paper's closed forms, and of BF-IO's gap when the drift changes.
 NEAR_IMBALANCE, NEAR_VARIANCE, UNMOVED = 0.03, 0.05, 0.1
 GAP_OF = "delta = 1"
 SLOTS, WORKERS = (18, 36, 72, 144), (4, 8, 16, 32, 64)
-#: For what is proven, FCFS alone: of few slots a sum of geometric ages is skewed, and its extremes fall behind sqrt(B).
+#: For proven gains, which need FCFS alone: with few slots a sum of geometric ages is skewed, so its extremes grow more
+#: slowly than sqrt(B).
 MANY_SLOTS = (72, 144, 288, 576)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A setting of the theorems: `equal` outputs of `OUTPUT` tokens, else geometric ones, and how loads grow in a step."""
+    """A setting of the theorems: outputs of `OUTPUT` tokens if `equal`, else geometric ones, and the drift of loads."""
 
     name: str
     equal: bool = False
     drift: Drift = field(default_factory=Drift)
 
     def cluster(self, workers: int, slots: int) -> Cluster:
-        """A saturated fleet whose pool can fill every slot that falls free at once, without any one class of prompts."""
+        """A saturated fleet whose pool can fill all slots that free at once, even without any one prompt length."""
         pool = 2 * workers * slots if self.equal else max(128, workers * slots // 4)
         return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True, drift=self.drift)
 
@@ -56,10 +57,7 @@ class Model:
 
     @property
     def variance(self) -> float:
-        """Variance of the load of one slot under FCFS, tokens^2: that of the prompts plus that of the growth by its age.
-
-        Outputs are taken as geometric, also if `equal`.
-        """
+        """Variance of the load of one slot under FCFS, tokens^2: of prompts plus of growth by age, for geometric outputs."""
         q = 1 - 1 / OUTPUT
         ages = np.arange(60 * OUTPUT)
         delta = self.drift.sequence or (self.drift.growth,)
@@ -79,12 +77,12 @@ DRIFTS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The counted steps of one run: after the warm-up, while Definition 1 held.
+    """The counted steps of one run: those after the warm-up, while overload (Definition 1) held.
 
     Args:
         imbalance, gap: float64[K], KV tokens: workers times envelope minus the sum of loads, and envelope minus least load.
         variance: of the load over workers, per slot, mean over samples; nan if the run has no samples.
-        asserted: whether there are counted steps, with all slots full at each of them.
+        asserted: True if there are counted steps, with all slots full at each of them.
     """
 
     imbalance: F8
@@ -94,10 +92,10 @@ class Counted:
 
 
 def counted(run: Run, model: Model) -> Counted:
-    """The counted steps of a run with records, which starts with `overloaded_steps` steps under Definition 1.
+    """The counted steps of a run with records; its first `overloaded_steps` steps are those under Definition 1.
 
-    With equal outputs there is no warm-up, and only whole rounds of `OUTPUT` steps count. Else the first `WARM` mean outputs
-    do not count.
+    With equal outputs there is no warm-up, and only whole rounds of `OUTPUT` steps count. Otherwise the first `WARM` mean
+    outputs do not count.
     """
     steps, c = run.steps, run.conditions
     assert steps is not None
@@ -118,12 +116,7 @@ def counted(run: Run, model: Model) -> Counted:
 
 
 def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: int, policy: str) -> list[Counted]:
-    """The counted steps of a policy, replicate by replicate; every slot is used `turns` times.
-
-    Args:
-        size: (G, B), workers and slots a worker.
-        policy: label in `POLICIES`.
-    """
+    """The counted steps of a policy (label) at `size`, (G, B), one entry a replicate; each slot is used `turns` times."""
     cluster = model.cluster(*size)
     workload = model.workload(turns * size[0] * size[1] + cluster.pool)
     rule: RoutingPolicy = names.build("routing", parse(POLICIES[policy]))
@@ -133,7 +126,7 @@ def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: in
 
 
 def expected_max(workers: int) -> float:
-    """Mean of the largest of so many standard normal numbers: 1.766 of 16, 2.070 of 32."""
+    """Mean of the largest of `workers` standard normal numbers: 1.766 of 16, 2.070 of 32."""
     from scipy.special import log_ndtr
 
     z = np.linspace(-12, 12, 200_001)
@@ -176,7 +169,7 @@ Line = Mapping[int, Sequence[float]]
 
 @dataclass(slots=True)
 class _Found:
-    """What the parts add to."""
+    """The rows, claims, checks and data that the parts of the experiment add to."""
 
     rows: list[ex.Row] = field(default_factory=list[ex.Row])
     claims: list[ex.Claim] = field(default_factory=list[ex.Claim])
@@ -195,7 +188,7 @@ class _Found:
 
 
 def _equal(setting: ex.Setting, found: _Found) -> None:
-    """Theorem 1's two sides: FCFS by extreme values, BF-IO(0) by Lemma 1."""
+    """Add Theorem 1's two sides to `found`: FCFS by extreme values, BF-IO(0) by Lemma 1."""
     sigma = math.sqrt((S_MAX**2 - 1) / 12)
     told: list[bool | None] = []
     worst: list[float] = []
@@ -221,7 +214,7 @@ def _equal(setting: ex.Setting, found: _Found) -> None:
 
 
 def _drifts(setting: ex.Setting, found: _Found) -> None:
-    """Theorems 2 and 3: the variance of a slot under FCFS, and BF-IO(0)'s gap."""
+    """Add Theorems 2 and 3 to `found`: the variance of a slot under FCFS, and BF-IO(0)'s gap."""
     size = setting.pick((16, 72), (4, 9))
     told: list[bool | None] = []
     gaps: dict[str, list[float]] = {}
@@ -256,10 +249,10 @@ def _drifts(setting: ex.Setting, found: _Found) -> None:
 
 
 def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
-    """The gain against B and against G in each theorem's setting: the one that is proven, and the one that is seen.
+    """Add to `found`, and return, the gains against B and G in each theorem's setting: the proven and the seen ones.
 
-    Proven is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. The measured
-    values have no exponent with equal outputs: BF-IO(0) often balances them exactly.
+    A proven gain is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. Seen gains
+    have no exponent with equal outputs: BF-IO(0) often balances those exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]
@@ -290,7 +283,10 @@ def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
 def _gains(
     setting: ex.Setting, model: Model, size: tuple[int, int], seen: bool, found: _Found
 ) -> tuple[list[float], list[bool]]:
-    """The gain proven, over G / (G - 1) as in the theorems, or the one seen and whether it is above; one a replicate."""
+    """(gains, one a replicate; for each seen gain, True if it is at least the proven one).
+
+    The gains are the seen ones if `seen`, else the proven ones over G / (G - 1), as in the theorems.
+    """
     workers, slots = size
     fcfs = measured(setting, model, size, setting.pick(30 if seen else 100, 10), bf.FCFS)
     own = measured(setting, model, size, setting.pick(8 if model.equal else 20, 10), bf.BF0) if seen else []
@@ -306,7 +302,7 @@ def _gains(
 
 
 def exponents(line: Line, along: str) -> list[float]:
-    """Slope of log gain over log B if `along` is ``B``, else over log log G, one number a replicate."""
+    """The slope of log gain over log B if `along` is ``B``, else over log log G, one number a replicate."""
     return ex.slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
 
 

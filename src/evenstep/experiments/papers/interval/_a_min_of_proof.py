@@ -1,4 +1,4 @@
-"""A_min as the proofs of Lemmas 4.4 and 4.6 have it: a control, with three assumptions that Algorithm 2 does not make."""
+"""A_min as in the proofs of Lemmas 4.4 and 4.6: a control with three assumptions that Algorithm 2 does not make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VICTIMS = stream_number("victims-of-proof")
 class AMinOfProof(Ruled):
     """Keeps memory full at every age: freed memory goes to the queue, and growth beyond bounds is paid by evictions.
 
-    A request claims memory for its prompt and its bound, or for what it has produced if that is more. The queue takes all
+    A request claims memory for its prompt and its bound, or for its produced tokens if they are more. The queue takes all
     unclaimed memory. Only then do running requests grow: some of those beyond their bounds are evicted until all claims fit.
     The bound of an evicted request becomes the token it was about to produce. So of the requests that reach their bound i,
     the share (s + i) / (s + j) also reaches j. The mix of outputs does not change that share.
@@ -30,31 +30,32 @@ class AMinOfProof(Ruled):
     Args:
         victim: ``grown``, a request beyond its bound, each as likely as 1 / (its KV tokens); ``any``, as in Algorithm 2: the
             lowest bound first, ties by a chance that is drawn anew in each iteration.
-        longest: the longest output; each request's class tells its own. For counting alone; no decision depends on them.
+        longest: the longest output, to count requests by bound and output; a request's class must be its output. 0 = no
+            counts. No decision depends on it.
 
     Source: Interval scheduling, proofs of Lemma 4.4, Proposition 4.5 and Lemma 4.6; our reading.
     """
 
     victim: Literal["grown", "any"] = "grown"
     longest: int = 0
-    # Evicted beyond its bound, a request has a key of at least 2 l; the others have at most l and a chance.
+    # A request evicted beyond its bound has a key of at least 2 l; the others have at most l plus a chance.
     order: ClassVar[QueueOrder] = QueueOrder(raised=1.0, reached=1.0, chance=1.0)
     believes: ClassVar[Belief] = "bounds"
 
     @property
     def memory_size(self) -> int:
-        """Words: by bound i and output j, how many requests were given bound i, less those evicted under it."""
+        """The number of counters: by bound i and output j, the requests given bound i, less those evicted under it."""
         return len(self.counts)
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of all words, ``i of j``, for i and then j from 0 to `longest`; empty if `longest` is 0."""
+        """Names of all counters, ``i of j``, for i and then j from 0 to `longest`; empty if `longest` is 0."""
         places = range(self.longest + 1 if self.longest else 0)
         return tuple(f"{i} of {j}" for i in places for j in places)
 
 
 class Work(NamedTuple):
-    """What the rule writes: the batch, and for each running request a mark (`GROWS` until it leaves) and its `key_of`."""
+    """Arrays that the rule writes: the batch, and for each running request a mark (`GROWS` until it leaves) and `key_of`."""
 
     batch: Batch
     mark: RunningInts
@@ -63,7 +64,7 @@ class Work(NamedTuple):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """Admit from the head of the queue while claims fit memory, then evict until the growth of those that run fits."""
+    """Admit from the head of the queue while claims fit memory, then evict until the growth of running requests fits."""
     claimed, grown = 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -87,7 +88,7 @@ def form_batch(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def evict_grown(view: RuleView, options: Any, work: Work, claimed: int) -> None:
-    """Evict running requests, smallest key first (ties: the older), until what is claimed fits memory.
+    """Evict running requests, smallest key first (ties: the older), until all claims fit memory.
 
     `claimed` is in KV tokens: newcomers, and running requests one token further. Each eviction is counted (`count`).
     """
@@ -112,16 +113,16 @@ def bound(view: RuleView, row: int) -> int:
 
 @part
 def claim(view: RuleView, row: int, tokens: int) -> int:
-    """KV tokens a request claims if it runs `tokens` more: up to its bound, or beyond it those it holds then."""
+    """KV tokens that a request claims if it runs `tokens` more: up to its bound, or those that it then holds if more."""
     return base(view, row) + max(bound(view, row) - view.produced[row], tokens)
 
 
 @part
 def key_of(view: RuleView, options: Any, row: int) -> float:
-    """The key of a running request; the smallest is evicted first.
+    """The key of a running request; the smallest is evicted first. A chance is a random number in [0, 1).
 
-    With `victim` ``any`` it is the request's `bound` plus a chance in [0, 1). With ``grown`` it is 1e18 while the output is
-    shorter than the bound, else the chance times the KV tokens that it holds after one more token (`claim`).
+    With `victim` ``any`` it is the request's `bound` plus a chance. With ``grown`` it is 1e18 while the output is shorter
+    than the bound, else a chance times the KV tokens that it holds after one more token (`claim`).
     """
     chance = uniform(view.seed, _VICTIMS, view.request_id[row], view.iteration)
     if options.victim_any:
@@ -133,7 +134,7 @@ def key_of(view: RuleView, options: Any, row: int) -> float:
 
 @part
 def count(view: RuleView, options: Any, batch: Batch, row: int) -> None:
-    """Move an evicted request, in the words of `batch.memory`, from its present bound to its next, if `longest` is set."""
+    """Count an eviction in `batch.memory`: from the request's present bound to its next. Nothing if `longest` is 0."""
     if options.longest > 0:
         words, output = int(options.longest) + 1, view.request_class[row]
         batch.memory[bound(view, row) * words + output] -= 1

@@ -21,7 +21,7 @@ from evenstep.workload.synthetic.laws import Lognormal
 
 #: Requests of a simulation, all present at the start.
 COUNTS = tuple(range(200, 2001, 200))
-#: KV tokens: the paper's value and others, to see what hangs on it.
+#: KV tokens: the paper's value, and others to see its effect.
 MEMORY, MEMORIES = 16_492, (4_096, 16_492, 32_768)
 HINDSIGHT, LITERAL = "H-SF", "A_min"
 POLICIES: Mapping[str, SchedulingPolicy] = {
@@ -30,7 +30,7 @@ POLICIES: Mapping[str, SchedulingPolicy] = {
     "A_min, repaired": AMin(reading="repaired"),
     HINDSIGHT: HindsightShortestFirst(),
 }
-#: "Nearly identical" is taken to be within so much.
+#: Our tolerance for "nearly identical", as a share.
 NEAR = 0.05
 
 #: Bounds of the output lengths: int64[N] -> int64[N] twice.
@@ -40,12 +40,13 @@ Values = dict[tuple[str, str, int, int], list[float]]
 
 
 def lengths(count: int, seed: int, replicate: int) -> tuple[I8, I8]:
-    """(prompt, output) tokens that stand in for the paper's sample, lognormal between its ends: int64[count] each."""
+    """(prompt, output) tokens in place of the paper's sample: int64[count] each, lognormal between the sample's ends."""
     laws = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
     return tuple(_within(count, seed, replicate, *law) for law in laws)  # type: ignore[return-value]
 
 
 def _within(count: int, seed: int, replicate: int, name: str, median: float, sigma: float, high: int) -> I8:
+    """int64[count], lognormal tokens with this median and sigma, from 1 to `high`."""
     from scipy.special import ndtr
 
     ends: F8 = ndtr(np.log(np.array([0.5, high + 0.5]) / median) / sigma)
@@ -80,7 +81,7 @@ class Sweep:
 
     Args:
         setting: size, replicates, key.
-        intervals: name to bounds.
+        intervals: bounds by name.
         values: mean latencies, seconds, one a replicate, by (intervals, policy, requests, KV tokens); filled by `run`.
     """
 
@@ -93,7 +94,7 @@ class Sweep:
         return self.setting.pick(COUNTS, COUNTS[:2])
 
     def run(self) -> Sweep:
-        """Measure every count at the paper's memory, and the largest one at the others, into `values`; returns itself."""
+        """Measure every count at the paper's memory, the largest at the others too, into `values`; returns itself."""
         most = self.counts[-1]
         sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
         for name, bounds in self.intervals.items():
@@ -105,6 +106,7 @@ class Sweep:
         return self
 
     def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
+        """Mean latency, seconds, of `count` requests in `memory` KV tokens; `H-SF` is told the true lengths as bounds."""
         prompt, output = lengths(count, self.setting.seed, replicate)
         believed = (output, output) if isinstance(policy, HindsightShortestFirst) else bounds(output)
         trace, seed = Trace(prompt, output, name="lognormal", synthetic=True), self.setting.seed + replicate
@@ -127,12 +129,12 @@ class Sweep:
         return found
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
-        """Latency of policy `label` over that of `H-SF`, a ratio, at the largest count; the mean over replicates."""
+        """Latency of policy `label` over that of `H-SF`, at the largest count: mean ratio with its interval."""
         most = self.counts[-1]
         return ex.ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
 
     def near_claim(self, name: str, says: str = "") -> ex.Claim:
-        """The claim that A_min's latency is below ``1 + NEAR`` times that of `H-SF` at the largest count, called `says`."""
+        """The claim `says`: A_min's latency is below ``1 + NEAR`` times that of `H-SF` at the largest count."""
         found = self.over_hindsight(name, LITERAL)
         others = ", ".join(
             f"{ex.with_interval(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
@@ -174,7 +176,7 @@ def latency_under(
     remark: str,
     size: tuple[float, float] = (9.0, 5.0),
 ) -> ex.Experiment:
-    """The experiment that sweeps the number of requests under some intervals (name to bounds); `claims` judges the sweep."""
+    """The experiment that sweeps the number of requests under intervals (bounds by name); `claims` judges the sweep."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()

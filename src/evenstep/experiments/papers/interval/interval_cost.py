@@ -62,12 +62,9 @@ def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
 
 
 def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
-    """The claim that the time of an iteration grows no faster than M log M from the smallest memory M to the largest.
+    """The claim that an iteration's time grows no faster than M log M, from the smallest of `memories` to the largest.
 
-    Args:
-        longest: the runs with outputs up to so many tokens are compared.
-        memories: each M in KV tokens, ascending; only the first and the last are compared.
-        taken: the measured times.
+    `memories` are in KV tokens, ascending; the runs have outputs up to `longest` tokens; `taken` has the measured times.
     """
     least, most = memories[0], memories[-1]
     allowed = most * math.log(most) / (least * math.log(least))

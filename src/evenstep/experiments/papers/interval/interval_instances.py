@@ -25,7 +25,7 @@ from evenstep.theory.packing import is_delayed, occupied, optimally_packed, same
 
 #: Theorem 3.4: the lower length and how many batches of long requests there are; upper lengths follow from alpha.
 SHORT, ALPHAS = 4, (1 / 2, 1 / 4, 1 / 16)
-#: a / b as printed, and where the proof's own quotient is about largest for a small alpha.
+#: a / b as printed, and the a / b at which the proof's own quotient is about largest for a small alpha.
 MIXES: Mapping[str, Callable[[float], float]] = {
     "a/b = sqrt(alpha)": math.sqrt,
     "a/b = 1 + sqrt 2": lambda alpha: 1 + math.sqrt(2),
@@ -60,7 +60,7 @@ def engine_run(
         memory: KV tokens.
         seed: key of the policy's draws.
         prompt: tokens of each prompt, at least 1.
-        holds: whether memory counts the token produced last; without it prompts of 1 are as good as 0 (s = 0).
+        holds: True if memory counts the token produced last. If False, prompts of 1 are as good as 0 (s = 0).
         request_class: int64[N], or None for one class.
     """
     prompts, arrival_s = np.full_like(output, prompt), np.zeros(output.size)
@@ -118,6 +118,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _theorem(setting: ex.Setting, batches: int, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
+    """Rows and claims of Theorem 3.4; the measured ratios go into `values`."""
     rows: list[ex.Row] = []
     claims: list[ex.Claim] = []
     for alpha, (says, mix) in itertools.product(ALPHAS, MIXES.items()):
@@ -140,6 +141,7 @@ def _theorem(setting: ex.Setting, batches: int, values: Values) -> tuple[list[ex
 
 
 def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
+    """Rows and claims of Example 8.2."""
     schedules = {name: np.array(starts) for name, starts in EXAMPLE.items()}
     every = [np.array(s) for s in itertools.product(range(5), repeat=4)]
     prompt = np.ones_like(OUTPUT)
@@ -159,6 +161,7 @@ def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
 
 
 def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
+    """Rows and claims of Proposition 8.4 on random instances; the measured ratios go into `values`."""
     packed: list[bool] = []
     both: list[bool] = []
     found: list[float] = []
@@ -194,6 +197,7 @@ def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
 
 
 def _laws(setting: ex.Setting, values: Values) -> list[ex.Row]:
+    """Rows of the stand-in lengths' moments next to those of Fig. 4; they go into `values`, too."""
     rows: list[ex.Row] = []
     drawn = [lengths(2_000, setting.seed, r) for r in range(setting.replicates)]
     for index, (name, printed) in enumerate(FIG4.items()):

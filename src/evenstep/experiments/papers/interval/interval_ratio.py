@@ -25,13 +25,13 @@ from evenstep.theory import intervals as theory
 
 #: Fig. 1: the paper's a, b and c of a ln(u + b) + c, and the lengths it is fitted over.
 FIT, LENGTHS = (0.2555, 0.2793, 1.1587), range(1, 101)
-#: Where the printed fit is compared.
+#: Lengths u at which the printed fit is compared.
 SPREAD = (1, 2, 5, 10, 20, 50, 80, 120, 200, 300, 500, 750, 1000)
-#: Fig. 3.
+#: Fig. 3: values of q.
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
 #: How near a simulated latency is to be to its closed form, and a share of completed requests to that of Proposition 4.5.
 NEAR, NEAR_COMPLETED = 0.02, 0.01
-#: H-SF's mean latency over the longest output: with less, what is left over at the end counts.
+#: H-SF's mean latency over the longest output; with less, the end of a run has too much weight.
 LOADED = 25
 #: The same where the periods of Proposition 4.5 are watched, which takes long.
 WATCHED = 3
@@ -57,7 +57,7 @@ Values = dict[tuple[str, str, str], list[float]]
 
 @dataclass(eq=False)
 class _Watched:
-    """A_min that notes the bound each request ran under last."""
+    """A_min that records, for each evicted request, the bound that it ran under last (`bound`, by request id)."""
 
     policy: AMin
     bound: dict[int, int] = field(default_factory=dict[int, int])  # request to bound, of those that were evicted
@@ -94,10 +94,11 @@ class Case:
 
     @property
     def memory(self) -> int:
-        """M, memory in KV tokens: `times` (s + u); the paper lets M -> inf."""
+        """M, memory in KV tokens: `times` (s + u); the paper lets M go to infinity."""
         return self.times * (self.prompt + self.mix.size)
 
     def output(self, count: int) -> I8:
+        """int64, about `count` output lengths in the proportions of the mix, ascending."""
         counts = np.round(self.mix / self.mix.sum() * count).astype(np.int64)
         return np.repeat(np.arange(1, self.mix.size + 1), counts)
 
@@ -109,8 +110,7 @@ class Case:
     def run(self, policy: SchedulingPolicy, count: int, seed: int, *, tells: bool = False) -> EngineRun:
         """Simulate about `count` requests, all present at the start, under a policy that is told l and u as bounds.
 
-        Args:
-            tells: whether a request's class is its output, for policies that count by it.
+        If `tells`, a request's class is its output, for policies that count by it.
         """
         output = self.output(count)
         bounds = np.full_like(output, self.lower), np.full_like(output, self.mix.size)
@@ -118,7 +118,7 @@ class Case:
         return engine_run(policy, output, bounds, self.memory, seed, prompt=prompt, holds=holds, request_class=classes)
 
     def completions(self, count: int, seed: int) -> F8:
-        """Share of each output j that A_min completes in each period i, float64[u+1, u+1] by i and j.
+        """float64[u+1, u+1]: the share of each output j that A_min completes in each period i, by i and j.
 
         A request ends in the period of the bound it ran under last; a bound that an eviction lowered counts as l.
         """
@@ -141,7 +141,7 @@ class Case:
         return float(run.summary["e2e_mean_s"]), stays / np.maximum(every, 1)
 
     def latencies(self, policy: SchedulingPolicy, count: int, seed: int) -> tuple[float, F8]:
-        """(mean latency in iterations, float64[u]: share of the requests of each output 1..u that was never evicted)."""
+        """(mean latency in iterations, float64[u]: share of the requests of each output 1..u never evicted)."""
         run = self.run(policy, count, seed)
         table = run.requests
         kept = np.bincount(table.output_tokens, table.evictions == 0, self.mix.size + 1)
@@ -153,7 +153,7 @@ class Case:
         return [self.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
 
     def enough(self, lengths: float) -> int:
-        """Number of requests that makes H-SF's mean latency `lengths` times the longest output."""
+        """The number of requests at which H-SF's mean latency is `lengths` times the longest output."""
         return round(lengths * self.mix.size / self.hindsight(1))
 
     def hindsight(self, count: int) -> float:
@@ -221,24 +221,20 @@ def fitted() -> tuple[F8, float]:
 
 
 def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> float:
-    """R^2 of the curve a ln(u + b) + c against A_min's worst ratio, at these lengths u.
-
-    Args:
-        coefficients: a, b, c.
-    """
+    """R^2 of the curve a ln(u + b) + c, `coefficients` a, b and c, against A_min's worst ratio, at these lengths u."""
     y = np.array([theory.a_min_worst(n)[0] for n in lengths])
     gap = y - _curve(np.array(lengths, float), *coefficients)
     return 1 - float((gap**2).sum() / ((y - y.mean()) ** 2).sum())
 
 
 def geometric(q: float, *, weighted: bool = False) -> float:
-    """A_min's closed ratio where output k has weight q^(k-1), or k q^(k-1) if `weighted`; 0 < q < 1, the far tail is cut."""
+    """A_min's closed ratio if output k has weight q^(k-1), or k q^(k-1) if `weighted`; 0 < q < 1. The far tail is cut."""
     k = np.arange(1, min(int(40 / (1 - q)), 100_000) + 2, dtype=float)
     return theory.a_min_mixed((k if weighted else 1.0) * q ** (k - 1), 0, 1)
 
 
 def two_points(lower: int, upper: int) -> float:
-    """The largest value of A_min's closed ratio on two outputs, `lower` and `upper`, over 400 mixes of the two."""
+    """The largest closed ratio of A_min over 400 mixes of two outputs, `lower` and `upper`."""
     mixes = np.zeros((400, upper))
     mixes[:, lower - 1] = np.geomspace(1e-2, 1e3, 400)
     mixes[:, -1] = 1.0
@@ -246,6 +242,7 @@ def two_points(lower: int, upper: int) -> float:
 
 
 def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
+    """Rows and claims of Figs. 1 and 3, and of the closed forms in Theorems 4.3, 5.1 and 5.2."""
     found, square = fitted()
     as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
@@ -298,7 +295,7 @@ def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
 
 
 def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Lemma 4.6, H-SF's side of it, and Proposition 4.5."""
+    """Rows and claims of Lemma 4.6, with H-SF's side of it, and of Proposition 4.5; measurements go into `values`."""
     rows: list[ex.Row] = []
     ratios: list[tuple[ex.Interval, float]] = []
     sides: list[tuple[ex.Interval, float]] = []
@@ -333,7 +330,7 @@ def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
 
 
 def _proof(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Lemma 4.6 for A_min as its proof has it, and with the victims of Algorithm 2."""
+    """Rows and claims of Lemma 4.6, for A_min as its proof has it and for it with the victims of Algorithm 2."""
     rows: list[ex.Row] = []
     found: list[tuple[ex.Interval, float]] = []
     for case in CASES:
@@ -351,7 +348,7 @@ def _proof(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
 
 
 def _periods(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Proposition 4.5 for A_min as its proof has it, of the cases with enough requests of each output."""
+    """Rows and claims of Proposition 4.5 for A_min as its proof has it, in cases with enough requests of each output."""
     rows: list[ex.Row] = []
     first: list[_Shares] = []
     later: list[_Shares] = []
@@ -374,22 +371,24 @@ def _periods(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex
     ]
 
 
-#: Shares completed, one a replicate, and the share printed; an entry an output, or a period and an output.
+#: (measured shares, one a replicate; printed share), one entry an output, or a period and an output.
 _Shares = list[tuple[list[float], float]]
 
 
 def _at_first(case: Case, kept: Sequence[F8]) -> _Shares:
+    """The shares of each output completed in the first period, next to the printed (s + l) / (s + j)."""
     s, low = case.prompt, case.lower
     return [([float(own[j - 1]) for own in kept], (s + low) / (s + j)) for j in case.outputs]
 
 
 def _later(case: Case, completed: Sequence[F8]) -> _Shares:
+    """The shares of each output j completed in each later period, next to the printed 1 / (s + j)."""
     periods = [(i, j) for j in case.outputs for i in range(case.lower + 1, j + 1)]
     return [([float(own[i, j]) for own in completed], 1 / (case.prompt + j)) for i, j in periods]
 
 
 def _completed(says: str, of_cases: Sequence[_Shares]) -> ex.Claim:
-    """The claim of every output, and period, of every case; what is seen is the least and the most of a case."""
+    """The claim `says` on the shares of all cases: each is within `NEAR_COMPLETED` of the printed one."""
     every = [
         ex.within(ex.mean_interval(own), printed - NEAR_COMPLETED, printed + NEAR_COMPLETED)
         for shares in of_cases
@@ -403,13 +402,14 @@ def _completed(says: str, of_cases: Sequence[_Shares]) -> ex.Claim:
 
 
 def _all_within(says: str, pairs: Sequence[tuple[ex.Interval, float]], share: float) -> ex.Claim:
+    """The claim `says`: each value of `pairs` is within `share` of its printed number."""
     holds = ex.all_of([ex.near(own, paper, share) for own, paper in pairs])
     apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
     return ex.Claim(f"{says} (within {share:.0%})", holds, apart)
 
 
 def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Lemma 8.8, Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
+    """Rows and claims of Lemma 8.8 and Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
     rows: list[ex.Row] = []
     tested: dict[str, list[ex.Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
     for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
@@ -442,7 +442,7 @@ def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
 
 
 def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Random mixes: whether a policy that sees the same bounds has a lower latency, or a lower largest ratio, than A_min."""
+    """Rows and claims of Theorem 4.2 on random mixes: no policy that sees the same bounds is better than A_min."""
     tried = setting.pick(24, 3)
     cases = [random_case(setting.seed, draw) for draw in range(tried)]
     counts = [case.enough(setting.pick(LOADED, 3)) for case in cases]
@@ -478,7 +478,7 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
 
 
 def random_case(seed: int, draw: int) -> Case:
-    """A random instance: prompts of 0, 2 or 10, a lower bound of 1 to 4, up to 12 outputs, two of them or all."""
+    """A random instance: prompts of 0, 2 or 10 tokens, a lower bound of 1 to 4, up to 12 outputs, all of them or two."""
     dice = streams.uniform(seed, "interval-search", np.arange(16), draw=draw)
     prompt, lower = (0, 2, 10)[int(3 * dice[0])], 1 + int(4 * dice[1])
     mix = np.zeros(lower + 1 + int(8 * dice[2]))

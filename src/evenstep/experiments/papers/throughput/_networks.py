@@ -1,4 +1,4 @@
-"""Common parts of the experiments on networks of engines: rates, what is served, and what is left."""
+"""Common parts of the experiments on networks of engines: arrival rates, served work, and work that is left."""
 
 from __future__ import annotations
 
@@ -22,33 +22,27 @@ LAW, SLOTS = "token-budget:fit=codellama-34b-tp2", "unit"
 ORDERS = ("sarathi", "work-conserving:first=prefill")
 #: Share of the arrivals by which calls may grow and still count as keeping up.
 DRIFT = 0.005
-#: Loads at which an engine has to keep up, and at which what it serves is measured.
+#: Loads at which an engine has to keep up, and at which its served rate is measured.
 BELOW, ABOVE = 0.99, 1.05
 #: The constant that says when an engine keeps up.
 KEEPING_UP = f"growth is below {100 * DRIFT:g} % of what comes | ours: over the second half of a run, by interval"
 
 
 def engine(batch_time: str, budget: int, **options: Any) -> EngineSection:
-    """An engine of `budget` tokens an iteration, without limits on requests or memory; `options` go to `EngineSection`."""
+    """An engine with `budget` tokens an iteration, without limits on requests or memory; `options` go to `EngineSection`."""
     return EngineSection(f"token-budget={budget},batch-limit=0,first-token=decode", batch_time, **options)
 
 
 def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, float]) -> NetworkRun:
-    """Simulate a network for `until_s` seconds with these task types only, as Poisson arrivals.
-
-    Args:
-        rates: tasks a second by type; types of the network that are not in it are left out.
-    """
+    """Simulate a network for `until_s` seconds with these task types only, Poisson arrivals; `rates` are tasks a second."""
     tasks = {name: replace(network.tasks[name], arrivals=Poisson(rate)) for name, rate in rates.items()}
     return simulate_network(replace(network, until_s=until_s, tasks=tasks), seed=seed)
 
 
 def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
-    """(tokens a second that all engines run, growth of the tokens left to run over those that come), of the second half.
+    """(tokens a second that all engines run, growth of the tokens left over those that arrive), of the run's second half.
 
-    Args:
-        run: of calls whose lengths are constant.
-        tokens: of a call of each kind, prompt and output, in the order of `run.kinds`.
+    `tokens` are those of a call of each kind, prompt and output, in the order of `run.kinds`; they must be constant.
     """
     half, end = np.searchsorted(run.times_s, 0.5 * run.counted_s), run.times_s.size - 1
     from_s, to_s = run.times_s[half], run.times_s[end]
@@ -59,18 +53,18 @@ def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
 
 
 def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
-    """float64[T], calls that wait or run at some times, seconds: in engine number `engine`, or in all if None."""
+    """float64[T], calls that wait or run at each of `times_s`, in engine number `engine`, or in all if None."""
     own = slice(None) if engine is None else run.calls.engine == engine
     return in_system(np.sort(run.calls.released_s[own]), np.sort(run.calls.finished_s[own]), times_s)
 
 
 def tasks_at(run: NetworkRun, times_s: F8) -> F8:
-    """float64[T], tasks that have arrived and are not done at some times, seconds."""
+    """float64[T], tasks that have arrived and are not done at each of `times_s`."""
     return in_system(np.sort(run.tasks.arrival_s), np.sort(run.tasks.finished_s), times_s)
 
 
 def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
-    """Growth a second, over the second half of a run's counted time, of the number that `held_at` gives for times."""
+    """Growth a second of the number that `held_at` gives for times, over the second half of a run's counted time."""
     half, end = held_at(np.array([0.5, 1.0]) * run.counted_s)
     return float(end - half) / (0.5 * run.counted_s)
 
@@ -78,7 +72,7 @@ def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
 def drift(run: NetworkRun, engine: int | None = None) -> float:
     """Growth of the calls in one engine, or in all (None), over the second half of `run.counted_s`.
 
-    It is a share of the calls that come then; at least one must come.
+    It is a share of the calls that arrive then; at least one must arrive.
     """
     own = slice(None) if engine is None else run.calls.engine == engine
     came_s = run.calls.released_s[own]
@@ -87,25 +81,26 @@ def drift(run: NetworkRun, engine: int | None = None) -> float:
 
 
 def keeps_up(share: ex.Interval) -> bool | None:
-    """Whether what is left grows by less than `DRIFT` of the arrivals; None if its interval contains that or has no ends."""
+    """True if growth, a share of the arrivals, is below `DRIFT`; None if its interval contains that or has no ends."""
     return ex.clearly(ex.beyond(share, DRIFT), -1)
 
 
 def percent(share: ex.Interval) -> ex.Interval:
-    """An interval times 100: a share in per cent."""
+    """The interval times 100: a share in per cent."""
     return share.map(lambda end: 100 * end)
 
 
 def missed(value: ex.Interval, limit: float) -> ex.Interval:
-    """By how many per cent of a limit a value lies above it, with its interval; negative below it."""
+    """Per cent by which a value lies above `limit`, with its interval; negative below it."""
     return percent(value.map(lambda end: end / limit - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
-    """What was seen beside a limit: what is served a second above it, in its unit, and the growth below it over what comes.
+    """Measurements on both sides of a limit, as means over replicates.
 
-    Both are means over the replicates.
+    `served` is the rate served in an overload, a second, in the limit's unit. `grows` is the growth below the limit, as a
+    share of the arrivals.
     """
 
     served: ex.Interval
@@ -113,9 +108,9 @@ class Sides:
 
 
 def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> list[ex.Row]:
-    """Two rows a case, in per cent: by how much what it serves when overloaded exceeds `limit`, and its growth below it.
+    """Two rows a case, in per cent: by how much it serves more than `limit` when overloaded, and its growth below it.
 
-    `served` names the first quantity; `held` is the noun of what grows in the second.
+    `served` names the first quantity; `held` names the requests or tokens that grow in the second.
     """
     rows: list[ex.Row] = []
     for case, own in found.items():
@@ -125,7 +120,7 @@ def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> li
 
 
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:
-    """The claim that each case serves `limit` when overloaded, within `share` of it, and keeps up (`keeps_up`) below it."""
+    """The claim `says`: each case serves `limit` when overloaded, within `share` of it, and keeps up below (`keeps_up`)."""
     own = found.values()
     seen = (
         f"{name} {ex.with_interval(missed(one.served, limit))} % off, growth {ex.with_interval(percent(one.grows))} %"

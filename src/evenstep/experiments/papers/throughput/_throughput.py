@@ -15,12 +15,7 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A policy whose batches are recorded: for each, request id -> (tokens, whether it decodes).
-
-    Args:
-        policy: the policy that decides.
-        batches: its decisions, in order; filled by the run.
-    """
+    """A policy that appends each batch to `batches`: request id -> (tokens, True if it decodes). `policy` decides."""
 
     policy: SchedulingPolicy
     batches: list[dict[int, tuple[int, bool]]] = field(default_factory=list[dict[int, tuple[int, bool]]])
@@ -44,7 +39,7 @@ class Watched:
 
 
 def schedule(policy: SchedulingPolicy, trace: Trace, token_budget: int) -> list[dict[int, tuple[int, bool]]]:
-    """The batches, in order, of a run whose iterations last 1 s; each is request id -> (tokens, whether it decodes)."""
+    """The batches of a run, in order, each as in `Watched`; iterations last 1 s."""
     watched = Watched(policy)
     simulate_engine(
         trace, watched, engine=Engine(token_budget=token_budget, first_token="decode"), batch_time=Unit(), door="plain"

@@ -1,4 +1,4 @@
-"""Throughput-optimal Conjecture 1: whether a fork-join network of agents keeps up whenever no agent is overloaded."""
+"""Throughput-optimal Conjecture 1: a fork-join network of agents keeps up if no agent is overloaded."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def at_load(load: float, policy: str = net.ORDERS[0], until_s: float = LENGTH_S,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agents:
-    """What the agents did at one load, over the replicates.
+    """Measurements of the agents at one load, over the replicates.
 
     Args:
-        grows: for each agent, growth of its calls over the run's second half, as a share of those that come there.
+        grows: for each agent, growth of its calls over the run's second half, as a share of those that arrive there.
         left: tasks that are not done at the end.
         times: float64[T], slots (seconds) at which `calls` are counted.
         calls: for each agent float64[T], calls in it at these times, of the first replicate.
@@ -63,7 +63,7 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
-    """Run the network at one load, once for each replicate, and collect what its agents did."""
+    """Run the network at one load, once for each replicate, and measure its agents."""
     until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
     runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
     times = np.linspace(0, until_s, 201)
@@ -112,10 +112,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
-    """Two claims on a policy: at load `BELOW` every agent keeps up, and at load `ABOVE` the first one does not.
-
-    `found` must hold both loads.
-    """
+    """The claims that at load `BELOW` every agent keeps up, and at `ABOVE` the first does not; `found` has both."""
     below, above = found[policy, BELOW], found[policy, net.ABOVE].grows[0]
     return [
         ex.Claim(

@@ -1,4 +1,4 @@
-"""Throughput-optimal Figs. 7 and 8: two agents whose work grows under one order of priorities, and not under the other."""
+"""Throughput-optimal Figs. 7 and 8: two agents whose work grows under one order of priorities, but not under another."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def _task(first: str, second: str) -> TaskSection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """One run of one order.
+    """One run under one order.
 
     Args:
         times: float64[S], slots of the samples.
         requests, tokens: int64[S, 2], calls, and tokens left to run, in each agent at these times.
         growth: of the tasks that are not done, a slot, over the second half.
-        drift: growth of the calls over the second half, as a share of those that come.
+        drift: growth of the calls over the second half, as a share of those that arrive.
     """
 
     times: F8
@@ -76,7 +76,7 @@ class Path:
         return float(self.tokens[-1].sum())
 
     def last(self, held: I8) -> I8:
-        """The rows of `held`, [S, 2] of this path, of the last `LAST` slots."""
+        """The rows of `held`, [S, 2] of this path, in the last `LAST` slots."""
         return held[self.times > self.times[-1] - LAST]
 
 
@@ -124,7 +124,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def virtual_load() -> float:
-    """Load of the virtual station of both long calls: above 1 it overloads, although each agent's load is 0.9."""
+    """Load of the virtual station of both long calls. It is above 1, so it overloads, although each agent's load is 0.9."""
     return judge(network()).stations[0].load
 
 
@@ -157,11 +157,12 @@ def _grown(paths: Paths) -> tuple[list[float], list[float], ex.Interval]:
 
 
 def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
+    """The ``mean`` or ``max`` of requests or tokens in an agent over the last `LAST` slots under the second order."""
     return [float(getattr(one.last(getattr(one, name))[:, agent], figure)()) for one in paths[ORDERS[1]]]
 
 
 def claims(paths: Paths) -> list[ex.Claim]:
-    """The claims of Fig. 8 and its text: tasks grow without bound if long calls go first; few wait if short calls do."""
+    """The claims of Fig. 8 and its text: tasks grow without bound if long calls go first, few wait if short calls do."""
     few = {name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in FEW}
     growths, tokens, drifted = _grown(paths)
     grown = ex.mean_interval(growths)

@@ -70,7 +70,7 @@ def fig5(policy: str) -> str:
 
 
 def fig2() -> list[int]:
-    """Tokens of each batch of Fig. 2 under `sarathi`, without the first, which prefills request 1."""
+    """Tokens of each batch of Fig. 2 under `sarathi`, without the first batch, which prefills request 1."""
     trace = Trace(
         np.array([1, 3, 4]), np.array([2, 2, 1]), arrival_s=np.array([0.0, _SOON, _SOON]), name="Fig. 2", synthetic=True
     )

@@ -1,4 +1,4 @@
-"""Throughput-optimal Fig. 1 and Theorem 1: which policies keep up, and up to which rate."""
+"""Throughput-optimal Fig. 1 and Theorem 1: the policies that keep up, and up to which rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMORY = (16_492, 32_768)
 #: Policies that fill every batch.
 CONSERVING = ("sarathi", "orca")
 FRONTIER = "largest stable rate (closed form beside it)"
-#: Fig. 1's three lines: our policy and the requests it may have in hand.
+#: Fig. 1's three lines, and our policy for each.
 LINES = {"faster_transformer": "faster-transformer", "vllm": "vanilla-vllm", "sarathi": "sarathi"}
 #: Seats of the engine in Fig. 1, where the paper is silent.
 SEATS = 32
@@ -71,19 +71,17 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, **engine: Any) -> Case:
-    """A case of requests of equal lengths on one engine of 512 tokens an iteration, without limits on requests or memory.
+    """Requests of equal lengths on one engine of 512 tokens an iteration, without limits on requests or memory.
 
-    Args:
-        tp: GPUs of the paper's fit of the batch time: 1, 2 or 4.
-        prompt, output: tokens of each request.
-        engine: options of `Engine` that replace these.
+    `tp` is the number of GPUs in the paper's fit of the batch time: 1, 2 or 4. `engine` has options of `Engine` that replace
+    these.
     """
     options: dict[str, Any] = {"token_budget": 512, "batch_limit": 0, "first_token": "decode", **engine}
     return Case(policy, LAWS[tp], Engine(**options), alike(prompt, output))
 
 
 def _cases(setting: ex.Setting) -> dict[str, Case]:
-    """The bisected systems: policies that fill every batch, groups, caps, limits on requests and memory, short prompts."""
+    """The bisected systems by name: policies that fill every batch, groups, caps, seats, memories, short prompts."""
     return {
         **{name: case(name) for name in CONSERVING},
         **{
@@ -103,7 +101,7 @@ Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]
 
 
 def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
-    """Time, requests in the engine, and the verdict, at the paper's rate."""
+    """(times in seconds, requests in the engine at each, verdict on stability), at the paper's rate."""
     one = case(policy, tp, batch_limit=0 if policy == "sarathi" else SEATS)
     done = one.run(RATE, round(RATE * setting.pick(800, 100)), setting.seed, 0)
     assert done.trace is not None
@@ -113,11 +111,12 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
 
 
 def _off(formula: float, rate: ex.Interval) -> ex.Interval:
+    """Error of the closed form against a simulated rate, per cent."""
     return rate.map(lambda end: 100 * (formula / end - 1))
 
 
 def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths: Paths) -> list[ex.Claim]:
-    """The claims from the closed forms (0 where there is none) and the simulated rates, requests a second, by case."""
+    """The claims on closed forms (0 if there is none) and simulated rates by case, requests a second, and on `paths`."""
 
     def said(cases: Sequence[str]) -> str:
         return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name]:.2f}" for name in cases)

@@ -1,4 +1,4 @@
-"""Throughput-optimal Proposition 1: up to which rate parallel engines keep up, by routing policy."""
+"""Throughput-optimal Proposition 1: the rate up to which parallel engines keep up, by routing policy."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ ENGINES, BUDGET = 4, 512
 ROUTINGS = {"random": "random", "round robin": "round-robin", "fewest requests": "jsq", "fewest tokens": "least-load"}
 #: A hash that may send every request of one key to one engine, and the rate of each kind of request with it.
 HASH, HOT_RATE = "consistent-hash:bound=100", 30.0
-#: Share by which what is served may miss the limit.
+#: The served rate may miss the limit by this share.
 SHARE = 0.01
 #: Seconds of an overloaded run, and of one below the limit.
 OVERLOADED_S, BELOW_S = 400.0, 2000.0
 
 
 def pool(routing: str = "jsq", policy: str = net.ORDERS[0]) -> Network:
-    """Four equal engines behind a routing policy, `policy` inside each, with requests that are all alike.
-
-    Its rate and time limit are placeholders for `at_rates` to replace.
-    """
+    """Four equal engines behind a routing policy, with `policy` in each; `at_rates` replaces its rate and time limit."""
     calls = {"answer": CallSection("pool", Constant(PROMPT), Constant(OUTPUT))}
     return Network(
         engines={"pool": net.engine(net.LAW, BUDGET, policy=policy, count=ENGINES, routing=routing)},
@@ -47,7 +44,7 @@ LIMIT = ENGINES * tokens_per_s(pool().engines["pool"]) / (PROMPT + OUTPUT)
 
 
 def hot(until_s: float, seed: int) -> tuple[str, NetworkRun]:
-    """Half of the requests share a key, and a hash routes: the reason why loads call that unstable, and a simulated run."""
+    """Half of the requests share a key, and a hash routes: (the reason that `judge` gives, a simulated run)."""
     network = pool(HASH)
     kinds = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(HOT_RATE)) for name in KINDS}
     network = replace(network, tasks=kinds)
@@ -58,11 +55,7 @@ KINDS = ("hot", "cold")
 
 
 def hot_engine(run: NetworkRun) -> int:
-    """The number of the one engine that ran requests of the hot key.
-
-    Raises:
-        ValueError: there are several.
-    """
+    """The number of the one engine that ran requests of the hot key; `ValueError` if there are several."""
     (found,) = np.unique(run.calls.engine[(run.calls.kind == KINDS.index("hot")) & (run.calls.engine >= 0)])
     return int(found)
 
@@ -73,11 +66,10 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool(net.Sides):
-    """What one pool did, over the replicates; served is in requests a second, growth is a share of the calls that come.
+    """Measurements of one pool, over the replicates; served is in requests a second, growth is a share of arriving calls.
 
-    Args:
-        paths: by load (a multiple of the limit), (seconds, calls that wait or run then) of the first replicate, float64[T]
-            each.
+    `paths` has by load (a multiple of the limit) the seconds, and the calls that wait or run then, float64[T] each, of the
+    first replicate.
     """
 
     paths: Mapping[float, tuple[F8, F8]]
@@ -89,7 +81,7 @@ def served_above(run: NetworkRun) -> float:
 
 
 def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
-    """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit, and collect what it did."""
+    """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit, and measure it."""
     lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
     runs = {
         load: [
@@ -149,7 +141,7 @@ def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
 
 
 def _heated(setting: ex.Setting) -> tuple[list[ex.Row], ex.Claim]:
-    """Growth of the calls in the hot key's engine, and in the others, and the claim that only the former is overloaded."""
+    """Rows of the growth of calls in the hot key's engine and in the others; the claim that only it is overloaded."""
     runs = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
     there: list[float] = []
     elsewhere: list[float] = []

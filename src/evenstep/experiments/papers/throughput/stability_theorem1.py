@@ -1,4 +1,4 @@
-"""Throughput-optimal Theorem 1 and App. C: up to which load work-conserving policies keep up, and the fluid paths."""
+"""Throughput-optimal Theorem 1 and App. C: the load up to which work-conserving policies keep up, and fluid paths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLICIES = ("sarathi", "orca", "vllm", *ORDERS)
 CUT = (16_384, 8_192)
 #: Share that the claims allow.
 SHARE = 0.01
-#: Load over b / t_b at which what comes has to be served.
+#: Load over b / t_b at which all arrivals have to be served.
 BELOW = 0.99
 #: Law, budget and policy of a case.
 Key: TypeAlias = tuple[str, int, str]
@@ -122,7 +122,7 @@ class Path:
 
 
 def path(load: float, setting: ex.Setting) -> Path:
-    """Simulate a backlog at time 0 and Poisson arrivals at a load (over b / t_b), next to the fluid path.
+    """Simulate a backlog at time 0 with Poisson arrivals at a load (over b / t_b), and compute the fluid path.
 
     That is f(t) = f(0) + (lambda (m_p + m_d) - b / t_b) t, never below 0 (App. C).
     """
@@ -138,7 +138,7 @@ def path(load: float, setting: ex.Setting) -> Path:
 
 
 def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) -> F8:
-    """float64[T], tokens left at the times."""
+    """float64[T], tokens left at the times, with `backlog` requests at time 0 and Poisson arrivals at `rate` a second."""
     count = round(1.2 * rate * float(times[-1])) + 100
     come = Poisson(rate).times(count, seed, replicate)
     assert come is not None
@@ -150,6 +150,7 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
 
 
 def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
+    """The claim that under these lengths every case's largest stable rate, over the theorem's, is 1 within `SHARE`."""
     own = {key: ratio for key, ratio in found.items() if key[0] == law}
     verdicts = [ex.near(ratio, 1.0, SHARE) for ratio in own.values()]
     worst = max(own, key=lambda key: abs(own[key].value - 1))
@@ -162,6 +163,7 @@ def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
 
 
 def _served(law: str, left: Mapping[Key, ex.Interval]) -> ex.Claim:
+    """The claim that under these lengths every case leaves at most the share `SHARE` of the tokens at load `BELOW`."""
     own = {key: share for key, share in left.items() if key[0] == law}
     worst = max(own, key=lambda key: own[key].value)
     return ex.Claim(

@@ -21,14 +21,14 @@ TYPES = {"chat": (PROMPT, OUTPUT), "document": (512, 32)}
 TOKENS = {name: sum(sizes) for name, sizes in TYPES.items()}
 #: Points of the line: the share of the tokens that chats bring.
 CHATS = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Share by which what is served may miss the line.
+#: The served rate may miss the line by this share.
 SHARE = 0.01
 #: Seconds of an overloaded run, and of one below the line.
 OVERLOADED_S, BELOW_S = 1200.0, 6000.0
 
 
 def network(policy: str = net.ORDERS[0]) -> Network:
-    """Two types of requests on one engine; its rates and time limit are placeholders for `at_rates` to replace."""
+    """Two types of requests on one engine; its rates and time limit are placeholders, which `at_rates` replaces."""
     tasks = {
         name: TaskSection(calls={"answer": CallSection("one", Constant(prompt), Constant(output))}, arrivals=Poisson(1.0))
         for name, (prompt, output) in TYPES.items()
@@ -55,7 +55,7 @@ def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: s
 
 
 def work(run: NetworkRun) -> tuple[float, float]:
-    """(tokens a second that the engine runs, growth of those left to run over those that come), as `_networks.work`."""
+    """(tokens a second that the engine runs, growth of the tokens left over those that arrive), as `_networks.work`."""
     return net.work(run, [TOKENS[name] for name, _ in run.kinds])
 
 
@@ -64,9 +64,9 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
-    """What a policy serves above a point of the line, in tokens a second, and the growth below it; means over replicates.
+    """Tokens a second that a policy serves above a point of the line, and the growth below it; means over replicates.
 
-    The loads are `_networks.ABOVE` and `BELOW`, times the line. At the point, chats bring the share `chats` of the tokens.
+    The loads are `_networks.ABOVE` and `BELOW` times the line. At the point, chats bring the share `chats` of the tokens.
     """
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]

@@ -1,4 +1,4 @@
-"""Throughput-optimal Fig. 9: what Sarathi's token budget does to end-to-end latency and to the time to the first token."""
+"""Throughput-optimal Fig. 9: the effect of Sarathi's token budget on end-to-end latency and time to the first token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUDGETS = (128, 512, 1024)
 LENGTHS = "sample:azure-conv"
 #: Arriving tokens over b / t_b with b = 512.
 LOADS = (0.5, 0.7, 0.9)
-#: Seconds that a chunk token takes for each token computed before it: what small chunks pay again and again.
+#: Seconds that a chunk token takes for each token computed before it; small chunks pay this repeatedly.
 GAMMA_S = 1e-8
 LAWS: Mapping[str, BatchTime] = {"by tokens": TokenBudget(), "with chunk x context": LongContext(gamma_s=GAMMA_S)}
 METRICS = {"e2e_p50_s": "end-to-end, median", "ttft_p50_s": "time to the first token, median"}
@@ -68,7 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _one(lengths: Trace, law: BatchTime, load: float, budget: int, seed: int, replicate: int) -> EngineRun:
-    """One replicate: the same lengths in the same order, other arrivals."""
+    """Simulate one replicate: the same lengths in the same order, other arrivals. `load` is over b / t_b at b = 512."""
     tokens = float((lengths.prompt_tokens + lengths.output_tokens).mean())
     rate = load * 512 / TokenBudget().seconds(Batch(tokens=512)) / tokens
     times = Poisson(rate).times(len(lengths), seed, replicate)

@@ -1,4 +1,4 @@
-"""WAIT's families of experiments, one text for each: known lengths (sec. 6.1), and ten types of unknown ones (sec. 6.2)."""
+"""Families of WAIT experiments, each defined once: known lengths (sec. 6.1), ten types of unknown lengths (sec. 6.2)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ LAW = AffineKv(0.01, 4e-8)
 def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, ...], limit: int) -> Workload:
     """The workload of an experiment on WAIT, with two policies: thresholds in proportion to the arrivals, and as printed.
 
-    Args:
-        prompts, outputs: tokens of each type.
-        rates: arrivals of each type, requests a second; their sum is also one of the workload's rates.
-        limit: B, requests of an iteration.
+    `prompts` and `outputs` are the tokens of each type. `rates` are its arrivals, requests a second; their sum is also one
+    of the workload's rates. `limit` is B, requests of an iteration.
     """
 
     def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
@@ -58,7 +56,7 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
 
 
 def thresholds_said(work: Workload) -> str:
-    """The thresholds of the policies under test at each token limit, as text for tables: ``512 tokens: (1, 1), (2, 2)``."""
+    """The thresholds of the policies under test at each token limit, as text: ``512 tokens: (1, 1), (2, 2)``."""
     gated = {case.tokens: work.gated(case).values() for case in work.cases(quick=True)}
     return "; ".join(f"{n:,} tokens: {ex.listed(getattr(one, 'thresholds', ()) for one in own)}" for n, own in gated.items())
 
@@ -69,21 +67,18 @@ class TenTypes:
 
     Args:
         rate: requests a second of all types together.
-        over: the number that the paper's ratios are divided by to give thresholds.
+        over: divisor of the paper's ratios that gives thresholds.
     """
 
     rate: float
     over: int
 
     def types(self, rate: float) -> Types:
-        """The types at a rate of all together, requests a second."""
+        """The ten types at a total rate, requests a second."""
         return Types([rate * share / sum(SHARES) for share in SHARES], (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
 
     def scaled(self, fits: float) -> tuple[int, ...]:
-        """Thresholds: the paper's ratios over `over`, or scaled to an iteration of `fits` requests if that is less.
-
-        They are rounded, and 1 at least.
-        """
+        """The paper's ratios over `over`, or scaled to iterations of `fits` requests if that is less; whole numbers >= 1."""
         share = min(1 / self.over, fits / LIMIT)
         return tuple(max(round(n * share), 1) for n in RATIOS)
 
@@ -92,6 +87,7 @@ class TenTypes:
         return tuple(with_slack(self.types(rate), 0.0, iterations=1e6, delta=0.01).thresholds.tolist())
 
     def gated(self, case: Case) -> Mapping[str, SchedulingPolicy]:
+        """The policies under test: Nested WAIT with scaled thresholds, and with solved ones."""
         both = {"Nested WAIT": self.scaled(case.fits), "Nested WAIT, solved": self.solved(case.rate / max(case.load, 1.0))}
         return {name: NestedWait(own, OUTPUTS[:-1]) for name, own in both.items()}
 
@@ -109,13 +105,7 @@ class TenTypes:
 
 
 def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
-    """The experiment of Nested WAIT on ten types, at `ten.rate` requests a second.
-
-    Args:
-        figure: number of the paper's figure.
-        ten: the rate and the thresholds.
-        why: where the thresholds come from, for the table of constants.
-    """
+    """The experiment of Nested WAIT on the ten types of `ten`; `figure` is the paper's, `why` explains the thresholds."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         first = ten.scaled(LIMIT)[0]

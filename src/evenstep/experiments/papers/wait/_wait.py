@@ -56,7 +56,7 @@ BASELINES: Mapping[str, tuple[SchedulingPolicy, bool]] = {
 
 
 def energy_j_per_token(run: EngineRun) -> float:
-    """Energy of a run for each token it produced, in joules; idle time is counted."""
+    """Joules of a run for each token that it produced; idle time is counted."""
     assert run.iterations is not None
     return energy_j(POWER, run) / max(int(run.iterations.produced.sum()), 1)
 
@@ -67,7 +67,7 @@ Lengths = Callable[[I8, int, int], tuple[I8, I8]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Limits and arrivals that a policy is compared under.
+    """Limits and arrivals under which policies are compared.
 
     Args:
         tokens: tokens an iteration may run.
@@ -85,21 +85,21 @@ class Case:
 
 
 def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
-    """The paper's model of an engine: no limit but memory, and none with `kv_tokens` of 0."""
+    """An engine as the paper models it, with no limit but memory; `kv_tokens` of 0 is no limit, either."""
     return Engine(
         token_budget=0, batch_limit=0, resident_limit=0, first_token="decode", kv_tokens=kv_tokens, overflow=overflow
     )
 
 
 def drawn_types(shares: Sequence[float], requests: int, seed: int, replicate: int) -> I8:
-    """The index of each request's type, drawn in proportion to `shares`, which need not sum to 1: int64[requests]."""
+    """int64[requests], the index of each request's type, drawn in proportion to `shares`, which need not sum to 1."""
     u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
     return np.searchsorted(np.cumsum(shares) / sum(shares), u, side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """What is kept of a run: its summary, with `steady_tokens_per_s` and `energy_j_per_token`, and its digest."""
+    """The kept part of a run: its digest, and its summary with `steady_tokens_per_s` and `energy_j_per_token`."""
 
     summary: dict[str, Any]
     digest: str
@@ -135,11 +135,11 @@ class Workload:
     lengths: Lengths | None = None
 
     def mean(self, per_type: Any) -> float:
-        """The mean, weighted by the shares, of a number that each type has."""
+        """The mean over types, weighted by the shares, of a number that each type has."""
         return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
 
     def fits(self, tokens: int) -> float:
-        """Mean requests of an iteration that is full: within `batch_limit`, and within `tokens` tokens.
+        """Mean requests in a full iteration, within `batch_limit` requests and `tokens` tokens.
 
         Requests are taken to be equally often at each of their stages: the prefill, and each decode.
         """
@@ -147,7 +147,7 @@ class Workload:
         return min(self.batch_limit, tokens * self.mean(output + 1) / self.mean(prompt + output))
 
     def largest_rate(self, tokens: int) -> float:
-        """Capacity, requests a second, of an engine that runs full batches of the mix's mean within `tokens` tokens."""
+        """Capacity, requests a second: that of full batches of the mean mix, within `tokens` tokens."""
         prompt, output = np.asarray(self.prompts, float), np.asarray(self.outputs, float)
         each = self.fits(tokens) / self.mean(output + 1)
         return each / (self.law.d0_s + self.law.d1_s * each * self.mean((output + 1) * (prompt + output / 2)))
@@ -163,7 +163,7 @@ class Workload:
         return [one for one in found if one.said.endswith(f"{LOADS[0]:g} of capacity")] if quick else found
 
     def trace(self, rate: float, requests: int, seed: int, replicate: int) -> Trace:
-        """`requests` Poisson arrivals at `rate` a second, each of a type drawn by the shares; the class is its type."""
+        """`requests` Poisson arrivals at `rate` a second, each of a type drawn by the shares; the class is the type."""
         which = drawn_types(self.shares, requests, seed, replicate)
         types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
         prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
@@ -182,7 +182,7 @@ class Workload:
         return simulate_engine(trace, policy, engine=engine, batch_time=self.law, until_s=until_s)
 
     def shown(self, label: str, policy: SchedulingPolicy, case: Case, trace: Trace) -> Shown:
-        """Run a policy and keep its figures; `label` tells whether it is a baseline that forms batches ahead.
+        """Run a policy and keep its figures; `label` tells if it is a baseline that forms batches ahead.
 
         `steady_tokens_per_s` counts the outputs of requests that complete in the run's second half.
         """
@@ -193,7 +193,7 @@ class Workload:
         return Shown({**run.summary, **own}, run.digest)
 
     def runs(self, setting: ex.Setting) -> Runs:
-        """Run the policies under test and all `BASELINES` in every case, on the same arrivals."""
+        """Run the policies under test and all `BASELINES` in every case, on the same arrivals; runs by (label, case)."""
         runs: dict[tuple[str, Case], list[Shown]] = {}
         for case in self.cases(setting.quick):
             traces = [self.trace(case.rate, setting.pick(*REQUESTS), setting.seed, r) for r in range(setting.replicates)]
@@ -232,7 +232,7 @@ class Workload:
         )
 
     def constants(self, requests: int) -> list[ex.Constant]:
-        """The constants that the paper leaves open, with the capacity at each token limit; `requests` of a replicate."""
+        """The constants that the paper leaves open, with the capacity at each token limit, for `requests` a replicate."""
         most = "; ".join(f"{b:,}: {self.fits(b):,.0f}, {self.largest_rate(b):,.3g}/s" for b in TOKEN_LIMITS)
         return ex.constants(f"""
             batch time | d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token | the paper prints neither
@@ -266,7 +266,7 @@ def relative(ours: Sequence[float], base: Sequence[float]) -> ex.Interval:
 def _claim(
     runs: Runs, label: str, other: str, cases: Sequence[Case], field: str, sign: int, says: str, up_to: float
 ) -> ex.Claim:
-    """One comparison in every case with a load below `up_to`: it holds if the intervals of all have the sign."""
+    """The claim that `label` `says` `other` in every case with a load below `up_to`: all intervals must have the sign."""
     below = [case for case in cases if case.load < up_to]
     apart = {case.said: relative(*ex.pair(runs, (label, case), (other, case), field)) for case in below}
     seen = "; ".join(f"{said} {ex.with_interval(one)} %" for said, one in apart.items())
@@ -288,10 +288,9 @@ def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case])
 def thresholds(limit: float, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False) -> tuple[int, ...]:
     """WAIT's thresholds under a batch limit B, one a type, rounded down, at least 1.
 
-    `shares` are the arrivals lambda_j in proportion, `outputs` the tokens l'_j.
-
-    n_j = B lambda_j / sum lambda_i (l'_i + 1), in proportion to the arrivals as eq. 9 needs; as `printed` in sec. 6.1,
-    B rho_j / (l'_j + 1), which gives long outputs too little.
+    `shares` are the arrivals lambda_j in proportion, `outputs` the tokens l'_j. n_j = B lambda_j / sum lambda_i (l'_i + 1),
+    in proportion to the arrivals as eq. 9 needs. As `printed` in sec. 6.1 it is B rho_j / (l'_j + 1), which gives long
+    outputs too little.
     """
     if printed:
         exact = [limit * s / sum(shares) / (o + 1) for s, o in zip(shares, outputs, strict=True)]

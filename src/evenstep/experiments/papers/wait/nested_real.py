@@ -16,7 +16,7 @@ from evenstep.request import I8
 from evenstep.theory.nested_thresholds import doubts
 
 TEN = TenTypes(rate=55.0, over=10)
-#: Width of the paper's bins of outputs, tokens; what brings the stand-in's prompts to the paper's mean.
+#: Width of the paper's bins of outputs, tokens; factor that brings the stand-in's prompts to the paper's mean.
 BIN, LONGER = 50, 1.5
 
 
@@ -32,7 +32,7 @@ def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
 
 MIDDLE = tuple(end - BIN // 2 for end in OUTPUTS)
 WORK = Workload((PROMPT,) * 10, MIDDLE, SHARES, LIMIT, TEN.gated, rates=(TEN.rate,), law=LAW, lengths=drawn)
-#: What the paper says that Nested WAIT's throughput costs, seconds of latency of each prompt.
+#: The latency that Nested WAIT's throughput costs according to the paper, seconds a prompt.
 ADDED_S = 0.5
 LATENCY = "e2e_mean_s"
 
@@ -67,7 +67,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         found,
         rows=[*found.rows, *(ex.Row(case, "added latency", "s", ADDED_S, one) for case, one in added.items())],
         claims=[
-            *(one for one in found.claims if "latency" not in one.says),  # its latency is higher in the paper, too
+            *(one for one in found.claims if "latency" not in one.says),  # its latency is also higher in the paper
             *(
                 ex.placed(f"{case}: at most {ADDED_S:g} s more latency", one, -math.inf, ADDED_S, "{} s")
                 for case, one in added.items()

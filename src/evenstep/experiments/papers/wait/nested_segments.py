@@ -34,7 +34,7 @@ Found = Mapping[tuple[int, float, float, float], Sequence[Design]]
 
 
 def types_at(rate: float) -> Types:
-    """500 types, of 1 to 500 output tokens, `rate` requests a second together, in proportion to a geometric law."""
+    """500 types, of 1 to 500 output tokens, with a total of `rate` requests a second, in proportion to a geometric law."""
     chance = GOES_ON ** np.arange(TYPES)
     return Types((rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S)
 

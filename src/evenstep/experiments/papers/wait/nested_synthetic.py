@@ -15,7 +15,7 @@ LIMIT = sum(n * (end - start) for n, start, end in zip(RATIOS, (0, *OUTPUTS[:-1]
 
 
 def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
-    """Nested WAIT with the paper's ratios as thresholds, scaled down where `case.fits` is less than they fill."""
+    """Nested WAIT with the paper's ratios as thresholds, scaled down if an iteration holds less (`case.fits`)."""
     share = min(case.fits / LIMIT, 1.0)
     return {"Nested WAIT": NestedWait(tuple(max(round(n * share), 1) for n in RATIOS), OUTPUTS[:-1])}
 

@@ -1,4 +1,4 @@
-"""WAIT Propositions 4 and 5: policies that do not know types, with the memory of the fluid equilibrium, to the letter."""
+"""WAIT Propositions 4 and 5: policies that do not know types, with exactly the memory of the fluid equilibrium."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONSTANT = 0.75
 
 
 def poisson(seed: int, count: int, draw: int) -> list[int]:
-    """`count` keyed Poisson numbers of mean 1; `draw` numbers independent series of one seed."""
+    """`count` Poisson numbers of mean 1 from keyed draws; `draw` numbers independent series of one seed."""
     u, found = streams.uniform(seed, "fcfs-gap", np.arange(count), draw=draw), np.zeros(count, np.int64)
     below, chance = math.exp(-1), math.exp(-1)
     for k in range(1, 20):
@@ -49,10 +49,11 @@ def poisson(seed: int, count: int, draw: int) -> list[int]:
 
 
 def trials(count: int, seed: int, is_later_random: bool) -> int:
-    """In how many of `count` trials memory overflows within two iterations of the first random arrivals' prefill.
+    """The number of trials, of `count`, in which memory overflows within two iterations after the first random prefills.
 
-    A trial starts in equilibrium. Poisson(1) of each type arrive in the next iteration; in each of the two after that one of
-    each type, or as many at random. It overflows when a request is evicted, or has to wait for memory.
+    A trial starts in equilibrium. Then Poisson(1) requests of each type arrive in the next iteration. In each of the two
+    after that one of each type arrives, or Poisson(1) if `is_later_random`. Memory overflows if a request is evicted, or has
+    to wait for memory.
     """
     arrivals: list[tuple[float, int, int]] = []
     drawn = [[poisson(seed, count, 10 * kind + later) for later in range(3)] for kind in range(2)]
@@ -77,10 +78,7 @@ def trials(count: int, seed: int, is_later_random: bool) -> int:
 
 
 def long_run(policy: SchedulingPolicy, horizon_s: float, seed: int, replicate: int) -> tuple[float, float]:
-    """(requests of type 2 left over, throughput in tokens), both a second of the horizon; a prefill counts as a token.
-
-    The run ends with its last arrival, near `horizon_s`.
-    """
+    """(requests of type 2 left over, throughput in tokens), both a second of the run; a prefill counts as a token."""
     trace = PAIR.trace(RATE, int(RATE * horizon_s), seed, replicate)
     horizon_s = float(trace.column("arrival_s")[-1])
     engine = free_engine(MEMORY, "restart")

@@ -1,4 +1,4 @@
-"""WAIT Fig. 3: iteration time is affine in the tokens the batch holds."""
+"""WAIT Fig. 3: iteration time is affine in the tokens that the batch holds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _decodes(name: str, batches: list[tuple[int, int]]) -> tuple[F8, F8]:
-    """KV tokens and seconds of batches of (number of decodes, context of each)."""
+    """(KV tokens, seconds) of batches, which are (number of decodes, context of each)."""
     law = profiles.law(name)
     seconds = [
         law.seconds(Batch(tokens=n, requests=n, decodes=n, kv=n * (k + 1), decode_context=n * k, longest=k))
@@ -66,6 +66,7 @@ def _decodes(name: str, batches: list[tuple[int, int]]) -> tuple[F8, F8]:
 
 
 def _prefills(name: str) -> tuple[F8, F8]:
+    """(KV tokens, seconds) of batches of one prefill, for each length of `PROMPTS`."""
     law = profiles.law(name)
     seconds = [law.seconds(Batch(tokens=s, requests=1, prefill_tokens=s, kv=s, chunk_squares=s * s)) for s in PROMPTS]
     return np.array(PROMPTS, np.float64), np.array(seconds)

@@ -1,4 +1,4 @@
-"""WAIT Proposition 2: no policy of the library is above the fluid throughput."""
+"""WAIT Proposition 2: no scheduling policy of evenstep is above the fluid throughput."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORE = 0.01
 def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[float]:
     """Throughput of a scheduling policy over the fluid one, one number a replicate; a prefill counts as a token (eq. 8).
 
-    `load` is a share of what the engine keeps up with. A run ends when so many `requests` are expected.
+    `load` is a share of the engine's capacity. A run ends at the time by which `requests` are expected.
     """
     types = Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).at_load(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)

@@ -1,4 +1,4 @@
-"""WAIT Theorem 2, eq. 12: how often the memory that should suffice does not, and how much less would."""
+"""WAIT Theorem 2, eq. 12: how often the memory that should suffice overflows, and the least memory that would suffice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REALLY = 0.1
 
 
 def peak(thresholds: tuple[int, ...], seed: int, replicate: int) -> int:
-    """The most KV tokens held at a time in one run of Nested WAIT, for `HORIZON_S` seconds without a limit of memory."""
+    """The most KV tokens held at a time in one run of Nested WAIT, of `HORIZON_S` seconds, without a memory limit."""
     trace = MIX.trace(sum(RATES), int(sum(RATES) * HORIZON_S), seed, replicate)
     policy = NestedWait(thresholds, OUTPUTS[:-1], max_hold_s=1e9)
     run = simulate_engine(trace, policy, engine=free_engine(), batch_time=LAW, until_s=HORIZON_S)

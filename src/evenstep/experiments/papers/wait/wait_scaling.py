@@ -1,4 +1,4 @@
-"""WAIT Theorems 1 to 3: latency and lost throughput against the horizon; strict thresholds, equality, rates that change."""
+"""WAIT Theorems 1 to 3: latency and lost throughput against the horizon; strict thresholds, equality, changing rates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ D1_S = 0.05
 LAW = AffineKv(1 - 9 * D1_S, D1_S)
 #: d0 + d1 M is 1 s at thresholds of 1, in which one request of each type arrives; at 2 it is 1.45 s, in which 1.45 arrive.
 THRESHOLDS = {"equality": (1, 1), "strict": (2, 2)}
-#: Of Nested WAIT: 1.6 s at (4, 3), in which 3.2 of both types arrive, and 3.84 at the peak of a rate that swings.
+#: For Nested WAIT: 1.6 s at (4, 3), in which 3.2 of both types arrive, and 3.84 at the peak of a rate that swings.
 NESTED, SWING, PERIOD_S = (4, 3), 0.2, 100.0
 #: Thresholds, whether types are known, and how far the rate swings around its mean.
 KINDS: Mapping[str, tuple[tuple[int, ...], bool, float]] = {
@@ -46,7 +46,7 @@ Runs = Mapping[tuple[str, int], Mapping[str, F8]]
 
 
 def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
-    """The policy of a kind (`KINDS`). Its gates hold for ever, as in the paper: for ten times the horizon at most."""
+    """The policy of a kind (`KINDS`). Its gates hold requests for up to ten times the horizon: in the paper, for ever."""
     thresholds, known, _ = KINDS[kind]
     if known:
         return Wait(thresholds, max_hold_s=10 * horizon_s)
@@ -54,16 +54,17 @@ def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
 
 
 def swung(arrival_s: F8, swing: float) -> F8:
-    """Times of Poisson arrivals, seconds ascending, shifted so that their rate swings by the share `swing` in `PERIOD_S`."""
+    """Poisson arrival times, seconds ascending, shifted so that their rate swings by a share `swing` in `PERIOD_S`."""
     omega = 2 * np.pi / PERIOD_S
     at = np.linspace(0.0, float(arrival_s[-1]), 1 + int(20 * arrival_s[-1] / PERIOD_S))
     return np.interp(arrival_s, at + swing / omega * (1 - np.cos(omega * at)), at)
 
 
 def one(kind: str, horizon_s: float, seed: int, replicate: int) -> tuple[float, float]:
-    """Mean latency in seconds, and the mean over the second half of (tokens that came and are not done) / (time so far).
+    """(mean latency in seconds, throughput gap in tokens a second) of one run.
 
-    Arrivals are Poisson, so that the latter has the mean of the gap to the fluid throughput without the luck of arrivals.
+    The gap is the mean over the second half of (tokens that arrived and are not done) / (time so far). Arrivals are Poisson,
+    so it has the mean of the gap to the fluid throughput, but without the luck of arrivals.
     """
     trace = PAIR.trace(RATE, int(RATE * horizon_s + 8 * np.sqrt(RATE * horizon_s)), seed, replicate)
     if KINDS[kind][2]:
@@ -78,7 +79,7 @@ def one(kind: str, horizon_s: float, seed: int, replicate: int) -> tuple[float, 
 
 
 def _tokens_by(at: F8, times: F8, outputs: I8) -> F8:
-    """Tokens, a prefill counted as one, of the requests with times up to each moment."""
+    """Tokens of the requests with `times` up to each moment of `at`; a prefill counts as a token."""
     order = np.argsort(times)
     tokens = np.concatenate([[0.0], np.cumsum(outputs[order] + 1.0)])
     return tokens[np.searchsorted(times[order], at, side="right")]

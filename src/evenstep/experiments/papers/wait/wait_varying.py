@@ -1,4 +1,4 @@
-"""WAIT secs. 7.1, 8.1: rates that change, with thresholds for their mean, for their peak, and solved anew."""
+"""WAIT secs. 7.1, 8.1: changing rates, with thresholds for their mean, for their peak, and solved anew."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROFILES: Mapping[str, tuple[float, ...]] = {
 }
 #: Share of the capacity of the constant rate, and of the thresholds it starts with.
 STEADY, BEFORE = 0.85, 0.3
-#: Seconds of the observed part.
+#: `solve_s` of policies that solve their thresholds anew: from what they observed in one to two times so many seconds.
 SOLVE_S = 20.0
 #: How far the mean of a solved threshold may be from the theory's, as a share of it.
 NEAR = 0.1
@@ -42,7 +42,7 @@ FIELDS = {
     "iterations": ("iterations", ""),
     "energy_j_per_token": ("energy", "J/token"),
 }
-#: What a policy with gates has less of than Sarathi: the field, the words and the figure's text.
+#: Fields that are lower for a policy with gates than for Sarathi: the field, the words and the figure's text.
 SAVED = (("iterations", "fewer iterations", "{} iterations"), ("energy_j_per_token", "less energy a token", "{} J"))
 
 
@@ -54,7 +54,7 @@ class Family:
         name: of the policy.
         prompts, outputs: tokens of each type.
         shares: arrivals of each type, in proportion.
-        is_nested: whether the types are unknown, so that Nested WAIT serves them; else WAIT.
+        is_nested: True if Nested WAIT serves them, because the types are unknown; else WAIT.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Family:
     is_nested: bool
 
     def types(self, load: float) -> Types:
-        """The types with arrivals at this share of the engine's capacity."""
+        """The types, with arrivals at this share of the engine's capacity."""
         return Types(self.shares, self.prompts, self.outputs, LAW.d0_s, LAW.d1_s).at_load(load)
 
     def thresholds(self, load: float) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ class Family:
         }
 
     def trace(self, loads: Sequence[float], phase_s: float, seed: int, replicate: int) -> Trace:
-        """Poisson arrivals, each of a type drawn by the shares; every phase of `phase_s` seconds has one of the loads."""
+        """Poisson arrivals, each of a type drawn by the shares; each phase of `phase_s` seconds has one of the loads."""
         rates = [sum(self.types(load).arrivals_per_s) for load in loads]
         expected = np.concatenate([[0.0], np.cumsum(rates) * phase_s])
         events = Poisson(1.0).times(int(1.1 * expected[-1]) + 100, seed, replicate)
@@ -115,7 +115,7 @@ Runs = Mapping[tuple[str, str, str], Sequence[EngineRun]]
 
 
 def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
-    """Simulate a policy, called `label`, on an engine without limits; the run ends with the last arrival."""
+    """Simulate a policy, called `label`, on an engine without limits. The run ends with the last arrival."""
     engine = Engine(token_budget=0, batch_limit=0, first_token="decode")
     until_s = float(trace.column("arrival_s")[-1])
     return simulate_engine(trace, policy, engine=engine, batch_time=LAW, name=label, until_s=until_s)
@@ -172,6 +172,7 @@ def _rows(runs: Runs, steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Row]
 
 
 def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
+    """The solved threshold of type or segment k at the end of each run."""
     return [float(run.totals.counted[f"threshold_{k + 1}"]) for run in runs]
 
 
@@ -222,7 +223,7 @@ def _constants(whole_s: float) -> list[ex.Constant]:
 
 
 def _by_arrival(runs: Runs, whole_s: float) -> tuple[F8, dict[tuple[str, str, str], F8]]:
-    """Mean latency of requests by when they arrived, in the first replicate; nan where none was completed."""
+    """(arrival times, mean latency of the requests that arrived near each) in the first replicate; nan for no request."""
     edges = np.linspace(0.0, whole_s, 61)
     found: dict[tuple[str, str, str], F8] = {}
     for key, (first, *_) in runs.items():
