@@ -159,6 +159,16 @@ def test_an_entry_point_is_loaded_when_named(monkeypatch):
     assert names.find("predict", "guest") is Oracle
 
 
+def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch):
+    class Broken(Entry):
+        def load(self):
+            return 1 / 0
+
+    monkeypatch.setattr(names, "entry_points", lambda group: [Broken("guest", "other:Thing", None)])
+    with pytest.raises(InputError, match="guest: entry point is 'other:Thing'; expected one that loads. ZeroDivisionError"):
+        names.find("predict", "guest")
+
+
 @pytest.mark.parametrize(
     ("text", "spec"),
     [

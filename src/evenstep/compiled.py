@@ -108,12 +108,12 @@ def jit(function: F) -> F:
 
 
 def allocating(function: F) -> F:
-    """Compile a kernel at its first call, as `jit` does, but let it allocate arrays (working space whose size the data give)."""
+    """Compile a kernel at its first call, as `jit` does, but let it allocate arrays whose size only the data tell."""
     return _made(function, {**_FLAGS, "_nrt": True})
 
 
 def inlined(function: F) -> F:
-    """Mark a helper that numba copies into its callers and caches as part of them: for helpers with many arrays as arguments."""
+    """Mark a helper that numba copies into its callers, and caches only as part of them: for helpers with many arrays."""
     return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
@@ -178,7 +178,7 @@ def declared(signature: Any) -> Callable[[F], F]:
 
 
 def entry(kernel: Any) -> Any:
-    """The compiled code of a `declared` kernel, as a function. Its arguments must have the declared types: it does not check.
+    """The compiled code of a `declared` kernel, as a function. Arguments must have the declared types, which nothing checks.
 
     Without numba the result is the kernel itself.
     """
@@ -194,7 +194,7 @@ _plain_texts: dict[Any, Any] = {}
 
 
 def as_plain(kernel: Any) -> Any:
-    """The plain Python form of a kernel, which calls the plain forms of the kernels it uses. Other objects are returned as is.
+    """The plain Python form of a kernel, which calls the plain forms of the kernels it uses; for other objects the object.
 
     The kernels it uses are found if its file defines them, imports them by name, or calls them as ``module.kernel``. The
     same kernel always gives the same function.

@@ -121,8 +121,8 @@ def read_yaml(path: str | Path) -> Document:
     ``1e-7`` and ``1_000`` are numbers. ``no``, and integers in octal, in hexadecimal or with leading zeros, are text.
 
     Raises:
-        InputError: unreadable file, not YAML, not a mapping, a key twice, an alias that contains itself, or a missing or
-            other version.
+        InputError: unreadable file, not YAML, not a mapping, a key twice, an alias that contains itself, a missing or other
+            version, or a file that the command will replace (`in_use`).
     """
     import yaml
 
@@ -158,7 +158,7 @@ def read_yaml(path: str | Path) -> Document:
 
 @contextmanager
 def in_file(path: str | Path, about: str) -> Generator[None]:
-    """Context manager: an `InputError` of its block about `about` is raised again, with file and line of its field instead.
+    """Context manager that raises an `InputError` of its block again, with file and line of its field as the place.
 
     Args:
         path: the YAML file; it is read again when such an error occurs.
@@ -226,7 +226,7 @@ def settle(kind: type[T], *layers: Layer) -> Settled[T]:
 
 
 def schema(kind: type[Any], title: str) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a YAML file with the fields of `kind` and ``version``, each field with its description."""
+    """The JSON Schema (2020-12) of a YAML file with ``version`` and the fields of `kind`, each with its description."""
     (name,), parts = objects(kind)
     for part in parts.values():
         part.pop("description", None)
@@ -326,7 +326,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """Field name -> default, for the fields that the constructor of `kind`, a dataclass or struct, takes; None = no default."""
+    """Field name -> its default, None without one, for the constructor's fields of a dataclass or struct `kind`."""
     import msgspec
 
     found: Sequence[Any] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
@@ -379,7 +379,7 @@ def is_record(kind: Any) -> bool:
 
 
 def record_in(hint: Any) -> Any:
-    """The one dataclass or struct in a type or in the types of its union; None if there is no such type, or several."""
+    """The one dataclass or msgspec struct that a type is or its union has, not X in ``list[X]``; None for 0 or several."""
     found = [option for option in _options(hint) if is_record(option)]
     return found[0] if len(found) == 1 else None
 
@@ -404,7 +404,7 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
 
 
 def unless_secret(field: str, value: Any) -> Any:
-    """The value as an error may show it: ``(hidden)`` if the field is a secret, or if the value has one inside, as ``key: x``.
+    """The value as an error may show it: ``(hidden)`` if the field is a secret, or the value has one inside, as ``key: x``.
 
     Secrets are ``keys`` with its items, and each ``key``, ``api_key``, ``token`` and ``salt``. Empty text, ``missing`` and
     None are never hidden.

@@ -78,7 +78,7 @@ def check_range(
 
 
 def check_range_if_given(where: str, expected: str, /, **given: Any) -> None:
-    """Raise the `InputError` of `check_range` for a number outside a range; its keywords are allowed. A value None passes."""
+    """Raise the `InputError` of `check_range` for a number outside a range, with its keywords; a value None passes."""
     check_range(where, expected, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -47,7 +47,7 @@ class Place:
     def folder_of(self, source: Path) -> Path | None:
         """The folder, maybe missing, for the kernels of a source file, given by absolute path; None = not kept by evenstep.
 
-        A file outside evenstep gets a folder named after a hash of its own folder, or with `is_beside` None.
+        A file outside evenstep gets a folder named after a hash of its own folder; with `is_beside` it gets None.
         """
         if self.is_beside and source.is_relative_to(ROOT):
             return source.parent / "__pycache__"
@@ -58,7 +58,7 @@ class Place:
         return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
 
     def has(self, source: Path) -> bool:
-        """True if this place has a compiled kernel of an existing source file that is not older than the file.
+        """True if this place has a compiled kernel of `source`, a file that exists, and it is not older than that file.
 
         In a `folder`, which is named after evenstep's sources, any age counts.
         """
@@ -197,7 +197,7 @@ def fingerprint() -> str:
 
 
 def text_of(kernel: FunctionType) -> str:
-    """SHA-256 in hex of all that a user's plain kernel is compiled from: evenstep, and files and constants of what it calls."""
+    """A hash of all that a user's plain kernel is compiled from: evenstep, and the files and constants of what it calls."""
     made, new, seen = hashlib.sha256(fingerprint().encode()), [kernel], set[FunctionType]()
     while new:
         function = new.pop()
@@ -244,7 +244,7 @@ class Announcer:
             self.say(doing)
 
     def waiting(self) -> None:
-        """Announce that another process compiles kernels, and that this one waits for it."""
+        """Tell `say`, unless it was told before, that another process compiles kernels and this one waits for it."""
         self._tell("another process compiles kernels; waiting for it, then loading them")
 
     def _tell(self, line: str) -> None:

@@ -88,8 +88,7 @@ _all: list[Late] = []
 
 @contextmanager
 def in_compiled_code() -> Generator[None]:
-    """Let this thread run compiled code inside the block, before other threads may. First loads all declared kernels, or
-    compiles those that are not in the cache."""
+    """Let this thread run compiled code in the block, before others may. First it loads or compiles all declared kernels."""
     change.threads.add(get_ident())
     try:
         for kernel in list(_all):

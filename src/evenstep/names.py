@@ -75,8 +75,8 @@ def find(room: str, name: str) -> Any:
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:
-        InputError: no such name (the nearest are offered), two owners of it, or a file or module that cannot be loaded. The
-            errors of an entry point's own code pass as they are.
+        InputError: no such name (the nearest are offered), two owners of it, or a file, module or entry point that cannot be
+            loaded.
     """
     word = BINDINGS[room]
     place, _, thing = name.rpartition(":") if ":" in name else (name, "", "")
@@ -95,7 +95,11 @@ def find(room: str, name: str) -> Any:
     if own:
         return _member(room, importlib.import_module(_module(own[0])), word, name)
     if others:
-        return others[0].load()
+        try:
+            return others[0].load()
+        except (Exception, SystemExit) as error:
+            said = f"{type(error).__name__}: {error}."
+            raise InputError(name, "entry point", others[0].value, "one that loads", said) from error
     hint = _elsewhere(room, name) or nearest(name, members(room))
     raise InputError(_noun(room), "name", name, f"a known {_noun(room)}", hint)
 

@@ -58,7 +58,7 @@ def in_url(host: str) -> str:
 
 
 def need_gateway_extra(where: str) -> None:
-    """Raise an `InputError` of the command `where` if httptools (HTTP parser) or aiohttp (server of the admin API) is missing."""
+    """Raise an `InputError` of the command `where` if httptools (HTTP parser) or aiohttp (admin API) is not installed."""
     for package in ("httptools", "aiohttp"):
         need_package(where, package)
 

@@ -134,6 +134,18 @@ def test_a_reload_that_was_refused_is_refused_again(tmp_path):
     assert replay(tmp_path / "log.jsonl").difference is None
 
 
+def test_a_request_that_was_told_twice_is_in_the_log_once(tmp_path):
+    file = LogFile(tmp_path / "log.jsonl")
+    story = Story(log=file)
+    story.worker("a")
+    story.sent(1)
+    with pytest.raises(RuntimeError, match="twice"):
+        story.tell(ev.Arrived, request=1, prompt_tokens=5)
+    story.sent(2)
+    file.close()
+    assert replay(tmp_path / "log.jsonl").difference is None
+
+
 def test_no_text_of_a_prompt_can_be_in_a_log():
     """Events hold numbers, and names of workers, tenants and rules only."""
     texts = {

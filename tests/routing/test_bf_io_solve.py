@@ -177,6 +177,13 @@ def test_two_slots_are_given_to_the_best_pair_where_levels_help(moves: int, roun
     assert idle(sizes, base, solved(sizes, [1, 1], base, effort(1, moves, rounds), tries_all=tries_all)) == 2.0
 
 
+def test_a_worker_with_a_slot_and_no_memory_counts_for_the_best_pair() -> None:
+    """It is the heaviest, so all tokens of the two others are gained: 10 and 9 are best, and 5 and 5 would not be."""
+    sizes, base = [1.0, 5.0, 5.0, 9.0, 10.0], [0.0, 0.0, 100.0]
+    found = solved(sizes, [1, 1, 1], base, effort(), kv=[10.0, 10.0, 0.0])
+    assert sorted(found) == [HOLD, HOLD, HOLD, 0, 1] and found[3] != HOLD and found[4] != HOLD
+
+
 def test_one_move_is_enough_for_levels_and_pairs() -> None:
     """8 and 8; without them 1 move leaves 6 and 4."""
     sizes, base = [3.0, 4.0, 1.0, 6.0], [5.0, 4.0]

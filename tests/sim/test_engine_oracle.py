@@ -31,7 +31,7 @@ def same(run: EngineRun, wanted: Reference) -> None:
 
 @pytest.mark.parametrize("name", names.members("scheduling"))
 @pytest.mark.parametrize("door", ["plain", "auto"])
-@examples(20, fast=3)
+@examples(14, fast=3)
 @given(run=engine_runs())
 def test_every_policy_runs_the_oracle_s_iterations(name, door, run):
     trace, engine, seed = run

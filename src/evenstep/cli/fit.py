@@ -11,7 +11,8 @@ from evenstep.cli.parts import flags, outputs
 class FitLaws:
     """The command ``evenstep fit step-time`` (see `main.Command`): fits batch-time laws to a CSV log of iterations.
 
-    It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; R^2 < 0.8 is an error.
+    It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; if the R^2 of this law
+    is below 0.8, it raises an `InputError` instead.
     """
 
     summary = "fit batch-time laws to a log of iterations"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Leaderboard:
     """The command ``evenstep leaderboard`` (see `main.Command`): ranks policies on a board, or checks a published board.
 
-    The exit code is 130 after Ctrl-C. It is 1 if ``--check`` finds two policies in the opposite order, with disjoint
-    intervals in both runs.
+    It writes page, data and picture; ``--check`` writes nothing. The exit code is 130 after Ctrl-C, and 1 if ``--check``
+    finds two policies in the opposite order, with disjoint intervals in both runs.
     """
 
     summary = "rank policies on every workload of a board, or check a published ranking"
@@ -90,7 +90,7 @@ command = Leaderboard()
 
 
 def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
-    """Run the board, print the ranks, and write page, data and picture; returns the exit code, 0."""
+    """Run the board, print the ranks, and write the page to `out`, its data and the picture; returns the exit code, 0."""
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
@@ -149,7 +149,10 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
 
 
 def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
-    """Number of the part to run, from 0: that of ``--part``, else a number of days modulo `parts` (see ``--help``)."""
+    """Number of the part to run, from 0: that of ``--part``, else the day of the commit, from 1970, modulo `parts`.
+
+    Outside a checkout it is the day of the published board. `InputError` if ``--part`` is out of range.
+    """
     from evenstep.experiments.leaderboard.origin import day_of
 
     if args.part is not None:

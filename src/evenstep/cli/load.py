@@ -120,7 +120,7 @@ def _write(
 
 
 def _without_key(line: str, key: str | None) -> str:
-    """The command line `line` with ``***`` in place of the API key."""
+    """The command line `line` with ``***`` in place of the value of ``--api-key``, and of `key` wherever it stands."""
     words = shlex.split(line)
     for place, word in enumerate(words):
         if word == "--api-key" and place + 1 < len(words):

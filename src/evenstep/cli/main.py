@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser_of(name: str) -> ArgumentParser:
-    """The parser of the command `name`, also for its ``--help`` and the reference page; `InputError` for an unknown name.
+    """The parser of the command `name`, which also prints its ``--help``; `InputError` for an unknown name.
 
     The namespace that it parses to also has `run`, the command's method, and `debug`, True with ``--debug``.
     """

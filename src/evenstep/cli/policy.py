@@ -76,7 +76,7 @@ command = Policy()
 
 
 def _described(name: str, kind_of: str) -> dict[str, Any]:
-    """A policy's name, summary (first paragraph), description (whole docstring), and default and meaning of each option."""
+    """A policy's name, summary (first paragraph), description (whole docstring), and each option's default and meaning."""
     kind = names.find(kind_of, name)
     names.check_class(kind, name)
     text = inspect.cleandoc(kind.__doc__ or "")

@@ -86,7 +86,7 @@ def _told(difference: Difference) -> list[str]:
 
 
 def _sent(mine: dict[int, str], other: dict[int, str]) -> str:
-    """The worker of each request, as text. Of more than 12 requests it shows only those that `other` sends elsewhere."""
+    """The worker of each request, as text. Of more than 12 it shows at most 12 that `other` sends elsewhere, and a count."""
     shown = sorted(mine.items())
     if len(mine) > _SHOWN:
         shown = [(request, worker) for request, worker in shown if other.get(request) != worker][:_SHOWN]

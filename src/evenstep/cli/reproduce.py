@@ -119,7 +119,10 @@ def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reprodu
 
 
 def _all(args: argparse.Namespace, setting: Setting) -> int:
-    """Run all experiments, print their findings and write one page; returns 1 if one failed (the page names it), else 0."""
+    """Run all experiments, print and write their findings and one page of all; returns 1 if one failed, else 0.
+
+    The page names those that failed. Without ``--quick`` it also writes all verdicts as JSON.
+    """
     from evenstep.experiments.recorded import papers, record
     from evenstep.measure.output_file import replacing
     from evenstep.report.papers import page

@@ -116,7 +116,10 @@ command = Simulate()
 def _prepared(
     args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
 ) -> Callable[[int], Run]:
-    """A function that makes the run, always the same one; its argument is how many steps of worker loads to keep."""
+    """A function that makes the run, always the same one; its argument is how many steps of worker loads to keep.
+
+    Without ``--records`` and ``--chrome-trace`` the run keeps none. A notice of kernels to compile is printed at once.
+    """
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.jobs import run_first
     from evenstep.experiments.settings import check_fits

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StabilityCommand:
-    """The command ``evenstep stability`` (see `main.Command`): finds the largest stable arrival rate, by scheduling policy.
+    """The command ``evenstep stability`` (see `main.Command`): finds each scheduling policy's largest stable arrival rate.
 
     It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
     """

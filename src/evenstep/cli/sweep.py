@@ -119,7 +119,10 @@ def _terminated_like_ctrl_c() -> Generator[None]:
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:
-    """Print how many runs are left, how many are cached and how long the rest takes; returns the exit code, 0."""
+    """Print the number of points, of runs, of those in the cache, and how long the rest takes; returns the exit code, 0.
+
+    To time them it makes a few runs, and the cache keeps their results.
+    """
     found = running.forecast(args.processes)
     value = {"version": 1, "points": found.points, "runs": found.runs, "cached": found.cached}
     most = f", {found.most} at most" if found.most > found.runs else ""

@@ -81,7 +81,7 @@ def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
 
 @runtime_checkable
 class BatchTime(Protocol):
-    """A law of batch time: `seconds(batch)` of an iteration, and from `table()` the same law as `layout` makes it."""
+    """A batch-time law: `seconds` of an iteration; `table` is the same law as numbers, float64[*], laid out by `layout`."""
 
     def seconds(self, batch: Batch) -> float: ...
     def table(self) -> F8: ...

@@ -120,5 +120,5 @@ def seconds_of(law: F8, batch: F8) -> float:
 
 
 def seconds_by_table(law: F8, batch: Batch) -> float:
-    """As `seconds_of`, for a `Batch`."""
+    """Seconds of a `Batch` by a law of `batch.layout`, float64[*]; for callers in plain Python."""
     return float(seconds_of(law, batch.features))

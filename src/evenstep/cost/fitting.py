@@ -82,7 +82,7 @@ class Fitted:
     """All fits to one log.
 
     Args:
-        columns: float64[K] each, by name, one value an iteration.
+        columns: the log's columns by name, float64[K] each, one value for each iteration.
         fits: the best (lowest score) first.
         left_out: name of each law that was not fitted -> the reason.
     """
@@ -97,7 +97,7 @@ def read_log(path: Any) -> dict[str, F8]:
 
     Raises:
         InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
-            bad cell (row and column are named).
+            bad cell (line and column are named).
     """
     line = text_of(path).partition("\n")[0]
     if line.lstrip().startswith(("<", "{", "[")):
@@ -189,7 +189,7 @@ def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) ->
 
 
 def _best_start(law: str, columns: Mapping[str, F8], terms: Mapping[str, str], starts: F8) -> Fit:
-    """The fit with the best score among these values of b0, the first one of equals; see `_by_tokens`."""
+    """The fit of the sum in `_by_tokens` with the best score, if b0 is one of `starts`; of equals the first."""
     tokens, others = columns["tokens"], [columns[name] for name in terms.values()]
 
     def fit_at(b0: float) -> Fit:

@@ -34,7 +34,7 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
 class OfLoad:
     """Base of step-time laws made of an overhead, a synchronisation term, and straight lines over the load.
 
-    A law is a dataclass that has these fields and a `name` for errors, defines `table`, and calls `check` when it is made.
+    A law is a dataclass with these fields and a `name` for errors. It defines `table`, and calls `check` when it is made.
     """
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Parse `sync_s` in place (`check_sync`); an `InputError` if one of these fields is not finite seconds >= 0."""
+        """Parse `sync_s` in place. `InputError` if it is invalid, or a field named in `seconds` is not finite and >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
@@ -53,7 +53,7 @@ class OfLoad:
         raise NotImplementedError
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds of each worker by KV tokens; a law that counts padding also uses requests and the longest."""
+        """float64[G], seconds of each worker by its KV tokens `load`, without overhead; only `unequal` reads the others."""
         table = self.table()
         return table.local_seconds(table.effective_load(load, running, longest))
 
@@ -88,7 +88,7 @@ def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float
     """The parsed knots (`pairs_of`) of a line over KV load, after a check that they form a law from load 0 on.
 
     Raises:
-        InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.
+        InputError: not pairs of finite numbers, a knot that `check_knots` refuses, or a first line below 0 at load 0.
     """
     knots = pairs_of(where, field, value)
     check_knots(where, field, knots)
@@ -102,7 +102,8 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
     """The synchronisation term, parsed if it is text: seconds for any group, or pairs of group size and seconds.
 
     Raises:
-        InputError: negative seconds, a group size that is not a whole number >= 1, or sizes that do not ascend.
+        InputError: seconds that are not finite and >= 0, a group size that is not a whole number >= 1, sizes that do not
+            ascend, or no pair.
     """
     if isinstance(sync, str) and ":" not in sync:
         sync = finite(where, field, sync)

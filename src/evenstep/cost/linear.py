@@ -47,7 +47,7 @@ class Linear(OfLoad):
 
 
 def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
-    """Build a step-time law from text such as ``piecewise:knots=0:0/40000:0.003``; None = `Linear` with the other values.
+    """Build a step-time law from text such as ``piecewise:knots=0:0/40000:0.003``, or for None `Linear` by the keywords.
 
     Raises:
         InputError: an unknown law or option, a value out of range, or a batch-time law.

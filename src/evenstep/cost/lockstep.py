@@ -68,9 +68,9 @@ class Parts:
         return float(own.max()) + together, own
 
     def share(self, tokens: F8) -> float:
-        """Tokens of each of equal ranks whose collectives take as long as those of ranks with `tokens`, float64[R], padded.
+        """The number of tokens at which `links` is read, from the padded `tokens`, float64[R], of unequal ranks.
 
-        That is the mean if both directions share a path, else the mean of all ranks but the smallest.
+        It is their mean if both directions share a path or R is 1, else the mean of all ranks but the smallest.
         """
         if self.shares_path or tokens.size == 1:
             return float(tokens.sum()) / tokens.size
@@ -89,11 +89,15 @@ class Parts:
 
 @runtime_checkable
 class TakenApart(Protocol):
-    """A law that can split off the part that several data-parallel ranks do together."""
+    """A law that can split off the part that several data-parallel ranks do together: `in_lockstep` returns the parts."""
 
     def in_lockstep(self, ranks: int) -> Parts: ...
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """Split a law for `ranks` ranks in lock-step; a law that cannot be split is each rank's own. Errors as `in_lockstep`."""
+    """Split a law for `ranks` ranks in lock-step; if it is not `TakenApart`, all of it is each rank's own part.
+
+    Raises:
+        InputError: a law whose experts lie on another number of devices.
+    """
     return law.in_lockstep(ranks) if isinstance(law, TakenApart) else Parts(law.table())

@@ -24,7 +24,8 @@ class PerWorker(OfLoad):
             repeated over the fleet, so ``1/0.5`` alternates.
         overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token at speed 1.
-        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
+        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``),
+            interpolated between sizes.
 
     Raises:
         InputError: no speed, a speed not above 0, or seconds that are negative or not finite.

@@ -49,7 +49,7 @@ class Profile:
         collective: file in the folder with the times of collectives, if there are several such files.
 
     Raises:
-        InputError: a table is missing or has a bad row (row and column are named), or an option is out of range.
+        InputError: a table is missing or has a bad row (line and column are named), or an option is out of range.
 
     Source: LLMServingSim (tables and their meaning); the combination is ours.
     """
@@ -92,9 +92,9 @@ class Profile:
         return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
 
     def in_lockstep(self, ranks: int) -> Parts:
-        """Split the law for data-parallel ranks that share their experts; else the whole law is each rank's own.
+        """Split the law for data-parallel ranks. Without shared experts, or with one rank, all of it is the rank's own part.
 
-        Dense layers, attention and head stay with each rank; experts and collectives are common.
+        Else dense layers, attention and head are each rank's own part, and experts and collectives the common part.
 
         Raises:
             InputError: the experts lie on another number of devices than `ranks`.
@@ -157,7 +157,7 @@ class Profile:
 
 
 def _from_one(lines: F8) -> F8:
-    """A measured line, float64[2, P], extended down to one token or request with the seconds of its first point."""
+    """A measured line, float64[2, P]; if it begins above 1 (token or request), its first seconds are added at 1, too."""
     return lines if lines[0, 0] <= 1 else np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
 
 

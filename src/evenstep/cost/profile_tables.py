@@ -73,9 +73,9 @@ class Mixture:
     table: F8
 
     def seconds(self, tokens: F8, facts: Facts) -> F8:
-        """float64[K], seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
+        """float64[K], seconds of a layer by tokens of a rank, float64[K], if the gate chooses all experts equally often.
 
-        A rank runs tokens of all ranks on its own experts; with a fair gate these are as many pairs of token and expert as
+        A rank runs tokens of all ranks on its own experts; with such a gate these are as many pairs of token and expert as
         its own tokens make. Outside the table the nearest point counts. `facts` must have experts.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
@@ -168,7 +168,8 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
     """Columns of a CSV file by name, float64 in the order of its rows; `label`, if given, is a column of text.
 
     Raises:
-        InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
+        InputError: the file cannot be read, a column is missing, there is no row, or a cell is not a finite number >= 0
+            (line and column are named).
     """
     reader = csv.DictReader(io.StringIO(text_of(path)))
     reader.fieldnames = header = [name.strip() for name in reader.fieldnames or ()]
@@ -202,7 +203,7 @@ def lines_of(path: Path, by: str) -> dict[str, F8]:
     """The measured line of each layer in a table, by name: float64[2, P], the column `by`, ascending, and seconds.
 
     Raises:
-        InputError: as `rows_of`; or a layer with fewer than two points, or two rows at one point.
+        InputError: a bad file (`rows_of`), a layer with fewer than two points, or two rows at one point.
     """
     rows = rows_of(path, (by, "time_us"), "layer")
     names = np.array(rows["layer"])
@@ -213,7 +214,10 @@ def lines_of(path: Path, by: str) -> dict[str, F8]:
 
 
 def _line(path: Path, rows: dict[str, Any]) -> F8:
-    """float64[2, P], points, ascending, and seconds, from the two columns of a table; `InputError` as in `lines_of`."""
+    """float64[2, P], points, ascending, and seconds, from the two columns of a table (points, microseconds).
+
+    Fewer than two points, or two rows at one point, raise an `InputError`.
+    """
     at, time_us = rows.values()
     order = np.argsort(at, kind="stable")
     at, time_us = at[order], time_us[order]
@@ -223,7 +227,10 @@ def _line(path: Path, rows: dict[str, Any]) -> F8:
 
 
 def attention_of(path: Path) -> Attention:
-    """Read an attention table as a grid, holes `filled`. The last row at a point counts. Raises as `rows_of`, `filled`."""
+    """Read an attention table as a grid with its holes `filled`. Of several rows at a point the last counts.
+
+    An `InputError` for a bad file (`rows_of`), or too few points.
+    """
     rows = rows_of(path, (*AXES, "time_us"))
     axes, grid = _grid(rows, AXES)
     return Attention(axes, filled(str(path), grid, axes))
@@ -311,10 +318,10 @@ def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
 
 
 def mixture_of(path: Path) -> Mixture:
-    """The grid of a table of experts. Where few tokens cannot activate so many experts, it has the time of more tokens.
+    """Read a table of experts as a grid. A point without a row gets the time of the next larger number of tokens.
 
     Raises:
-        InputError: a hole at the largest number of tokens, or as `rows_of`.
+        InputError: a bad file (`rows_of`), or a point without a row at the largest number of tokens.
     """
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
     (tokens, activated), grid = _grid(rows, ("tokens", "activated_experts"))
@@ -329,7 +336,7 @@ def facts_of(folder: Path) -> Facts:
     """The content of ``profile.json``, without its field ``source``; the defaults of `Facts` without such a file.
 
     Raises:
-        InputError: it is not a JSON object of known fields, or a value has the wrong type or is too small.
+        InputError: it is not a JSON object of known fields, or a value has the wrong type or is below 0 (expert_ranks: 1).
     """
     path = folder / "profile.json"
     if not path.is_file():

@@ -54,7 +54,7 @@ class Table(OfLoad):
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
-    """Pairs of KV load (tokens) and seconds from a CSV file ``load,seconds``, in its order. `InputError` for bad content."""
+    """Pairs of KV load (tokens) and seconds from a CSV file ``load,seconds``, in its order; else an `InputError`."""
     reads(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -26,10 +26,10 @@ class PiecewiseLinear:
     longest_share: float = 0.0
 
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G], KV tokens at which the lines are read: the load plus `longest_share` of the padding.
+        """float64[G], KV tokens at which the lines are read: `load` plus `longest_share` of the padding.
 
-        The padding, at least 0, is what the load lacks to `running` requests that are all as long as the longest. Arguments
-        are as in `StepTime`.
+        The padding is ``running * longest - load``, at least 0, with [G] each: KV tokens `load`, requests `running`, and KV
+        tokens `longest` of the longest request.
         """
         if self.longest_share == 0.0:
             return load
@@ -48,9 +48,9 @@ class PiecewiseLinear:
 class StepTime(Protocol):
     """A step of a barrier group lasts ``overhead_seconds(size) + max_g local_seconds[g]``.
 
-    `overhead_seconds` is C and the synchronisation term, by the group's number of workers. The host takes the maximum: the
-    barrier. `local_seconds` is float64[G]: `load` is the KV tokens of each worker, `running` its requests, and `longest` the
-    KV tokens of its longest request, 0 without requests. `table` gives the local seconds as arrays.
+    `overhead_seconds` is C and the synchronisation term, by the group's number of workers. The host takes the maximum over
+    the workers. `local_seconds` is float64[G]: `load` is the KV tokens of each worker, `running` its requests, and `longest`
+    the KV tokens of its longest request, 0 without requests. `table` is the same law as arrays, for compiled loops.
     """
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8: ...

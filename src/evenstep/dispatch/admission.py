@@ -32,7 +32,7 @@ class Admission:
         """Decide the rounds that need not wait any longer, if there are any; called at each `Tick`.
 
         One decision covers all groups but those that still gather. If many predictions are due, a call may only make some of
-        them and set `due`; the decision then follows at a later tick.
+        them and set `Turn.due`; the decision then follows at a later tick.
         """
         turn, rounds, deciding = self._turn, self._rounds, self._deciding
         gather_s = turn.settings.gather_ms / 1000
@@ -58,7 +58,10 @@ class Admission:
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
-        """Decide on and send the oldest requests; a worker may get `margin` beyond its slots, `gathering` groups nothing."""
+        """Decide on the oldest requests and send those admitted; ask for another round if some are left (`_look_further`).
+
+        A worker may get `margin` requests beyond its slots; a worker of a group in `gathering` gets nothing.
+        """
         deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
         deciding.look()
         packed, size = deciding.packed, len(pool.here)
@@ -76,10 +79,10 @@ class Admission:
         self._look_further(len(worker), sent, is_part=0 < offered < deciding.free)
 
     def _look_further(self, shown: int, sent: int, is_part: bool) -> None:
-        """Ask for another round if requests and free slots are left after one of `shown` requests, which sent `sent`.
+        """Ask for another round if requests and free slots are left after one that covered `shown` requests and sent `sent`.
 
-        It follows after the next reads if that round sent some but saw only a part of the requests or slots (`is_part`),
-        else after 0.05 s.
+        If some were sent and the round covered only a part of the requests, or offered a part of the slots (`is_part`), the
+        next follows after the next reads, else after 0.05 s. With pool bypass only `Turn.due` may be set.
         """
         left, rounds = len(self._pool.here), self._rounds
         if not left or rounds.binds_at_once:
@@ -110,11 +113,12 @@ class Admission:
         return self._slots.send(packed.waiting, packed.worker, len(worker))
 
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
-        """As `_carry_out`, if requests want several slots or have excluded engines. `free`, slots by place, is changed.
+        """Send the requests in `rows` one by one, if some want several slots or have failed; returns how many got a slot.
 
-        A request that failed on the engine it was given, was handed back by it, or wants more slots than it has, goes to the
-        lightest other engine. A request that was handed back goes to the same engine if no other has room. A round may offer
-        only a part of the free slots (`round_slots`); a request for several slots takes the others, too.
+        `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. If
+        the worker is excluded or avoided for a request, or has too few slots in all, the lightest other gets it
+        (`_elsewhere`); without one it stays in the pool. A request for several slots may also take slots that are free but
+        not offered (`round_slots`).
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):
@@ -141,10 +145,10 @@ class Admission:
         return self._rows.at.copies[row] <= self._mirror.workers[g].spec.slots
 
     def _elsewhere(self, row: int, free: list[int]) -> int:
-        """The lightest worker with a free slot and memory for a request that has not failed there; -1 = no such worker.
+        """Place of the lightest worker that is not excluded for a request and has room for it; -1 = no such worker.
 
-        It must have as many slots as the request wants. A worker that the round does not offer is taken if no other is left.
-        The worker that handed the request back comes last of all.
+        Room is a free slot, enough KV memory, and as many slots in all as the request wants. Workers with slots in `free`,
+        those that the round offers, come first. The worker that handed the request back comes last.
         """
         out, avoided = self._exclusions.excluded.get(row, ()), self._exclusions.avoided.get(row)
         at, kv_free = self._mirror.at, self._deciding.packed.workers_f[KV_FREE]

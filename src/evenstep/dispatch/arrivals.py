@@ -43,13 +43,13 @@ class Arrivals:
             is_wrong = event.prompt_tokens < 1 or event.copies < 1 or event.request in rows.by_request
             if is_wrong and count:
                 return count
-            if is_logged:
-                event = self._noted(event)
-            turn.now_s = max(turn.now_s, event.now_s)
-            if is_wrong:
+            if is_wrong:  # it changes nothing, and no log has it
                 where = f"request {event.request}"
                 check_range(where, "an integer >= 1", low=1, prompt_tokens=event.prompt_tokens, copies=event.copies)
                 raise RuntimeError(f"{where} arrived twice")
+            if is_logged:
+                event = self._noted(event)
+            turn.now_s = max(turn.now_s, event.now_s)
             is_too_large = event.prompt_tokens > capacity or event.copies > slots
             if may_refuse or is_too_large or len(here) + len(queue) >= limit:
                 refusal = self.refusal(event, turn.now_s)
@@ -70,7 +70,10 @@ class Arrivals:
         return len(events)
 
     def _noted(self, event: Arrived) -> Arrived:
-        """Log an event with the verdict of its tenant's limits, which a replay cannot compute; returns the event logged."""
+        """Log an event with the verdict of its tenant's limits, which a replay cannot compute; returns the event logged.
+
+        If tenants have limits and `judged` is empty, they are checked here; a request they admit counts against the rate.
+        """
         turn = self._turn
         if turn.settings.tenants and not event.judged:
             found = self.refusal(event, max(turn.now_s, event.now_s))
@@ -114,7 +117,8 @@ class Arrivals:
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
         """The refusal of a request; None if it is admitted, which counts against its tenant's rate.
 
-        It has the HTTP status, the reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
+        A refusal has the HTTP status, the reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
+        If `event.judged` has a verdict, tenants' limits are not checked again.
         """
         if self._turn.is_draining:
             return 503, "draining", 1
@@ -135,7 +139,7 @@ class Arrivals:
 
     @property
     def most(self) -> tuple[float, int]:
-        """Largest KV capacity (tokens) and largest slots among workers that do not leave, as `Dispatcher.most`."""
+        """Largest KV capacity (tokens, inf if one is not known) and most slots of workers that do not leave; else 0, 0."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
             slots = max((worker.spec.slots for worker in workers), default=0)

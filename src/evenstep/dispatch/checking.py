@@ -60,7 +60,7 @@ def check(parts: Parts) -> None:
 
 
 def _told(parts: Parts, states: dict[int, State], place: int) -> tuple[int, int, int, float, float, int]:
-    """Counts of the worker in this place, from its requests, in the order of `told` in `Mirror.check`."""
+    """Counts from a worker's requests: slots running, sent, reserved, KV tokens running, sent, and running requests."""
     at = parts.rows.at
     here = [row for row in states if at.worker[row] == place]
     running, sent, seating = (

@@ -41,7 +41,8 @@ class Columns(Generic[T]):
     def take(self, ints: I8, floats: F8) -> None:
         """Replace all values of the table by int64[integer columns, rows] `ints` and float64[float columns, rows] `floats`.
 
-        `arrays`, `at` and `given` are made anew: a column that other code holds no longer belongs to the table.
+        Contiguous arrays are kept, not copied. `arrays`, `at` and `given` are made anew, so a column that other code holds
+        no longer belongs to the table.
         """
         self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         whole, others = iter(self.ints), iter(self.floats)
@@ -70,7 +71,7 @@ class Columns(Generic[T]):
 
 
 def numbers(column: Any) -> Any:
-    """A writable memory view of a contiguous int64 or float64 array, for Python numbers; an empty list if it is empty."""
+    """A writable memory view of a contiguous int64 or float64 array, read as Python numbers; [] for an empty array."""
     if not column.size:
         return []
     return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

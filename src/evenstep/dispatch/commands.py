@@ -25,7 +25,7 @@ class SendPrefill(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendDecode(msgspec.Struct, frozen=True, gc=False):
-    """Send the request to `worker` for its answer; after a prefill, together with the prefiller's answer.
+    """Send the request to `worker`, which generates the answer; after a prefill, together with the prefiller's hand-over.
 
     Args:
         request: the host's number of the request.
@@ -104,9 +104,10 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
-    """Send a `Tick` at `at_s` or before, seconds on the clock of the events; if that is past, after the current reads.
+    """Send a `Tick` at `at_s`, seconds on the clock of the events; if that is past, after the current reads.
 
-    It replaces the earlier `WakeAt`. A `Tick` sent for another reason does not cancel it.
+    The tick may come early by less than 1 s. A `WakeAt` replaces the one before it; a `Tick` for another reason does not
+    cancel it.
     """
 
     at_s: float

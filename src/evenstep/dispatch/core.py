@@ -97,7 +97,8 @@ class Dispatcher:
     def now_s(self) -> float:
         """The dispatcher's time in seconds, on the clock of the events; -inf before the first event.
 
-        Events set it, but never back. Before a batch of chunks the host sets it to the time at which they were read.
+        Events set it, but never back. Before a batch of chunks the host sets it to the time at which they were read; the
+        host must not set it back.
         """
         return self._turn.now_s
 
@@ -130,7 +131,7 @@ class Dispatcher:
 
     @property
     def most(self) -> tuple[float, int]:
-        """Largest KV capacity (tokens) and largest number of slots among workers that are not leaving; 0, 0 without one.
+        """Largest KV capacity (tokens) and most slots of a worker that is not leaving; 0, 0 if there is no such worker.
 
         The two may be of different workers. The capacity is inf if a worker's is not known. Larger requests are refused.
         """
@@ -169,12 +170,13 @@ class Dispatcher:
         check(self.parts)
 
     def resume(self, state: bytes) -> None:
-        """Replace the whole state by `state`, the bytes of a log's `Checkpoint`; present requests and workers are dropped.
+        """Replace the whole state by `state`, the bytes of a log's `Checkpoint`; earlier requests and workers are dropped.
 
-        The log, the history and `overruns` of this dispatcher stay in use. Decisions are not timed any more.
+        No command tells of them. The log, the history and `overruns` of this dispatcher stay in use. Decisions are not timed
+        any more. `parts` and `produced` are new objects.
 
         Raises:
-            InputError: bytes that are no state of a dispatcher, or that an earlier version wrote.
+            InputError: bytes that are no state of a dispatcher, or that another version wrote; nothing has changed then.
         """
         parts, now = load(state), self.parts.deciding
         parts.journal.follow(self._journal)
@@ -184,7 +186,7 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor, ``NAME[:key=value,...]``, without a record in the log; empty = the present one.
+        """Use another policy and predictor, ``NAME[:key=value,...]``, without a record in the log; empty = keep it.
 
         Policy memory and the predictions of running requests are dropped. A host sends `Reloaded` instead, which is logged.
 
@@ -239,7 +241,7 @@ class Dispatcher:
         return self._told()
 
     def _handle_first(self, events: deque[Event]) -> int:
-        """Handle the first event, and up to 63 after it that are of its kind, `Arrived` or `Finished`; returns how many."""
+        """Handle the first event; if it is `Arrived` or `Finished`, also up to 63 of its kind after it. Returns how many."""
         event, turn, journal = events[0], self._turn, self._journal
         do = self._do.get(type(event))
         if do is not None:
@@ -257,7 +259,7 @@ class Dispatcher:
         return len(run)
 
     def _told(self) -> list[Command]:
-        """Return and clear the commands since the last call; a `WakeAt` is added if the time of the next tick changed."""
+        """Return and clear the commands so far; a changed next tick adds a `WakeAt`. Newcomers may get their deadlines."""
         turn, timers, deadlines, wake_s = self._turn, self._timers, self._deadlines, self._deadlines.wake_s
         out = turn.out
         if wake_s > turn.now_s and (
@@ -360,7 +362,10 @@ class Dispatcher:
         self._fleet_changed()
 
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
-        """Mark a worker as leaving: it gets nothing new. Without `drain` its requests are moved off at once."""
+        """Mark a worker as leaving: it gets nothing new. Without `drain` its requests are moved off at once.
+
+        Requests that hold only some of their slots there go back to the pool. Waiting requests without an engine left end.
+        """
         name = event.worker
         if not self.fleet.leave(name):
             return

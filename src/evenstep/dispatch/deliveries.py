@@ -71,7 +71,10 @@ class Deliveries:
                 self._barriers.stepped()
 
     def deliver(self, row: int, tokens: int) -> None:
-        """Count a chunk that `count_chunks` did not: a first token, or one for which the tables need, and get, more room."""
+        """Count a chunk that `count_chunks` did not: a first token, or one for which the tables get more room here.
+
+        Raises RuntimeError if it still cannot be counted.
+        """
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)

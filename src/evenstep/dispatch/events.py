@@ -2,7 +2,7 @@
 
 Chunks are not events: they are calls of `Dispatcher.produced(row, tokens)`. `request` is the host's number of a request;
 numbers grow and are never reused. `leg` is the number that the dispatcher gave to an upstream call. If it is not the
-request's current call, the event changes nothing and is counted as late.
+request's current call, the event changes nothing and is counted as late. An event about an unknown worker changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_ke
 
 
 class Arrived(Base, frozen=True):
-    """A client's request was parsed and may be served.
+    """A client's request was parsed; the dispatcher admits it, or refuses it with a `Reject`.
 
     Args:
         request: the host's number of the request, larger than all before it.
@@ -49,11 +49,12 @@ class Arrived(Base, frozen=True):
         priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
         max_tokens: most output tokens of each answer, as the client says, 0 = no limit.
         expected_tokens: output tokens of each answer that the client expects, 0 = unknown.
-        copies: answers that the engine computes for it (`n` or `best_of`, of all prompts), 1 or more; each takes a slot.
-        can_continue: whether another engine can continue its stream exactly, after the first token.
+        copies: answers that the engine computes for it (`n` or `best_of`, summed over its prompts), 1 or more; each takes
+            a slot.
+        can_continue: whether another engine can continue its stream exactly, after the first token; ignored with copies.
         blocks: salted hashes of the prompt's blocks in order; each covers the prompt up to the end of its block.
-        judged: verdict of the tenant's limits: ``in``, or the reason of the refusal. A decision log keeps it, because those
-            limits hold over all models. Empty = check the limits now.
+        judged: empty = check the tenant's limits now; hosts leave it so. A decision log has the verdict, for its replay:
+            ``in``, or the reason of the refusal.
         retry_after_s: Retry-After in seconds, where `judged` is a refusal.
     """
 
@@ -105,7 +106,7 @@ class Finished(Base, frozen=True):
 
 
 class Failed(Base, frozen=True):
-    """A prefill or decode call (a leg) failed. The request is retried or continued elsewhere, or ends.
+    """A prefill or decode call (a leg) failed. The request is retried or continued, mostly elsewhere, or it ends.
 
     Args:
         kind: why it failed, see `Kind`.
@@ -119,7 +120,7 @@ class Failed(Base, frozen=True):
 
 
 class ClientGone(Base, frozen=True):
-    """End a request without an answer, in any state: its client left, or the host gave it up. `Abort` closes its call."""
+    """End a request without an answer, as its client left; `Abort` closes its call. An unknown one only counts as late."""
 
     request: int
 
@@ -154,7 +155,7 @@ class Sampled(Base, frozen=True):
 
 
 class ScrapeFailed(Base, frozen=True):
-    """A worker's metrics could not be read. A prefiller counts as full until its next `Sampled`; else nothing changes."""
+    """A worker's metrics could not be read. A prefiller counts as full until its next `Sampled`; others do not change."""
 
     worker: str
 
@@ -162,7 +163,7 @@ class ScrapeFailed(Base, frozen=True):
 class Probed(Base, frozen=True):
     """Result of a worker's health check, made for a `Probe` or by the host itself; `ok`: the worker is healthy.
 
-    An ejected worker that is healthy gets requests again. An unhealthy one is ejected, unless all others of its role are.
+    An ejected worker that is healthy gets requests again. An unhealthy one is ejected, unless no other of its role is up.
     """
 
     worker: str
@@ -170,15 +171,15 @@ class Probed(Base, frozen=True):
 
 
 class WorkerAdded(Base, frozen=True):
-    """A worker joined the fleet; a known one gets the new `spec`, and stays. Raises InputError if its role differs."""
+    """A worker joined the fleet. A known one gets the new `spec`, and stops leaving. InputError if its role differs."""
 
     spec: WorkerSpec
 
 
 class WorkerRemoved(Base, frozen=True):
-    """Remove a worker (an unknown name changes nothing). The command `Removed` follows once it has no requests left.
+    """Remove a worker: it gets nothing new. The command `Removed` follows once it has no requests left.
 
-    It gets nothing new. With `drain` its requests finish there; otherwise they are retried or continued elsewhere at once.
+    With `drain` its requests finish there; otherwise their calls are aborted, and they are retried or continued elsewhere.
     """
 
     worker: str
@@ -186,9 +187,10 @@ class WorkerRemoved(Base, frozen=True):
 
 
 class Tick(Base, frozen=True):
-    """Time passed, or a batch of reads is done. Due rounds are decided, and requests past a deadline end.
+    """The time is `now_s`: decide due rounds, end requests past a deadline, retry requests, and probe ejected workers.
 
-    Send it when `WakeAt` asks for it, and when `Dispatcher.due` is true after a batch of reads.
+    Send it at the time of the last `WakeAt`. Send it, too, if `Dispatcher.due` is true once all socket reads at hand are
+    handled.
     """
 
 
@@ -206,7 +208,7 @@ class Reloaded(Base, frozen=True):
 
 
 class Fitted(Base, frozen=True):
-    """The host has run the fit that was due (`Dispatcher.fit`); if it is `ok`, its models are used from now on."""
+    """The host ran the fit that was due (`Dispatcher.fit`). `ok`: its models are used from now on; else they are dropped."""
 
     ok: bool = True
 

@@ -72,8 +72,8 @@ class Requests:
     def first_token(self, row: int, worker: int) -> None:
         """Move a sent request to running: its slots and load on the worker in this place count as running from now on.
 
-        KV memory at its prefiller becomes free, and its TTFT is counted. Its earlier failures may now eject other engines.
-        The token itself is counted elsewhere.
+        KV memory that the request had at a prefiller becomes free. TTFT is counted, unless the stream is a continuation.
+        Engines that failed the request before may now be ejected (`answered`). The caller counts the token itself.
         """
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
@@ -94,11 +94,11 @@ class Requests:
     # --- failures ------------------------------------------------------------------------------------------------
 
     def leg_failed(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
-        """Handle a failed call: retry or continue the request elsewhere, or end it.
+        """Handle a failed call: retry or continue the request elsewhere, or end it. The caller closes a call still open.
 
         It ends for a client's fault, after more than `retries` failed tries, if no engine is left for it, or if it has
-        tokens and cannot be continued. Otherwise it goes back to a queue: at once if it has tokens, else after a wait. It
-        also waits if an engine handed it back without a new token.
+        tokens and cannot be continued. Otherwise it goes back to a queue: at once if it has tokens; after a wait
+        (`_back_off`) if it has none, or if the engine handed it back without a new token.
 
         Args:
             name: the engine.
@@ -135,8 +135,9 @@ class Requests:
     def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
         """Exclude the engine that failed from this request; if `is_counted`, count the failure, which may eject the engine.
 
-        A request that was handed back only avoids the engine, and only if it has no new token. After a first ``stale`` the
-        engine stays allowed if no other is left.
+        An engine that handed it back (``recomputed``) without a new token is only avoided; with one nothing changes. After a
+        first ``stale`` the engine stays allowed if no other is left. Each failure also counts as a failed try of the
+        request, except ``unable`` and ``recomputed`` with a new token.
         """
         at, request, exclusions = self._rows.at, self._rows.at.request[row], self._exclusions
         had_tokens, has_new = at.produced[row] > 0, at.produced[row] > at.base[row]
@@ -172,7 +173,7 @@ class Requests:
     def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
         """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`).
 
-        It does not close the upstream call; call `abort` first if one is open.
+        The predictor is told. The upstream call is not closed; call `abort` first if one is open.
         """
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
@@ -265,10 +266,11 @@ class Requests:
             self._turn.out.append(co.Abort(at.request[row], at.leg[row], name))
 
     def end(self, row: int, told: bool) -> None:
-        """End a request: free its slots and its row, and drop everything kept about it. The client is told elsewhere.
+        """End a request: free its slots and its row, and drop everything kept about it.
 
-        A leaving worker that has no other request is removed. `told`: a prefiller that has finished its prompt and keeps its
-        KV gets a `Release`.
+        The caller tells the client, and calls `abort` first if an upstream call is open. A leaving worker or prefiller that
+        has no other request is removed. Free slots open rounds. If `told` is true, a prefiller that has computed the prompt
+        and still keeps its KV gets a `Release`.
         """
         rows, state = self._rows, self._rows.at.state[row]
         request, worker = rows.at.request[row], rows.at.worker[row]
@@ -302,7 +304,7 @@ class Requests:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def rows_on(self, name: str) -> list[int]:
-        """Rows of the requests on the worker `name`, in order of arrival; for a prefiller, of those it has, ascending."""
+        """Rows of the requests on a worker, by arrival; of a prefiller those whose prompt it computes or keeps, by row."""
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)
@@ -343,7 +345,7 @@ class Requests:
         self._rounds.open()
 
     def give_up_stranded(self) -> None:
-        """End (``failed``) each waiting request that no engine is left for, because all that stay are excluded for it."""
+        """End each queued request for which every engine that stays is excluded; the reason is ``failed``."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

@@ -36,11 +36,12 @@ FAR = 7.0
 class Law:
     """Seconds of a step against the load (KV tokens) of its heaviest worker, by least squares.
 
-    The slope is that of usual steps, since one pause would bend it; the fixed part keeps the mean of all steps.
+    The slope is fitted to usual steps only (`Observed.law`); the fixed part is set so that the law keeps the mean seconds of
+    all steps.
 
     Args:
         overhead_s: fixed seconds of a step; without a slope the mean seconds of a step.
-        seconds_per_token: the slope, seconds a KV token; 0 where it is not clearly above 0.
+        seconds_per_token: the slope, seconds a KV token; 0 = no slope: not clearly above 0, or a fixed part below 0.
         r_squared: share of the variation of usual steps that the law explains, 0..1; 0 without a slope.
         steps: number of all steps, usual and others.
         slope_error: two standard errors of the slope, divided by the slope; 0 without a slope.
@@ -211,7 +212,8 @@ def _line(x: F8, y: F8) -> tuple[float, float, float]:
 class Watch:
     """Collects requests, steps and workers while a log is replayed; pass it to `replay.replay` as `watch`.
 
-    The attributes `arrived`, `copies`, `sent`, `first` and `done` hold facts by request; times are those of the dispatcher.
+    By request number: `arrived` (time), `copies`, `sent` (time and worker of the first sending), `first` (time of the first
+    token), `done` (time, prompt tokens, output tokens). Times are those of the dispatcher.
     """
 
     def __init__(self) -> None:
@@ -246,7 +248,7 @@ class Watch:
         self._look(dispatcher)
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Note the time of a request's first token; `replay` calls it before each chunk of the request is counted."""
+        """Note the time of a request's first token, and new steps; `replay` calls it before each chunk is counted."""
         request = int(dispatcher.rows.at.request[row])
         if request not in self.first:
             self.first[request] = dispatcher.now_s
@@ -269,7 +271,8 @@ class Watch:
 def observe(path: str | Path) -> Observed:
     """Replay a decision log with its own policy, and collect the run it recorded.
 
-    `path` is the log, or one of its parts; the later ones in its folder are read too.
+    `path` is the log, or one of its parts; the later ones in its folder are read too. It ends at the first decision that
+    the replay does not repeat (`Observed.replayed`).
 
     Raises:
         InputError: the log cannot be read, shows no worker, or has no request that arrived, was sent and ended correctly.

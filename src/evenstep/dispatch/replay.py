@@ -43,7 +43,7 @@ class Replayed:
         policy: the policy that the replay began with; after a gap, the one that its last part began with.
         predictor: the one that the caller named, else the one in the log's header. Later reloads change neither field.
         is_changed: whether the caller named a policy or predictor to replay with.
-        decisions: decisions of the log that were compared. All are alike, except one where there is a `difference`.
+        decisions: number of the log's decisions that were compared; the last may be the one that differs.
         events: events handled; a record of chunks counts as one.
         fallbacks: how many of the compared decisions fell back to least load in the log.
         difference: None when all are alike.

@@ -144,7 +144,7 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
     """Limits and deadlines of a dispatcher: those of `Dispatch`, and the limits of its tenants.
 
     Args:
-        stale_s: as in `Dispatch`, seconds; there is no engine here to derive a default from.
+        stale_s: age in seconds of a shared worker's metrics page above which rounds fall back to least load.
         tenants: limits by tenant; ``*`` stands for those not listed.
 
     Raises:

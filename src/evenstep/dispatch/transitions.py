@@ -1,7 +1,7 @@
-"""The life of a request: all states, all events in each, and the states that follow.
+"""The life of a request: all states, the causes that can move it in each, and the states that follow.
 
 Rules of this file. A request is in exactly one state. `TABLE` is the only place that defines transitions: an unlisted
-event raises. A request that ends has reported that to its host once, and its row is `FREE` again.
+cause raises. The host hears once that a request has ended, and the row is `FREE` again.
 
 1. It arrives: to `FOR_PREFILLER` if the fleet has prefillers, else to `POOLED`. If it cannot be served, it ends.
 2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller. If the last prefiller leaves before
@@ -9,7 +9,7 @@ event raises. A request that ends has reported that to its host once, and its ro
 3. A round gives it a worker: `SENT`; a request for several slots (`copies`) is first `SEATING` until it holds them all.
 4. Its first token comes: `RUNNING`; the prefiller's budget is released.
 5. The stream ends well: the request ends.
-6. A leg fails and another engine may be tried: `BACKING_OFF`, then back to the queue it needs.
+6. A leg fails and an engine may be tried: `BACKING_OFF`, then back to the queue it needs.
 7. A leg fails after the first token and the stream can continue: `POOLED`, its output so far becomes part of its prompt.
 8. Its time is over, no engine is left to try, or its client left: the request ends, from any state.
 """

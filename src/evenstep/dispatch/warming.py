@@ -65,7 +65,7 @@ class _Fleet:
         return False
 
     def step(self, now_s: float) -> None:
-        """Deliver a chunk of every running request; some end, and rounds follow."""
+        """Deliver a chunk of every running request, end those with all tokens, and send ticks until no decision is due."""
         self.dispatcher.now_s = now_s
         for request, (command, tokens) in list(self.running.items()):
             self.dispatcher.produced(command.row, 1)

@@ -16,7 +16,10 @@ _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
 class Out(Protocol):
-    """The connection that an answer is written to: `paused` while the client does not read; then it calls `resumed`."""
+    """The connection that an answer is written to: `paused` while the client does not read; it calls `resumed` after that.
+
+    Without an answer under way, `reply`, `start` and `send` do nothing.
+    """
 
     paused: bool
     resumed: Callable[[], None] | None
@@ -46,7 +49,7 @@ class Host(Protocol):
         """End the sequence with this key early, for the reason `finish` (stop, abort); an unknown or old key is ignored."""
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill the rank with this number in the fleet, or its group, as the fault says."""
+        """Kill the rank with this number in the fleet now, and the rest of its group now or later, as the fault says."""
 
 
 class Answer:
@@ -59,9 +62,9 @@ class Answer:
         keys: keys by which the host knows its sequences, `asked.n` for each prompt in turn.
 
     Attributes:
-        parts: its sequences, in the order of `keys`.
+        parts: a `Choice` for each sequence, in the order of `keys`.
         over: True if nothing more will be sent.
-        transfer: ``kv_transfer_params`` of an answer that is not streamed; empty = null.
+        transfer: ``kv_transfer_params`` of an answer that is not streamed, set by the host; empty = null.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Answer:
     def begin(self) -> bool:
         """Send the head of a stream, or apply a fault that comes before any token. Call it first.
 
-        Returns False if the fault ended the answer, so that its sequences must not run.
+        Returns False if the fault ended the answer: its sequences must not run. Those of a stalled answer run, unsent.
         """
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
@@ -119,7 +122,8 @@ class Answer:
     def produced(self, part: Choice, token: int, finish: str | None) -> None:
         """Add the next token of a sequence, to be sent by `flush`; `finish` is ``stop`` or ``length`` with its last token.
 
-        A complete stop text ends the sequence, also at the host. The answer's fault may come in place of the token.
+        A complete stop text ends the sequence, also at the host. The answer's fault may strike in place of the token.
+        Ignored if the answer is over or stalled, or the sequence has ended.
         """
         if self.over or self._silent or part.finish is not None:
             return
@@ -145,7 +149,7 @@ class Answer:
     def flush(self) -> None:
         """Send the new text of a stream in one write, or an answer that is not streamed once it is complete.
 
-        While the client of a stream does not read, nothing is sent; the text follows later, in fewer events.
+        While the client of a stream does not read, nothing is sent; a later call sends it. Sets `over` after the last byte.
         """
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
@@ -177,7 +181,7 @@ class Answer:
     def fail(self, message: str) -> None:
         """End the answer with an error event, or with status 500 and an error object if it is not streamed.
 
-        A stalled answer closes its connection instead. An answer that is over is left as it is.
+        A stalled answer closes its connection instead. Ignored if the answer is over. The caller ends the sequences.
         """
         if self.over:
             return
@@ -191,7 +195,7 @@ class Answer:
             self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
-        """Close the connection at once, as if the engine's process had died; ignored if the answer is over."""
+        """Close the connection at once, as if the engine had died; ignored if `over`. The caller ends the sequences."""
         if not self.over:
             self.over = True
             self._out.abort()
@@ -250,7 +254,7 @@ class Answer:
         return True
 
     def _drop(self, *, over: bool = True) -> None:
-        """Abort all sequences at the host, and set `over`."""
+        """Abort all sequences at the host, and set the attribute `over` to the argument."""
         self.over = over
         for part in self.parts:
             self._host.stop(part.key, "abort")

@@ -49,7 +49,7 @@ Serve: TypeAlias = "Callable[[RequestHead, bytes, Connection], Callable[[], None
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection, which implements `answer.Out`. It passes requests to `serve`, each after the last answer's end.
+    """A client's connection, which implements `answer.Out`. It passes a request to `serve` once earlier answers have ended.
 
     It adds itself to the set `alive` when it opens, and removes itself when it closes.
     """
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         elif event is not None:
             self._transport.write(CONTINUE)
 
-    # The methods of `answer.Out`; without an answer under way, they do nothing.
+    # The methods of `answer.Out`; without an answer under way, `reply`, `start` and `send` do nothing.
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         if self._is_answering:

@@ -75,7 +75,7 @@ class EmulatedRequest:
         prompts: int64 token ids of each prompt; no prompt is empty.
         max_tokens: most output tokens of a sequence.
         min_tokens: output tokens before which a sequence does not end by itself.
-        usage_last, usage_each: whether a stream reports usage in a last event, and in each event.
+        usage_last, usage_each: whether a stream reports usage in a last event, and the usage so far in each event.
         stop, stop_ids: texts, and token ids, that end a sequence.
         ends: whether the model may end a sequence by itself (no ``ignore_eos``).
         seed: seed of sampled answers; None = greedy.
@@ -117,10 +117,10 @@ class EmulatedRequest:
 
 
 def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> EmulatedRequest:
-    """Parse the body of a chat or completion request to an engine of `model`; a wrong body raises `RefusedError`.
+    """Parse the body of a chat or completion request; a wrong body, or another model's name, raises `RefusedError`.
 
-    Prompt and answer together may have `longest` tokens. With `each_alone`, ``continuous_usage_stats`` works without
-    ``include_usage``, as in SGLang.
+    Prompt and answer together may have `longest` tokens at most. With `each_alone`, ``continuous_usage_stats`` works
+    without ``include_usage``, as in SGLang.
     """
     kind = _Chat if chat else _Completion
     try:

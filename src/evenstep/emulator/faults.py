@@ -40,7 +40,7 @@ class Fault:
         rank: number in the fleet of the rank that it applies to; -1 = any.
         count: number of requests that it hits; 0 = no limit.
         share: share of requests that it hits, 0 to 1, drawn from the emulator's seed and the request's number.
-        after_tokens: tokens of the answer, over all its sequences, that are sent before it strikes.
+        after_tokens: tokens of the answer, over all its sequences, before it strikes; 0 for kinds that come before any.
         status: HTTP status of a ``status`` fault.
         retry_after_s: Retry-After of a ``status`` fault, seconds; 0 = no such header.
         location: Location header of a ``status`` fault; empty = no such header.
@@ -93,18 +93,18 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The active faults, in the list `on`, oldest first. `Fault.count` is the number of hits left, 0 = no limit."""
+    """The active faults, in the list `on`, oldest first. Their `Fault.count` is the number of hits left; 0 = no limit."""
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []
         self._seed, self._asked = seed, {"fault": 0, "slow-metrics": 0}
 
     def hit(self, rank: int) -> Fault | None:
-        """The fault that hits the next request to this rank, or None. Lowers its count; removes it after the last hit."""
+        """The fault that hits the next token request to this rank, or None. Lowers its count; removes it at its last hit."""
         return self._first("fault", (rank,))
 
     def metrics_delay_s(self, ranks: Collection[int]) -> float:
-        """Wall-clock seconds to delay the next metrics page of these ranks, 0 without a fault; a hit counts as in `hit`."""
+        """Wall-clock seconds to delay the next metrics page of these ranks; 0 = no fault. A hit lowers the fault's count."""
         fault = self._first("slow-metrics", ranks)
         return 0.0 if fault is None else fault.seconds
 

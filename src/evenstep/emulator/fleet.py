@@ -37,7 +37,7 @@ class Fleet:
 
     Attributes:
         late_steps: number of late steps by group.
-        ranks_changed: called after ranks were killed or revived; set by the host.
+        ranks_changed: function called after ranks were killed or revived; the host sets it.
     """
 
     def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, ports: Sequence[int]) -> None:
@@ -87,9 +87,10 @@ class Fleet:
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
     def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
-        """Start the answer to a request on a rank, with the fault that hits it, if any.
+        """Start the answer to a request on a rank, and apply the fault that hits it, if any, whose count goes down.
 
-        Returns None if the fault ended it at once. A decode leg without the location of its KV raises `RefusedError`.
+        `request_id` becomes part of the answer's id. Returns None if the fault ended the answer at once. On a dead rank, the
+        connection is closed. A decode leg without the location of its KV raises `RefusedError`.
         """
         source = self.transfer.source(asked) if asked.brings_kv and self.settings.role != "prefill" else None
         first = self._keys
@@ -113,13 +114,13 @@ class Fleet:
         return answer
 
     def gone(self, answer: Answer) -> None:
-        """End an answer whose client has left; its sequences stop and count as aborted."""
+        """End an answer whose client has left: set its `over`, stop its sequences, and count these as aborted."""
         answer.over = True
         for part in answer.parts:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """End the sequence with this key early, and count it under `finish` (stop, abort); an unknown key is ignored."""
+        """End the sequence with this key early, and count it under `finish` (stop, abort); ignores an unknown key."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], ev.Cancelled(key, finish))
@@ -127,7 +128,7 @@ class Fleet:
     def strike(self, rank: int, fault: Fault) -> None:
         """Kill a rank, and the rest of its group at once (fault ``kill-group``) or after `Fault.peers_after_s`.
 
-        If `Fault.down_s` is above 0, the group is revived `Fault.peers_after_s` + `Fault.down_s` seconds from now.
+        If `Fault.down_s` is above 0, a timer revives the group after `Fault.peers_after_s` + `Fault.down_s` seconds.
         """
         group = self._home[rank]
         members = range(group.first, group.first + len(group.ranks))
@@ -163,7 +164,7 @@ class Fleet:
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
-        """Hand over the KV of the finished sequence with this key, and free its blocks.
+        """Give up the KV of the finished sequence with this key: free its blocks, and return True.
 
         `begun` is the model's state after its prompt. Returns False if the KV is gone or belongs to another prompt.
         """

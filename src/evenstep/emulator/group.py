@@ -26,7 +26,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """Event: a sequence has reached a rank (number in the group); with `awaits`, its KV must be fetched first."""
+    """Event: a sequence has reached a rank (number in the group); with `awaits`, it queues only after `Fetched`."""
 
     sequence: Sequence
     rank: int
@@ -34,7 +34,7 @@ class Arrived(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Event: the KV that a sequence awaits has been fetched; with `found` False, it could not be fetched."""
+    """Event: the fetch of a sequence's KV has ended; with `found` False it failed, and the sequence is `Lost`."""
 
     key: int
     found: bool
@@ -47,7 +47,7 @@ class Pulled(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """Event: a sequence must end early, because the client left (``abort``) or a stop text is complete (``stop``)."""
+    """Event: a sequence must end early (``abort``: the client left; ``stop``: a stop text); an unknown key is ignored."""
 
     key: int
     finish: str = "abort"
@@ -95,7 +95,7 @@ Action: TypeAlias = Produced | Lost | Wake
 
 
 class Group:
-    """`size` ranks that share a barrier; the first has number `first` in the fleet.
+    """`size` ranks that share a barrier, numbered from `first` in the fleet; `step_time` is used without a batch-time law.
 
     Attributes:
         steps: number of completed steps.
@@ -131,7 +131,7 @@ class Group:
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Handle an event at `now_s`, engine seconds; returns the actions that the host must carry out, in order.
 
-        For `Due`, `now_s` is the time of the `Wake`, or later if the host is too late. Expired leases are dropped first.
+        For `Due`, `now_s` is the last `Wake`'s time or later; an earlier one is ignored. Expired leases are dropped first.
         """
         self.expire(now_s)
         match event:
@@ -165,7 +165,7 @@ class Group:
         return self._leases[key][0] if key in self._leases else None
 
     def awaiting(self, rank: int) -> int:
-        """Number of sequences whose KV is still being fetched, of a rank (number in the group)."""
+        """Number of sequences of a rank (number in the group) whose KV is still being fetched."""
         return sum(self._live[key].rank == rank for key in self._awaiting)
 
     def check(self) -> None:
@@ -235,7 +235,10 @@ class Group:
         return [Lost(key, "dead") for key in lost]
 
     def _boundary(self, now_s: float) -> list[Action]:
-        """Complete the running step, start the next one, and ask to be woken at its end; a stale call is ignored."""
+        """Complete the running step and start the next, which ends at the next `Wake`; a stale call is ignored.
+
+        If no sequence fits into memory, the `Wake` is at the end of the oldest lease.
+        """
         if now_s < self._wake_s:
             return []  # the `Due` of a replaced `Wake`
         actions = self._complete(now_s) if self._stepping else []

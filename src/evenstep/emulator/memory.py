@@ -45,7 +45,7 @@ class Memory:
         return True
 
     def give(self, blocks: int) -> None:
-        """Give back a number of private blocks, which are then free."""
+        """Give back a number of private blocks, which the caller holds; they are then free."""
         self._free += blocks
 
     def found(self, chain: list[int]) -> int:
@@ -64,9 +64,9 @@ class Memory:
             self._holders[block] = self._holders.get(block, 0) + 1
 
     def publish(self, block: int) -> bool:
-        """Turn a private block, which the caller holds, into a shared block with one holder; returns True on success.
+        """Turn a private block, which the caller holds, into the shared block `block` with one holder, and return True.
 
-        Returns False without `sharing`, or if an equal shared block exists; the block then stays private.
+        Returns False without `sharing`, or if the shared block exists already; then the caller's block stays private.
         """
         if not self.sharing or block in self._holders or block in self._idle:
             return False

@@ -38,9 +38,9 @@ class Sequence:
         total: number of prompt and output tokens so far.
         resident: number of tokens with KV in memory, those of the planned step included.
         private: number of blocks that it holds alone.
-        held: shared blocks that it holds, in order of the prompt.
+        held: states of the shared blocks that it holds, in order of the prompt.
         published: number of leading blocks of `chain` that were offered for sharing.
-        evictions: number of times it lost its blocks.
+        evictions: number of times it was evicted.
         rank: number of its rank in the group.
         gone: whether it has ended or was removed.
     """
@@ -105,7 +105,7 @@ class Rank:
 
     Args:
         token_budget: most tokens computed in a step; 0 = no limit, so that prompts are not cut.
-        batch: float64[FEATURES], features of its planned step (`cost.batch`), for a batch-time law; None = not counted.
+        batch: float64[FEATURES] that `schedule` fills: features of the step (`cost.batch`) for a batch-time law; or None.
 
     Attributes:
         waiting: queue of sequences: evicted ones, the last evicted first, then the others by arrival.
@@ -139,13 +139,13 @@ class Rank:
         self.load, self.longest = sum(resident), max(resident, default=0)
 
     def release(self, one: Sequence) -> None:
-        """Give back all blocks of a sequence, so that it has no resident tokens."""
+        """Give back the private blocks of a sequence and its hold on shared ones; it then has no resident tokens."""
         self.memory.give(one.private)
         self.memory.leave(one.held)
         one.private, one.held, one.published, one.resident = 0, [], 0, 0
 
     def remove(self, one: Sequence) -> None:
-        """Remove a sequence from the queue or the running ones, give back its blocks, and mark it as `gone`."""
+        """Remove a sequence from the queue or from `running`, give back its blocks, and mark it as `gone`: steps skip it."""
         one.gone = True
         (self.running if one in self.running else self.waiting).remove(one)
         self.release(one)

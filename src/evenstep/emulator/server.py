@@ -15,7 +15,7 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """A server of emulated engines. Await `open` in a running event loop, which sets `fleet` and `ports`, then `close`."""
+    """A server of emulated engines; it needs the package httptools. Await `open` in a running event loop, `close` last."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_package(_WHERE, "httptools")
@@ -31,7 +31,7 @@ class Emulator:
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
-        """Start the ranks, listen at each port, and set `fleet` and `ports`.
+        """Start the ranks, listen at each port, and set `fleet` and `ports` (each port and the numbers of its ranks).
 
         A port that is in use, or an address that is not this machine's, raises `InputError`.
         """
@@ -90,14 +90,14 @@ class Emulator:
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
-    """Run emulated engines until SIGINT or SIGTERM, then close them. `say` is called with each start-up line."""
+    """Run emulated engines until SIGINT or SIGTERM, then close them. `say` is called with each line of `introduction`."""
     allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, say))
 
 
 async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
-    """As `serve`, in a running event loop."""
+    """Run emulated engines in a running event loop, until a signal ends them."""
     emulator = Emulator(settings)
     await emulator.open()
     for line in introduction(emulator):

@@ -17,7 +17,7 @@ class Stopping:
     def feed(self, text: str) -> tuple[str, str | None]:
         """Add text; returns the text that may be shown now, and the stop text if one is complete, else None.
 
-        Text that may be the beginning of a stop text is held back, and a stop text is never shown.
+        Text that may be the beginning of a stop text is held back. A stop text and the text after it are dropped.
         """
         self._held += text
         places = [(self._held.find(stop), -len(stop), stop) for stop in self._stops if stop in self._held]

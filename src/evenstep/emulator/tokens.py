@@ -35,14 +35,14 @@ _MASK = (1 << 64) - 1
 
 
 def tokenise(text: str) -> list[int]:
-    """Token ids of a text. Appending words to the text appends ids and leaves the earlier ids as they are."""
+    """Token ids of a text. Appending words of the vocabulary appends ids, and leaves the earlier ids as they are."""
     pieces = _PIECE.findall(text)
     known = _ID.get
     return [known(piece) or _FIRST_PIECE + _checksum(piece) for piece in pieces]
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of token ids: words as they are, the end token as no text, and ids of pieces as a space and ``<id>``."""
+    """Text of token ids: words as they are, special ids such as `END` as no text, other ids as a space and ``<id>``."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 

@@ -32,8 +32,8 @@ class Transfer:
     def left(self, name: str, one: Work, rank: int, reached: str) -> dict[str, Any]:
         """The ``kv_transfer_params`` of a prefill leg's answer with the id `name`: where the KV of its sequence is kept.
 
-        `rank` is a number in the fleet. The host is `reached`, the address that the client connected to, if the engine
-        listens at every address.
+        `rank` is a number in the fleet. The host in it is the engine's; if the engine listens at every address, it is
+        `reached`, the address that the client connected to.
         """
         settings = self._settings
         blocks = -(-one.prompt // settings.block_size)
@@ -69,10 +69,10 @@ class Transfer:
         return host, port, name
 
     async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
-        """Fetch KV, given by the result of `source`, from another engine or this one; its blocks there are freed.
+        """Fetch the KV with this host, port and ``remote_request_id``; True = found, and its blocks there are freed.
 
         `begun` is the model's state after the prompt. Returns False if the KV is gone or belongs to another prompt, or if
-        the engine does not answer within 10 s.
+        the other engine cannot be reached or does not answer within 10 s.
         """
         host, port, name = source
         if host == self._settings.host and port in self._ports:
@@ -84,9 +84,9 @@ class Transfer:
             return False
 
     def give(self, name: str, begun: int) -> bool:
-        """Hand over this engine's KV with the ``remote_request_id`` `name`, and free its blocks; `begun` is as in `fetch`.
+        """Hand over this engine's KV with the ``remote_request_id`` `name`: free its blocks, and return True.
 
-        Returns False if the KV is gone or belongs to another prompt.
+        `begun` is the model's state after the prompt. Returns False if the KV is gone or belongs to another prompt.
         """
         parts = name.rsplit("-", 2)
         if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > _MOST_DIGITS or parts[2] != f"{begun:016x}":

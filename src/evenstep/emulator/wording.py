@@ -30,10 +30,10 @@ class Choice:
     Args:
         index: its index in the answer.
         ids: token ids not yet sent; all of them if the answer is not streamed.
-        text: text of `ids`, without a stop text.
+        text: text not yet sent, without stop text and text held back; an event of one id without `stopping` ignores it.
         finish: ``stop`` or ``length``; None while it runs.
         stop_reason: the stop text, the id of the stop token, or ``recomputed``; None otherwise.
-        prompt: ids of its prompt, if the request asks for them.
+        prompt: ids of its prompt, if the request asks for them and they were not sent, else None.
         produced: number of tokens so far.
         key: key by which the host knows it.
         stopping: watches for stop texts; None = the request has no stop texts.
@@ -71,7 +71,7 @@ class Wording:
         self._usual_tail = self._tail(Choice(0, []))
 
     def events(self, choice: Choice) -> list[bytes]:
-        """The events for the unsent tokens of a choice: one, or two at the end of a chat by SGLang."""
+        """The events for the unsent tokens of a choice: one, or two at the end of a chat by SGLang; some may be empty."""
         if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
             return [self.event(choice)]
         end = {"delta": {}, "logprobs": None, "finish_reason": choice.finish, self._stop_key: choice.stop_reason}
@@ -80,9 +80,9 @@ class Wording:
         return [text, self._textless_event(choice, end, usage)]
 
     def event(self, choice: Choice) -> bytes:
-        """The event for the unsent tokens of a choice; call `events` instead, because SGLang ends a chat with two events.
+        """The event for the unsent tokens of a choice; `events` calls it, and adds the second event that ends SGLang's chat.
 
-        It is empty for a chat that has no new text, does not end and shows no ids.
+        It is empty for a choice of a chat that has no new text, does not end and shows no ids.
         """
         alone = len(choice.ids) == 1 and not self._asked.stop
         text = _TEXT[choice.ids[0]] if alone else orjson.dumps(choice.text)[1:-1]
@@ -138,7 +138,7 @@ class Wording:
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], transfer: dict[str, Any] | None) -> bytes:
-        """The JSON body of an answer that is not streamed; `transfer` is its ``kv_transfer_params``, used by vLLM only."""
+        """The JSON of an answer that is not streamed, from ended choices; `transfer`: ``kv_transfer_params``, vLLM only."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self._usage(completion_tokens)

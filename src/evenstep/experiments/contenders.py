@@ -24,7 +24,7 @@ class Contender:
     """One policy with its predictor, as the user asked for it.
 
     Args:
-        name: its name in tables and reports: the spec as written, or the policy's `repr`, with its predictor if one is given.
+        name: its name in tables and reports: the spec as written, or the policy's `repr` with the predictor given for it.
         policy: a spec for `names.build`, or the policy itself.
         predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
     """

@@ -27,7 +27,7 @@ class Places:
     Args:
         executor: ``processes`` or ``ray``.
         processes: number of processes; None = begin in this one, and use all cores if the jobs take long.
-        ray_address: address of the Ray cluster; None = as in `on_ray.OnRay`.
+        ray_address: address of the Ray cluster; None = the connected one, else RAY_ADDRESS, else a temporary one.
     """
 
     executor: str = "processes"

@@ -72,7 +72,7 @@ class Executor(Protocol):
         ...
 
     def wait(self) -> Ended:
-        """Block until any submitted job ends or its process dies, and return it. Call this only while a job is submitted."""
+        """Block until any submitted job ends or its process dies, and return it. Call this only while one is outstanding."""
         ...
 
     def close(self) -> None:

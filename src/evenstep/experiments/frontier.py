@@ -148,7 +148,8 @@ class Case:
         """Simulate `requests` Poisson arrivals at a rate, requests a second. The run stops at the last arrival.
 
         Requests that are not finished then stay unfinished. Arrival times are stretched so that the drawn requests bring
-        exactly `rate` times `size` tokens a second. `seed` and `replicate` are keys of lengths and times.
+        exactly ``rate * self.size`` tokens a second. `seed` and `replicate` are keys of lengths, times and the policy's
+        random draws.
         """
         times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
         assert times is not None
@@ -192,7 +193,8 @@ class Bracket:
     Args:
         low, high: the largest rate found stable, and the smallest found unstable. Both are 0 if every tried rate is
             unstable, and inf if every one is stable.
-        served: requests a second that the engine serves in an overload; None if that is not the largest stable rate.
+        served: requests a second that the engine serves in an overload, if checks show that this is the largest stable rate;
+            else None.
     """
 
     low: float
@@ -286,7 +288,7 @@ class Bisection:
 class Backlog:
     """Measures the share of the arrived work that a run leaves undone (`executors.Job`). It goes to 0 if `rate` is stable.
 
-    `rate` is in requests a second, `requests` is the number of arrivals. The other fields are as in `Bisection`.
+    `rate` is in requests a second, `requests` is the number of arrivals. `seed` and `replicate` are keys of the arrivals.
     """
 
     case: Case
@@ -351,8 +353,8 @@ def largest_rates(
     """The largest stable rate of each case over `seeds` replicates, requests a second, under the keys of `cases`.
 
     A case's rates are those served in an overload if every replicate shows that this is the limit. Otherwise they are the
-    middles of the last brackets. Each search begins at `Case.guess`. `requests`, `precision` and `seed` are as in
-    `Bisection`. At most `processes` are used; None = all cores once that saves time.
+    middles of the last brackets, at most `precision` wide as a share. Each search begins at `Case.guess`. A run has
+    `requests` arrivals, or up to four times as many. At most `processes` are used; None = all cores once that saves time.
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]
@@ -362,7 +364,7 @@ def largest_rates(
 
 
 def _rates(brackets: Sequence[Bracket]) -> Rates:
-    """The rates of one case from the brackets of its replicates, chosen as in `largest_rates`."""
+    """The rates of one case from the brackets of its replicates: the served ones if each has one, else the middles."""
     served = [one.served for one in brackets if one.served is not None]
     if len(served) == len(brackets):
         return Rates(served, 0.0)

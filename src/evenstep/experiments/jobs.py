@@ -33,7 +33,7 @@ class Plan:
         source: a trace or a generator of traces, already at its rate or load.
         cluster, step_time: the fleet, and the law of a step's seconds.
         seeds: replicates of each contender, >= 1; `InputError` if above 1 with a drift that has profiles.
-        fewer: run fewer replicates if fewer than `seeds` differ, as in a trace of one session; otherwise an `InputError`.
+        fewer: if fewer than `seeds` replicates differ, as in a trace of one session, run only those; False = `InputError`.
         seed: key of replicates; replicate i runs under the seed ``seed + i``.
         power: power law for the energy metrics; None = the default one.
         slo: objective for goodput; None = no goodput metrics.
@@ -63,14 +63,14 @@ class Plan:
             raise InputError("compare", "seeds", self.seeds, "1 where the drift has profiles", hint)
 
     def replicate(self, index: int) -> Trace:
-        """The requests of replicate `index`, the same for all contenders. Of a recorded trace, 0 is as recorded, others rotated."""
+        """The requests of replicate `index`, the same for all contenders; for a recorded trace, 0 is `source` itself."""
         return replicate(self.source, index, self.seed)
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
         """Simulate one contender, with a new policy and predictor, on `trace`, the requests of replicate `index`.
 
-        The seed is ``seed + index``. Only replicate 0 keeps `records` and `samples`. Raises as `Contender.build` and
-        `simulate`.
+        The seed is ``seed + index``. Only replicate 0 keeps `records` and `samples`. `InputError` for a policy that cannot
+        be built or a trace that does not fit, `PolicyError` for a policy that breaks its contract.
         """
         policy, predictor = contender.build()
         return simulate(
@@ -203,7 +203,7 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
     """Run a contender on `trace` as replicate 0, in plain Python if that ends before its kernels are compiled.
 
-    `plan.source` and `plan.seeds` are not used. Raises as `simulate`.
+    `plan.source` and `plan.seeds` are not used. Raises the errors of the run, and blocks until it ends.
     """
     (ended,) = run_all(Shared(plan, [asked], [trace]))
     return ended.result

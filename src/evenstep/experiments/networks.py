@@ -103,7 +103,7 @@ def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
 
 
 def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
-    """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason; `traces` as in `flows`.
+    """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason; `traces` are by task.
 
     The verdict is unstable if an engine, a virtual station or a hashed key has a load above 1. It is stable if all loads are
     below 1 and a theorem covers the network. Theorems need work-conserving policies without limits, full batches that run
@@ -207,7 +207,7 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 
 
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
-    """Judge a network file analytically (`judge`), and simulate it once under `seed`; `until_s` as in `settled`.
+    """Judge a network file analytically (`judge`), and simulate it once under `seed`, up to `until_s` (None = the file's).
 
     The result also has the growth of each virtual station with a load above 1 (`grown`), unless the run counts no time.
     `InputError` for a bad file; it names the file.
@@ -223,8 +223,8 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
     """Growth of the work of calls named ``TASK.CALL``, in engine seconds a second, over the second half of the counted time.
 
-    The work counts the mean tokens of each such call that is not finished and whose task has arrived. The run must have
-    ``counted_s > 0``.
+    The work of a call is the seconds that its engine or group needs for the call's mean tokens. It counts from the arrival
+    of the task until the call is finished. The run must have ``counted_s > 0``.
     """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):

@@ -34,7 +34,7 @@ class PlainFirst(Here):
     Both give the same bits. A plain run ends with ``seconds = 0``, because its time does not predict that of others.
 
     Args:
-        shared, before: as in `Here`.
+        shared, before: the object that all jobs need, and a call before each job in this process, with the job.
         warming: the processes that compile. Without any, the child ends `ALONE_S` seconds after the start, and this process
             compiles.
         kind: returns the index of a job's contender in `warming`.

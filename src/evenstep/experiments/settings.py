@@ -317,7 +317,7 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
 
 
 def _with_arrivals(settled: Settled[Any]) -> Any:
-    """The settings with the arrivals that they imply (`checked`); `InputError` if they imply both kinds or others than given."""
+    """The settings with the arrivals that they imply (`checked`); `InputError` if implied and given arrivals conflict."""
     value = settled.value
     timed = value.load is not None or value.rate is not None
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0

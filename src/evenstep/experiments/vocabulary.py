@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
-    """Split (result, phrase on stand-in data) by key: the results by key, and the distinct phrases joined by ``; ``."""
+    """Split key -> (result, phrase on stand-in data) into key -> result, and the distinct phrases joined by ``; ``."""
     told = dict.fromkeys(told for _, told in found.values())
     return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
@@ -38,7 +38,7 @@ def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
 
 
 def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
-    """The mean over replicates of a summary field times `factor`, with its 95 % interval; nan if a run has no value."""
+    """Mean over runs of a summary field times `factor`, with its 95 % t-interval (none for one run); nan if one lacks it."""
     return mean_interval(values(runs, name, factor))
 
 
@@ -71,7 +71,7 @@ def rows_of(
     Args:
         runs: runs by label.
         name: the field; its values are multiplied by `factor`.
-        quantity, unit: what the rows are called, and the unit after `factor`, as texts.
+        quantity, unit: name of the measured quantity, and its unit after `factor`.
         paper: the paper's number by label; a label without one has None in its row.
     """
     base = against or next(iter(runs))
@@ -121,7 +121,10 @@ def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """True if a paired difference has this sign (+1 or -1), False if the other, None if its interval contains 0 or is None."""
+    """True if a paired difference has this sign (+1 or -1), False if it has the other.
+
+    None if the interval contains 0, or has no ends (one replicate).
+    """
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
@@ -248,5 +251,5 @@ def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequenc
 
 
 def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """The first parts of the tuple keys as columns called `names`; each key is repeated for each of its replicates."""
+    """Columns, by name, of the leading parts of each key, one part for each of `names`; a key gives one row a replicate."""
     return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}

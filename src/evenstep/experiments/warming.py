@@ -67,7 +67,7 @@ class Warming:
         return list(self._busy)
 
     def note(self, ready: Iterable[object]) -> None:
-        """Note that the processes behind these connections have finished a module; send each the next one, or end it.
+        """Receive the answers of compiling processes at these connections; send each its next module, or end it without one.
 
         Objects that are not in `pipes` are ignored. A process that died is replaced while modules wait. The method `ready`
         compiles its module in this process.

@@ -40,7 +40,7 @@ class Server:
     """A gateway that listens; `open` in a running loop, `close` when done.
 
     Args:
-        config: as `checked` returns it.
+        config: a checked config.
         is_scraped: whether the host reports readings of the workers' metrics pages. If so, a worker counts as full until
             its first reading.
         bound: a bound socket that does not listen yet; left out = `open` makes one from ``config.listen``.
@@ -65,8 +65,8 @@ class Server:
         """Listen, and start a background task that compiles kernels and adds the workers; `ready` waits for it.
 
         Sets `gateway`, `port` and `contexts`. Until workers are added, generations are refused with status 503. Raises
-        InputError for a taken port, an address that is not this machine's, or an invalid worker in the config. It also does
-        so for an unreadable secret, certificate or tokenizer, or a decision log that cannot be written.
+        InputError for a taken port, an address that is not this machine's, an invalid worker in the config, an unreadable
+        secret, certificate or tokenizer, or an unwritable decision log.
         """
         config, loop = self.config, asyncio.get_running_loop()
         bound = self._bound or sockets.listening(WHERE, config.listen.host, config.listen.port)
@@ -146,7 +146,7 @@ def serve(
         hangups: SIGHUP signals that came before this function handles them; if there are any, it reloads once.
 
     Raises:
-        InputError: what `Server.open` or `Operation.start` refuses; it names the origin of a setting.
+        InputError: what `Server.open` or `Operation.start` refuses, such as a port that is taken.
         Exception: as raised by `Server.ready`.
     """
     sockets.allow_files()
@@ -163,7 +163,7 @@ async def _serve(
     say: Callable[[str], None],
     hangups: Collection[int],
 ) -> None:
-    """Run the gateway and its operation thread until a signal ends them. `logs` are those in use; else as `serve`."""
+    """Run the gateway and its operation thread until a signal ends them. A reload changes `logs`; else as in `serve`."""
     loop = asyncio.get_running_loop()
     server = Server(settled.value, is_scraped=True, bound=bound)
     try:

@@ -30,7 +30,7 @@ UNTIL_CHECKED = "the checked build answers requests once its kernels are compile
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Run the gateway as `server.serve` does; without compiled kernels, answer on its port while its modules are imported.
+    """Run the gateway until signals end it. Without compiled kernels, answer on its port while its modules are imported.
 
     It reads `sources` and binds the port itself. With TLS, nothing is answered until then. Raises InputError for an invalid
     config or a port that is taken, and what `server.serve` raises.

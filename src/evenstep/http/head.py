@@ -100,10 +100,7 @@ def _key_of(name: bytes) -> str:
 
 
 class _Fields:
-    """Collects the URL and the headers that llhttp reports by callbacks; counts headers (`fields`).
-
-    `doubled` are the names that came more than once. Their values are joined in `found`.
-    """
+    """Collects the URL, the headers (`found`) and their number (`fields`) from llhttp. `doubled`: names that came twice."""
 
     __slots__ = ("doubled", "fields", "found", "url")
 
@@ -234,7 +231,7 @@ def _keeps_alive(fields: _Fields, version_1_1: bool) -> bool:
 
 
 def _length(fields: _Fields, version_1_1: bool) -> int:
-    """The body's length: bytes, `CHUNKED`, or `UNTIL_CLOSED` if the head has none. An HttpError if it is ambiguous."""
+    """The body's length: bytes, `CHUNKED`, or `UNTIL_CLOSED` if not given (RFC 9112 section 6.3). May raise HttpError."""
     headers, doubled = fields.found, fields.doubled
     length, coding = headers.get("content-length"), headers.get("transfer-encoding")
     if coding is not None:

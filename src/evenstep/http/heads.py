@@ -104,7 +104,7 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """Heads of one server's answers: parses all, caches those of status 200, and can `split`. Not for answers to HEAD."""
+    """A `Heads` for one server's answers: parses all, caches those of status 200, can `split`. Not for answers to HEAD."""
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

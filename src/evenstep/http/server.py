@@ -171,7 +171,7 @@ class Server(Generic[P]):
         return len(self._waiting)
 
     def following(self) -> Event[P] | None:
-        """Read the bytes that are `waiting`; returns their event, None = no whole one yet. Call it after each answer."""
+        """Read the bytes that are `waiting`; returns their event, None = not whole yet. Call it after an answer."""
         return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:

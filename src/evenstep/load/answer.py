@@ -2,14 +2,15 @@
 
 An answer without an error is good. The kinds of error are:
 
-* ``error-event``: an error object in the stream; ``bad-chunk``: an invalid chunk;
+* ``error-event``: an error object in the stream; ``bad-chunk``: an invalid chunk, or the stream ends inside an event;
 * ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: data after ``[DONE]``;
 * ``finish-REASON``: a finish_reason other than stop, length and tool_calls; ``empty``: an end without any token;
-* ``tokens-missing``, ``tokens-twice``: too few or too many tokens. Usage must equal the number of token ids, and it never
-  decreases. No answer has more tokens than requested, and one with the finish_reason length has no fewer.
+* ``tokens-missing``: fewer token ids than the usage says, or finish_reason length with fewer tokens than requested;
+* ``tokens-twice``: more token ids than the usage says, more tokens than requested, a usage that decreases, or tokens after
+  the finish_reason. Estimated counts are not compared with the request.
 
-The owner of the connection reports its errors: ``connect``, ``cut``, ``timeout``, ``cancelled``, ``not-http``,
-``not-a-stream``, and ``status-503`` and the like.
+The owner of the connection adds: ``connect``, ``cut``, ``timeout``, ``cancelled``, ``not-http``, ``not-a-stream``, and
+``status-503`` and the like.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Meters:
         width_s: length in seconds of a bucket of `tokens`.
 
     Attributes:
-        tokens: output tokens by bucket; the first bucket begins at `start_s`, the last one is the latest with tokens.
-        gaps_s: seconds between successive chunks with tokens of the same answer, for all answers; the host may empty it.
+        tokens: list of output tokens by bucket; the first bucket begins at `start_s`, the last is the latest with tokens.
+        gaps_s: array of seconds between successive chunks with tokens of one answer, for all answers; the host may empty it.
     """
 
     def __init__(self, start_s: float, width_s: float) -> None:
@@ -48,7 +49,7 @@ class Meters:
         self.gaps_s = array("d")
 
     def count(self, now_s: float, tokens: int) -> None:
-        """Add output tokens that arrived at clock time `now_s`, not before `start_s`, to the bucket of that time."""
+        """Add output tokens that arrived at clock time `now_s` to the bucket of that time; `now_s` must be >= `start_s`."""
         bucket = int((now_s - self.start_s) / self.width_s)
         try:
             self.tokens[bucket] += tokens
@@ -65,12 +66,13 @@ class Answer:
         max_tokens: requested output tokens.
         meters: counters of the run, to which its tokens and gaps are added.
         counting: how its tokens were counted (usage, ids, or estimated from events with text); valid for a good answer.
-        tokens: output tokens so far: the number of token ids, else the usage, else the number of events with text.
+        tokens: output tokens so far: number of token ids, else the usage if every chunk has it, else number of events with
+            text; then `end` takes the count from the last usage, if one came.
         prompt_tokens: prompt tokens that the server reported; -1 = not reported.
-        first_s: clock time of its first token; nan before.
+        first_s: clock time of its first token; nan before it.
         last_s: clock time of its last token so far; nan before the first.
         finish: its finish_reason; None before it comes.
-        error: kind of its first error, as the module lists them; empty = no error so far.
+        error: kind of its first error, from the module's list; empty = no error so far.
         message: that error in words.
         crc: CRC-32 of its token ids, or of its text if the server sends no ids.
     """
@@ -103,9 +105,9 @@ class Answer:
             self.fail("bad-chunk", str(self._events.fault))
 
     def end(self, now_s: float) -> None:
-        """Take the regular end of the HTTP body: check that the answer is complete, and set its `tokens` and `counting`.
+        """Check, at the regular end of the HTTP body, that the answer is complete; set its final `tokens` and `counting`.
 
-        The answer is good if `error` is empty afterwards. If the connection broke, call `fail` instead.
+        The answer is good if `error` is empty afterwards. Does nothing after an error. If the connection broke, call `fail`.
         """
         if self.error:
             return
@@ -124,7 +126,7 @@ class Answer:
             self._settle()
 
     def fail(self, kind: str, message: str) -> None:
-        """Record an error, of a kind that the module lists. After the first error, further errors and bytes are ignored."""
+        """Set `error` to a kind of the module's list, and `message`, unless one is set; `feed` then ignores all bytes."""
         if not self.error:
             self.error, self.message = kind, message
 

@@ -18,7 +18,7 @@ _TRY_S = 3.0  # for one address to accept a connection
 
 
 class Client:
-    """Sends POST requests to one server. Create it in a running event loop, call `resolve` first, and `close` last.
+    """Sends POST requests to one server. Create it in a running event loop; await `resolve` first, and `close` last.
 
     Args:
         path: path of every request, appended to the target's `base`.
@@ -46,9 +46,9 @@ class Client:
         self.connections = 0
 
     async def resolve(self) -> None:
-        """Look up the host's address once, so that no request waits for it; an unknown host raises `OSError`.
+        """Look up the host's address, which all later connections use; an unknown host raises `OSError`.
 
-        Of several addresses, the first that accepts a connection within 3 s is used, or else the first.
+        Of several addresses, it takes the first that accepts a connection within 3 s; if none does, the first.
         """
         found = await self._loop.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys((str(one[4][0]), int(one[4][1])) for one in found))
@@ -66,10 +66,10 @@ class Client:
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
-        """Start a call's time-out, and send its request; returns at once.
+        """Start a call's time-out, and send its request; returns at once, and `Call.ended` is called later.
 
-        It uses the connection that became idle last, or a new one if that was over 2 s ago. A failure to connect ends the
-        call with the error ``connect``.
+        Uses the open connection that became idle last, if that was at most 2 s ago, else a new one. A failure to connect
+        ends the call with the error ``connect``.
         """
         call.start(self._loop, self._timeout_s)
         fresh_s = time.monotonic() - _KEEP_S
@@ -84,9 +84,9 @@ class Client:
         task.add_done_callback(self._making.discard)
 
     async def close(self) -> None:
-        """Close every connection, and wait until all are closed.
+        """Close every connection, also those being opened, and wait until all are closed.
 
-        This does not end the calls under way: their time-out does, if the event loop still runs then.
+        Calls under way do not end: `Call.ended` is called at their time-out, if the event loop still runs then.
         """
         for task in list(self._making):
             task.cancel()

@@ -26,7 +26,7 @@ class Call:
     Args:
         request: bytes of the request, head and body.
         answer: parses and counts the streamed answer.
-        ended: called once, with this call, when the call is over; `answer.error` is empty after success.
+        ended: function called once, with this call, when the call is over; `answer.error` is empty after success.
         connection: the connection that carries the call; None before it is sent and after it is over.
         started_s: time of `start`, by `time.monotonic`.
         status: HTTP status of the answer; 0 = no answer yet.
@@ -43,16 +43,16 @@ class Call:
     _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        """Set `started_s`, and start the time-out, after which the call fails with the error ``timeout``. Sends nothing."""
+        """Set `started_s`, and start a timer that fails the call with ``timeout`` after `timeout_s`. Sends nothing."""
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """End the call with the error ``cancelled``, and close its connection; ignored for a call that is over."""
+        """End the call with the error ``cancelled``, and close its connection; ignored if the call is over."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """End the call with an error (see `Answer.fail`), and close its connection; ignored for a call that is over."""
+        """End the call with an error, of a kind in `load.answer`, and close its connection; ignored if the call is over."""
         if self.is_over:
             return
         self.answer.fail(kind, message)
@@ -62,7 +62,10 @@ class Call:
             connection.drop()
 
     def over(self) -> None:
-        """Mark the call as over, stop its time-out, and call `ended`; adds no error. A second call does nothing."""
+        """Mark the call as over, stop its time-out, and call `ended`; ignored if the call is over.
+
+        Adds no error, and leaves the connection open.
+        """
         if self.is_over:
             return
         self.is_over = True
@@ -83,11 +86,11 @@ class Connection(asyncio.Protocol):
 
     Args:
         heads: cache of parsed response heads, shared by all connections.
-        idle: called, with this connection, when an answer has ended and another request may be sent.
-        gone: called once, with this connection, when either side has closed it; the call on it, if any, ends after that.
+        idle: called, with this connection, when an answer has ended and another request may be sent; then the call ends.
+        gone: called once, with this connection, when either side has closed it; then a call on it, if any, ends.
 
     Attributes:
-        idle_since_s: time at which its last answer ended, by `time.monotonic`; 0 before.
+        idle_since_s: time at which its last answer ended, by `time.monotonic`; 0 before the first end.
     """
 
     def __init__(self, heads: Heads[ResponseHead], idle: Told, gone: Told) -> None:
@@ -107,14 +110,14 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def send(self, call: Call) -> None:
-        """Send a call's request on this connection, which must be idle; the answer goes to `call.answer`."""
+        """Send a call's request on this connection, which must be open and idle; the answer goes to `call.answer`."""
         self._call, call.connection = call, self
         self._error.clear()
         self._machine.ask()
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close the connection at once, without ending the call on it (`Call.fail` does both)."""
+        """Close the connection at once. The call on it gets no more bytes and does not end (`Call.fail` does both)."""
         self._call = None
         self._transport.abort()
 

@@ -30,24 +30,24 @@ _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # longest waits for the start; kernels may
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures of one policy's run, measured over a window of the run (see `window`) unless said otherwise.
+    """The figures of one policy's run, from its first to its last reading with full slots (`window`) unless said otherwise.
 
     Args:
         name: the policy as the user wrote it.
         outcome: the client's results, of the whole run.
-        summary: the client's figures, of the whole run, see `summary.summary`.
-        window_s: length of the window in seconds.
-        is_full: True if slots are full at both ends of the window; False if fewer requests, at least one, run there.
-        tokens_per_s: output tokens a second of engine time (the seconds of the emulated steps), even on a slow machine.
+        summary: the client's figures, of the whole run, by name as `summary.summary` returns them.
+        window_s: length of the window in wall-clock seconds.
+        is_full: True if at least 98 % of slots are busy at both ends of the window; False if fewer are, but at least one.
+        tokens_per_s: output tokens a second of engine time, the sum of the planned seconds of the steps; nan without steps.
         wall_tokens_per_s: output tokens a second of wall-clock time.
         idle_engines: share of worker time lost at the barrier, as the engines report.
         idle_gateway: share of worker time lost at the barrier, as the gateway computes it; nan if not reported.
         steps_seen: share of the engines' steps that the gateway detected; nan if not reported.
-        fallback_share: share of decision rounds that least load decided in place of the policy; nan if not reported.
+        fallback_share: share of decision rounds that least load decided in place of the policy; nan without rounds.
         oldest_wait_s: longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
         step_ms: mean length of a step in engine time; nan without steps.
         late_share: share of steps that the engines ran late, because the machine was too slow.
-        cpu: CPU of engines, gateway and client as a share of a core, by these names; nan if unknown; client: the whole run.
+        cpu: CPU use as a share of a core: ``engines``, ``gateway``, and ``client`` over the whole run; nan if unknown.
     """
 
     name: str
@@ -68,13 +68,14 @@ class Shown:
 
 
 def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:
-    """Run the policies in turn, on the same requests at the same times; yields the figures of each after its run.
+    """Run the policies in turn, on the same requests at the same times; a generator that yields each one's figures.
 
-    The emulated engines start once, the gateway anew for each policy; both are stopped when the iterator ends.
+    Each step of the iterator blocks for one run. Engines start once, and stop when the iterator ends or is closed. Each run
+    has a gateway of its own.
 
     Args:
         trace: the requests with their times, from `replayed`.
-        watch: called about every 0.2 s with the policy, as in the settings, and the progress of its run.
+        watch: called about every 0.2 s with the policy's text in the settings and the progress of its run; must return soon.
 
     Raises:
         EngineError: engines or gateway do not start.
@@ -97,7 +98,7 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 
 
 def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None, engine: int) -> dict[str, Any]:
-    """The gateway's config for one policy (NAME[:key=value,...]), as `processes.gateway` takes it.
+    """The gateway's config (for `processes.gateway`) for one policy, NAME[:key=value,...].
 
     `gather_ms` is the gather time in milliseconds (None = the gateway's default), `engine` the port of the engines.
     """
@@ -110,9 +111,10 @@ def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None,
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The first `settings.requests` rows of a trace, with arrival times scaled to `settings.load`.
+    """The first `settings.requests` rows of a trace, or all if fewer, with new arrival times.
 
-    A trace without arrival times gets Poisson arrivals, drawn from the seed.
+    Times are scaled so that the arrival rate is `settings.load` times the rate that evenly loaded ranks could serve. A
+    trace without times gets Poisson arrivals of that rate, drawn from `settings.seed`.
     """
     from evenstep.workload.replicate import scaled_to_load
 
@@ -128,9 +130,9 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
 
 
 def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
-    """Compute the figures of one policy's run from the client's summary (`found`) and readings of the metrics pages.
+    """Compute the figures of the run of the policy `name` from the client's summary (`found`) and the metrics pages.
 
-    `samples` has the oldest reading first. A run that is too short to be measured raises `InputError`.
+    `samples` are readings of the pages, oldest first. A run that is too short to be measured raises `InputError`.
     """
     full = FULL * settings.ranks * settings.slots
     first, last = window(samples, full)
@@ -176,8 +178,8 @@ def _fallbacks(first: Sample, last: Sample) -> float:
 def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
     """The first and the last sample with at least `full` running requests, over all ranks: the window of a run.
 
-    If fewer than two samples have so many, one running request is enough. If fewer than two have one, it raises
-    `InputError`.
+    If fewer than two samples have so many, those with at least one running request count instead. Fewer than two of these
+    raise `InputError`.
     """
     for least in (full, 1.0):
         found = [one for one in samples if one.engine["running"] >= least]

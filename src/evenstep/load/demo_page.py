@@ -39,8 +39,8 @@ _FALLEN_BACK = 0.02
 def cells(row: Shown, first: Shown) -> list[str]:
     """One policy's figures as texts, one for each of `COLUMNS`; unknown figures are `MISSING`.
 
-    The second is the change in tokens a second against the row `first`, in per cent; for that row it is "first". It is
-    `MISSING` if only one of the two rows had full slots.
+    The second text is the change in tokens a second against the row `first`, in per cent; for that row it is "first". It
+    is `MISSING` if only one of the two rows had full slots.
     """
     is_alike = row.is_full == first.is_full and first.tokens_per_s > 0
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if is_alike else math.nan
@@ -66,13 +66,13 @@ def head() -> list[str]:
 
 
 def line(row: Shown, first: Shown) -> str:
-    """One policy's line of the text table; its tokens a second are compared with those of `first`, as in `cells`."""
+    """One policy's line of the text table; one column compares its tokens a second with those of the row `first`."""
     shown = zip(cells(row, first), COLUMNS, strict=True)
     return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Sentences below the table: how to read the figures, warnings about rows to distrust, and those of `strained`.
+    """Sentences below the table: how to read the figures, which rows to distrust, CPU use, and late steps if over 1 %.
 
     `rows` has one row for each policy, at least one.
     """
@@ -133,9 +133,10 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 
 def values(row: Shown) -> dict[str, Any]:
-    """One policy's figures as JSON values: the float and bool fields of `demo.Shown` by name, None for unknown ones.
+    """One policy's figures as JSON values: the float and bool fields of `demo.Shown` by name, None for nan.
 
-    CPU shares are ``cpu_engines``, ``cpu_gateway`` and ``cpu_client``; ``client`` is the client's whole summary.
+    Added are ``policy`` (its text), the CPU shares ``cpu_engines``, ``cpu_gateway`` and ``cpu_client``, and ``client``, the
+    client's whole summary.
     """
     told = {one.name: getattr(row, one.name) for one in fields(row) if one.type in ("float", "bool")}
     told |= {f"cpu_{name}": share for name, share in row.cpu.items()}
@@ -158,7 +159,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 
 
 def _lead(rows: Sequence[Shown]) -> str:
-    """An HTML paragraph that compares the policy of most tokens a second with the first row's policy."""
+    """An HTML paragraph: the gain of the policy of most tokens a second over the first row, among rows of its `is_full`."""
     first = rows[0]
     best = max((row for row in rows if row.is_full == first.is_full), key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:

@@ -44,14 +44,14 @@ _ORDERS: dict[Order, str] = {
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, until all are done or the network's `until_s` has passed.
+    """Run a network's tasks once, until all are done or the network's `until_s` has passed; returns its figures.
 
     Emulated engines and a gateway are started for the run, and stopped after it.
 
     Args:
-        traces: recorded tasks by type.
+        traces: recorded tasks by name of their task type.
         seed: seed of every draw; the tasks are those of `simulate_network` with the same seed.
-        speed: how many times faster than in the network time passes; times in the result are the network's.
+        speed: how many times faster time passes than in the network; times in the result are on the network's scale.
 
     Raises:
         InputError: groups have different routing policies, or the speed is not a finite number > 0.
@@ -82,8 +82,8 @@ def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
 def priorities(network: Network, calls: Calls) -> F8:
     """float64[C], priority of each call; a smaller value is served first.
 
-    It depends on the call's place in its engine's priority list (calls not listed come last). Calls of the same place are
-    ranked by the keys of the orders critical-path and longest-path, and are equal under other orders.
+    Priorities differ first by the call's place in its engine's list `priority` (calls not listed come last). In one place,
+    they differ by the call's key if the network's order is critical-path or longest-path, else they are equal.
     """
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
@@ -94,7 +94,7 @@ def priorities(network: Network, calls: Calls) -> F8:
 
 
 def routing_of(network: Network) -> str:
-    """Name of the routing policy of all groups (several engines of one kind); ``jsq`` if the network has no groups.
+    """Name of the routing policy that all groups (several engines of one kind) share; ``jsq`` if there are no groups.
 
     Groups with different policies raise `InputError`, because a gateway has one policy.
     """
@@ -112,7 +112,8 @@ def slots_of(section: EngineSection) -> int:
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
     """The command-line words after ``evenstep`` that start the emulated engines of an engine or group.
 
-    They serve a model called `name` and are ranks on one port. Time passes `speed` times as fast as in the network.
+    They serve a model called `name` and are ranks on one port, each a barrier group of its own. Time passes `speed` times
+    as fast as in the network.
     """
     server = section.server
     found: dict[str, Any] = {
@@ -132,7 +133,7 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int]) -> dict[str, Any]:
-    """The gateway's config, as `processes.gateway` takes it, with one pool for each engine or group.
+    """The gateway's config (for `processes.gateway`), with one pool for each engine or group.
 
     `routing` is the policy's name; `ports` has the port of each engine or group, by name.
     """

@@ -24,8 +24,8 @@ def first_model(target: Target, api_key: str | None) -> str:
     """Ask the server's ``/v1/models`` for the name of the first model that it lists.
 
     Raises:
-        InputError: the server cannot be reached within 10 s, or refuses access.
-        EngineError: its answer is not 200 with a list of at least one model.
+        InputError: the server cannot be reached, is silent for 10 s, or refuses access (401, 403).
+        EngineError: its answer is another status than 200, or no list of at least one model.
     """
     status, body = get(target, "/v1/models", api_key)
     if status in (401, 403):
@@ -43,7 +43,7 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Send a GET request for a path of a server, appended to the target's `base`; returns status (any) and body.
+    """Send a GET request for a path, appended to the target's `base`, and wait; returns status (any) and body.
 
     A key that is not empty is sent as bearer token. Redirects are not followed. A server that cannot be reached, does not
     speak HTTP, or is silent for 10 s raises `InputError`.

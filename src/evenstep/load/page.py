@@ -38,7 +38,7 @@ class Shown:
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """The figures of one run, from `summary.summary`, as lines of text; the last five are a table of latencies in ms."""
+    """One run's figures, from `summary.summary`, as lines of text; the last five are a table of latencies in ms."""
     failed = ", ".join(f"{count} {kind}" for kind, count in found["errors_by_kind"].items())
     good = found["request_goodput"]
     out = [
@@ -64,8 +64,8 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
 
     Args:
         title, command: plain text; the command is the one that made the page.
-        runs: the runs to compare, by name, in order.
-        lead: paragraphs on top, as HTML.
+        runs: the runs to compare, by name, in the order of their display.
+        lead: paragraphs below the title, as HTML.
         made_by: facts on how the page was made, by name.
     """
     charts = charts_of(runs)

@@ -31,8 +31,8 @@ _tried = itertools.count(64 * os.getpid())  # so that processes begin their sear
 def free_ports(count: int) -> list[int]:
     """Find `count` ports of 127.0.0.1 that are free now; too few free ports raise `EngineError`.
 
-    They are below the ports that the system gives to outgoing connections. They are not reserved: another server may take
-    one. Each call continues the search where the previous one ended.
+    They are below the ports that the system gives to outgoing connections, and not reserved: another server may take one.
+    Each call in a process continues the search where the previous one ended.
     """
     ports: list[int] = []
     for number in itertools.islice(_tried, len(_PORTS)):
@@ -47,7 +47,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
-    """Run an ``evenstep`` command during a ``with`` block, which begins once the command is ready; yields its process id.
+    """Context manager: run an ``evenstep`` command during the block; yields its process id once the command is ready.
 
     At the block's end the command is terminated, and killed if it has not ended 10 s later. Its output is not shown.
 
@@ -55,10 +55,10 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
         words: the subcommand and its flags.
         port: port of the command on this machine.
         path: path that answers status 200 once the command is ready.
-        wait_s: longest wait for that in seconds.
+        wait_s: longest wait until it is ready, in seconds.
 
     Raises:
-        EngineError: the command ended early or was not ready in time; the message has the last line of its output.
+        EngineError: it ended before it was ready, or was not ready in time; the message has the last line of its output.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
@@ -76,12 +76,15 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 
 @contextlib.contextmanager
 def gateway(config: Mapping[str, Any], listen: int, admin: int, wait_s: float) -> Generator[int]:
-    """Run a gateway during a ``with`` block; yields its process id. The kernels of its policy are compiled first.
+    """Run a gateway during a ``with`` block, which begins once it is ready; yields its process id.
+
+    First, another process compiles the kernels of its policy, however long that takes. A gateway that ends before it is
+    ready, or is not ready in time, raises `EngineError`.
 
     Args:
-        config: content of its YAML file, without version and addresses.
+        config: content of its YAML file, with ``policy``, without version and addresses.
         listen, admin: its ports on this machine.
-        wait_s: longest wait until it is ready, in seconds, without the compiling; errors are those of `beside`.
+        wait_s: longest wait until it is ready, in seconds, not counting the compiling.
     """
     places = {name: {"host": HOST, "port": port} for name, port in (("listen", listen), ("admin", admin))}
     with tempfile.TemporaryDirectory() as folder:
@@ -94,13 +97,13 @@ def gateway(config: Mapping[str, Any], listen: int, admin: int, wait_s: float) -
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
-    """The command-line words after ``evenstep`` that start emulated engines; `options` has values by flag without dashes."""
+    """The command-line words after ``evenstep`` that start emulated engines; `options` has values by flag without ``--``."""
     flags = {"host": HOST, "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds, user and system, that a process has used since its start; nan without ``/proc``, as outside Linux."""
+    """CPU seconds, user and system, that a process has used since its start; nan if it is gone, and outside Linux."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -109,7 +112,7 @@ def cpu_s(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process in megabytes (10**6 bytes); nan without ``/proc``, as outside Linux."""
+    """Resident memory of a process in megabytes (10**6 bytes); nan if it is gone, and outside Linux."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -38,7 +38,7 @@ _KEY = (1 << 60) - 1  # mask of the bits of a prompt's key that are used
 class Prompts:
     """Builds the JSON bodies of a trace's requests, with synthetic prompts, under the load's settings.
 
-    `model` is the name in every body for which `body` is given no other.
+    `model` is the model's name in each body, unless `body` is given another name.
     """
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:
@@ -51,9 +51,9 @@ class Prompts:
         self._model = orjson.dumps(model)
 
     def body(self, row: int, model: str = "") -> bytes:
-        """The JSON body for a row of the trace: a prompt of its prompt tokens, and its output tokens as ``max_tokens``.
+        """The JSON body for a row of the trace: a prompt of as many tokens as the row's, ``max_tokens`` = its output tokens.
 
-        A `model` that is not empty replaces the run's model.
+        A row with a session adds ``user``, ``session-N``. A `model` that is not empty replaces that of the class.
         """
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])

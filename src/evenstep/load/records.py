@@ -17,7 +17,8 @@ from evenstep.request import F8, I8, Trace
 class Records:
     """Results of a run, one row per request of the trace, in its order. Times are seconds from the run's start.
 
-    A time is nan before it is known. All columns after `started_s` are written when the answer ends.
+    A time is nan while unknown; without a token, `first_s` and `last_s` stay nan. All columns after `started_s` are written
+    when the answer ends.
 
     Args:
         asked_prompt_tokens: int64[N], prompt tokens in the trace.
@@ -27,13 +28,13 @@ class Records:
         first_s: float64[N], arrival of the first token.
         last_s: float64[N], arrival of the last token.
         ended_s: float64[N], end of the answer, good or failed.
-        prompt_tokens: int64[N], prompt tokens that the engine reported; -1 if not reported.
+        prompt_tokens: int64[N], prompt tokens that the engine reported; -1 if not reported, or before the end.
         output_tokens: int64[N], counted output tokens; -1 before the end.
         status: int64[N], HTTP status; 0 if there was no answer, -1 before the end.
         crc: int64[N], CRC-32 of the output's text, or of its token ids if reported; -1 before the end.
         error: N kinds of error, see `load.answer`; "" = good, ``not-ended`` before the end.
         message: N errors in words; "" without an error.
-        counting: N ways in which tokens were counted (see `Answer`); valid for good answers only.
+        counting: N ways of counting tokens: usage, ids or estimated (from events with text); valid for good answers only.
     """
 
     asked_prompt_tokens: I8
@@ -53,7 +54,7 @@ class Records:
 
     @classmethod
     def of(cls, trace: Trace) -> Records:
-        """Records of a trace before its first request starts: times are nan, counts -1, and every error is ``not-ended``."""
+        """New records of a trace before a run: times are nan, integer results -1, and every error is ``not-ended``."""
         rows = len(trace)
         due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
         prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))

@@ -95,16 +95,17 @@ def drive(
 ) -> Outcome:
     """Send all requests of a trace in a new event loop, and wait until every answer has ended, good or failed.
 
-    A failed request does not end the run; its error is in `Outcome.records`.
+    A failed request, even one without a connection, does not end the run; its error is in `Outcome.records`.
 
     Args:
         trace: the requests, with their due times (`timed`) for an open loop.
         settings: checked settings.
         watch: called in the event loop with the progress, at the start and about every 0.2 s; it must return soon.
-        workflow: decides when each call (a row of the trace) is due; the run ends at its `until_s` at the latest.
+        workflow: decides when each call (a row of the trace) is due, in place of the trace's times; the run ends at its
+            `until_s` at the latest, and unfinished requests keep the error ``not-ended``.
 
     Raises:
-        InputError: an open loop has no times, or the server cannot be reached.
+        InputError: no times for an open loop, an unknown host, or a server that, asked for its model, is silent or refuses.
         EngineError: the settings name no model, and the server does not list its models.
         Interrupted: Ctrl-C, once an answer has ended.
     """
@@ -121,10 +122,10 @@ def drive(
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
-    """A copy of the trace with due times for an open loop in `arrival_s`, in seconds from the start of the run.
+    """A copy of the trace whose `arrival_s` are the due times of an open loop, in seconds from the start of the run.
 
-    They are Poisson times if the settings have a rate. Else they are the trace's own, shifted to begin at 0 and divided by
-    the speed. Without a rate, a trace without times, or for a closed loop, is returned unchanged.
+    With a rate in the settings, they are Poisson times. Else they are the trace's times, shifted to begin at 0 and divided
+    by the speed. For a closed loop, or without rate and times, the trace itself is returned.
     """
     if settings.rate is not None:
         from evenstep.workload.synthetic.arrivals import Poisson
@@ -139,12 +140,14 @@ def timed(trace: Trace, settings: LoadSettings) -> Trace:
 
 
 class Run:
-    """One run of a load. Await `whole` once, in a running event loop.
+    """One run of a load. Await `whole` once, in a running event loop. An open loop without times raises `InputError`.
 
     Args:
-        trace, settings, watch, workflow: as in `drive`.
+        trace, settings: the requests, with due times for an open loop, and checked settings.
         model: name of the served model.
-        started: called at the start of each request with its row and its call, so that the host may cancel the call.
+        watch: called in the event loop with the progress, at the start and about every 0.2 s.
+        started: called after each request is sent, with its row and its call, so that the host may cancel the call.
+        workflow: decides when each call is due; None = the trace and the settings do.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class Run:
     async def whole(self) -> Outcome:
         """Send all requests, and wait for all answers or for the workflow's `until_s`; then close all connections.
 
-        A host that cannot be found raises `InputError`.
+        Until the end, garbage collection skips objects that existed at the start. An unknown host raises `InputError`.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
@@ -212,7 +215,7 @@ class Run:
         return not np.isnan(self._records.ended_s).all()
 
     def outcome(self) -> Outcome:
-        """The results so far. Call it only after `whole` has begun; its `records` are not copied, so they go on changing."""
+        """The results so far, once `whole` sends requests; `records` and `gaps` are not copied, so they go on changing."""
         self._drain()
         ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
         duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan

@@ -3,9 +3,9 @@
 A request may wait for another to end, well or not: the one in its column ``after``, or the previous one of its session.
 
 * Open loop: a request is due at its own time, or at the end of the request it waits for if that is later.
-* Closed loop: each user has one session, or one request outside sessions, at a time. Its requests that wait for no other
-  are due at once, the others ``think_s`` after the end of the request they wait for. A user who has finished takes the next
-  session or request of the trace.
+* Closed loop: each user has one session, or one request outside sessions, at a time. The user's requests that wait for no
+  other are due at once, the others ``think_s`` after the end of the request they wait for. When all of them have ended, the
+  user takes the next session or request of the trace. Only a closed loop uses ``think_s``.
 * Requests due at the same time start in the order of the trace.
 """
 
@@ -21,17 +21,17 @@ from evenstep.workload.replicate import units_of
 
 
 class Due:
-    """Queue of requests by due time, then by row. A request that waits for another is added by `comes` when that one ends.
+    """Queue of requests by due time, then by row. A subclass adds a request that waits for others when these have ended.
 
     Times are seconds from the start of the run.
 
     Args:
         total: number of requests in the run.
-        known: due time and row of each request that waits for no other; the list is kept and reordered.
+        known: due time and row of each request whose due time is known; the list becomes the queue, and is changed.
 
     Attributes:
         started: number of requests that `due` has handed out.
-        finished: number of requests that have ended; a subclass counts it.
+        finished: number of requests that have ended; only subclasses increase it.
     """
 
     def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
@@ -61,7 +61,7 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """Add a request that was not in `known` to the queue, due at `at_s`; call it once for each such request."""
+        """Add a request that was not in `known` to the queue, due at `at_s`; a subclass calls it once for each of these."""
         heapq.heappush(self._due, (at_s, row))
 
 
@@ -70,7 +70,7 @@ class Schedule(Due):
 
     Args:
         users: users of a closed loop; 0 = open loop.
-        times: float64[N], due times of an open loop in seconds from the start; without them it raises `InputError`.
+        times: float64[N], due times of an open loop in seconds from the start; an open loop without raises `InputError`.
         speed: divides the trace's thinking times.
     """
 
@@ -125,7 +125,7 @@ class Schedule(Due):
 def order_of(trace: Trace) -> I8:
     """int64[N], row of the request that each request waits for, -1 = it waits for no other.
 
-    This is the trace's column ``after``. Without it, each request waits for the previous row of its session.
+    This is the trace's column ``after``. Without that column, each request waits for the previous row of its session.
     """
     if trace.after is not None or trace.session is None:
         return trace.column("after")

@@ -103,7 +103,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as in a URL or the header ``Host``, without the scheme's default port."""
+        """Host and port as in a URL or the header ``Host``; the scheme's default port is left out."""
         host = in_url(self.host)
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
@@ -111,7 +111,7 @@ class Target:
 def target_of(url: str) -> Target:
     """Parse a server's URL. The default port is 80, or 443 for https; a ``/v1`` at the end of the path is dropped.
 
-    A URL that is not http or https, or that has a user, a query or a fragment, raises `InputError`.
+    An invalid URL, one of another scheme, and one with a user, a query or a fragment raise `InputError`.
     """
     expected = "an http or https URL, e.g. http://127.0.0.1:8000"
     try:
@@ -132,6 +132,7 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     """Check that the settings are in range and consistent; returns their value unchanged.
 
     The first wrong field raises `InputError`, which names the field as its layer (flag, file or environment) writes it.
+    Source, URL, goodput and API key are named as on the command line, whatever their layer.
     """
     value = settled.value
     if not value.source:

@@ -35,8 +35,8 @@ _MESSAGE = 200  # most characters shown of a server's error
 def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     """All figures of a run by the names of `docs/reference/load.md`; latencies without data are None.
 
-    ``duration`` and figures per second are nan if no answer has ended. Unfinished requests are neither ``completed`` nor
-    ``failed``. Wrong goodput objectives raise `InputError`.
+    ``duration`` and figures per second of duration are nan if no answer has ended. Unfinished requests are neither
+    ``completed`` nor ``failed``. Wrong goodput objectives raise `InputError`.
     """
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
@@ -78,9 +78,9 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
 
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
-    """TTFT, TPOT and E2EL of every request in seconds, float64[N] each; nan if its answer did not get so far.
+    """TTFT, TPOT and E2EL of every request in seconds, float64[N] each; nan for a request that has not ended.
 
-    Failed answers are included. The TPOT of an answer with one token is 0.
+    Failed answers are included; TTFT and TPOT of an answer without tokens are nan. The TPOT of one token is 0.
     """
     r = outcome.records
     after = np.maximum(r.output_tokens - 1, 1)
@@ -90,7 +90,7 @@ def times(outcome: Outcome) -> tuple[F8, F8, F8]:
 def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
     """Good answers that meet all objectives, per second of the run's duration; None without objectives.
 
-    `objectives` has the largest allowed milliseconds by name: ``ttft``, ``tpot`` and ``e2el``.
+    `objectives` has the most milliseconds by name (``ttft``, ``tpot``, ``e2el``). The result is nan if no answer has ended.
     """
     if not objectives:
         return None
@@ -113,7 +113,7 @@ def counting(outcome: Outcome) -> str:
 def client(outcome: Outcome) -> dict[str, float | int | None]:
     """Figures of the client's own speed, by name: late starts and timer lag in ms, share of a core, and connections.
 
-    Late starts are None if no request has started. ``client_cpu_share`` is nan if no answer has ended.
+    Late starts are None if no request has started; the share (``client_cpu_share``) is nan if no answer has ended.
     """
     late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
     late = late[np.isfinite(late)]
@@ -129,10 +129,10 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Warnings about a run, as sentences, from its `summary`; empty if there is no cause.
+    """Warnings about a run, as sentences, from the result of `summary`; empty if there is no cause.
 
-    They concern a slow client (late starts count in an open loop only), estimated tokens, and prompt tokens that differ by
-    over 1 % from the requested number.
+    Causes are a client that starts late (in an open loop) or is busy, estimated tokens, and a number of prompt tokens that
+    differs by over 1 % from the requested one.
     """
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
@@ -163,9 +163,9 @@ def failures(outcome: Outcome) -> list[str]:
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:
-    """The most requests under way at one time, from the starts and ends (float64[N]); rows with nan in either are left out.
+    """The most requests under way at one time, from starts and ends (float64[N]); rows with nan in either are left out.
 
-    A request that starts when another ends does not overlap it.
+    A request that starts at the very time of another's end does not overlap it. Without rows, the result is 0.
     """
     known = np.isfinite(started_s) & np.isfinite(ended_s)
     at = np.concatenate([ended_s[known], started_s[known]])

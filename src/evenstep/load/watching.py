@@ -36,14 +36,16 @@ _SHARED = ("steps", "stepped_s", "late")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Figures of both metrics pages at one time, summed over ranks; ``steps``, ``stepped_s`` and ``late`` are the group's.
+    """Figures of the metrics pages of emulator and gateway at one time.
 
     Args:
         at_s: time of the reading, by `time.monotonic`.
-        engine: figures of the emulator: number of ``ranks``, ``running`` requests, and totals since its start of ``steps``,
-            ``late`` steps, seconds of all steps (``stepped_s``), ranks' own seconds (``busy_s``) and output ``tokens``.
+        engine: of the emulator: number of ``ranks``, ``running`` requests of all ranks, and totals since its start. Of the
+            group: ``steps``, ``late`` steps, and the steps' seconds (``stepped_s``). Summed over ranks: seconds of their own
+            parts of the steps (``busy_s``), and output ``tokens``.
         gateway: requests in its pool (``depth``), seconds that the oldest has waited (``oldest_s``), and totals since its
-            start of ``idle_device_s``, ``steps``, ``rounds`` and ``fallbacks``; it lacks what the gateway does not report.
+            start: worker seconds lost at the barrier (``idle_device_s``), detected ``steps``, decision ``rounds``, and those
+            that least load decided (``fallbacks``); it lacks figures that the gateway does not report.
         cpu_s: CPU seconds of each watched process since its start, by name; nan if the system does not report them.
     """
 
@@ -55,7 +57,9 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """Reads both metrics pages during a ``with`` block, in a thread, at its beginning and every `every_s` s. Use it once.
+    """Reads both metrics pages in a thread during a ``with`` block: at its beginning, then with pauses of `every_s` seconds.
+
+    The block's end waits for a reading under way. Use an object once.
 
     Args:
         engine: address of an emulator with one barrier group.
@@ -83,7 +87,8 @@ class Watch:
     def read(self) -> Sample:
         """Read both pages once, and return the figures without adding them to `samples`.
 
-        An unreadable page of the emulator raises `EvenstepError`; one of the gateway leaves its figures empty.
+        If the emulator's page cannot be read, or lacks its steps, `EvenstepError` is raised. If the gateway's page cannot be
+        read, its figures are empty.
         """
         engine = _figures(self.engine, _ENGINE)
         if missing := [_ENGINE[key] for key in _SHARED if key not in engine]:
@@ -106,7 +111,7 @@ class Watch:
 
 
 def _figures(target: Target, names: dict[str, str]) -> dict[str, float]:
-    """Sum of each metric's lines on a metrics page, by its key in `names`; ``ranks`` = lines of the first metric."""
+    """Sum of each metric's lines on a metrics page, by its key in `names`; ``ranks`` = number of lines of the first."""
     _, page = get(target, "/metrics")
     told = lines(page, wanted(names.values()))
     found: dict[str, float] = {"ranks": float(sum(line.name == next(iter(names.values())) for line in told))}

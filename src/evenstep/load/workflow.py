@@ -10,15 +10,16 @@ from evenstep.sim.network.tasks import Calls
 
 
 class Workflow(Due):
-    """Queue of the calls of agent tasks by due time. A call is due its delay after its last parent ends, well or not.
+    """Queue of the calls of agent tasks by due time; the host calls `due`, and `ended` at the end of each call.
 
-    A call without parents is due its delay after its task arrives. Rows are those of `calls`.
+    A call is due its delay after the last call that it waits for has ended, well or not. A call that waits for none is due
+    its delay after its task arrives. Rows are those of `calls`.
 
     Args:
-        calls: the calls of all tasks; their times are divided by `speed`.
+        calls: the calls of all tasks; their arrival times and delays are divided by `speed`.
         models: name of the model that each call requests; also an attribute.
         priority: float64[C], priority that each call sends; smaller values are served first.
-        until_s: end of the run, in seconds of `calls`; None = all calls end. The attribute is in clock seconds.
+        until_s: end of the run, in seconds of `calls`; None = no end. The attribute `until_s` is divided by `speed`.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Workflow(Due):
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:
-        """Count a call that ended `now_s` after the start, well or not; queue the calls that waited only for it."""
+        """Count a call that ended `now_s` seconds after the start, well or not; queue calls that now wait for no other."""
         self.finished += 1
         for child in self._children.get(row, ()):
             self._pending[child] -= 1

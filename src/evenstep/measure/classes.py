@@ -30,7 +30,7 @@ class ByClass:
         self._span_s = _FIRST_SPAN_S  # covered by all bins together
 
     def add(self, request_class: I8, output_tokens: I8, admitted_s: F8, wait_s: F8) -> None:
-        """Add N >= 1 completed requests, in any order: int64[N] columns and float64[N] seconds (`admitted_s` is a clock)."""
+        """Add N >= 1 completed requests, in any order: int64[N] columns, float64[N] clock at admission and wait, seconds."""
         self._make_room(request_class, float(admitted_s.max()))
         row = np.searchsorted(self._classes, request_class)
         count = self._classes.size
@@ -44,7 +44,7 @@ class ByClass:
         """One dict for each class seen so far, lowest number first; an empty list before the first request.
 
         Keys: ``request_class``, ``requests``, ``output_tokens``, ``mean_wait_s``, ``oldest_wait_s`` (the longest) and
-        ``admitted_share`` (see the class; 0 to 1, and the shares of all classes sum to 1).
+        ``admitted_share``, of all admissions until the first class runs out; the shares of all classes sum to 1.
         """
         if self._classes.size == 0:
             return []

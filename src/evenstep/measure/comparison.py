@@ -111,7 +111,10 @@ class PolicyResult:
         return found
 
     def mean(self, name: str) -> Any:
-        """A summary field combined over all replicates, as `mean_over` says. Raises InputError if the field is unknown."""
+        """A summary field combined over all replicates: the mean of numbers, None if any is None, else as in `mean_over`.
+
+        Raises: InputError if the field is unknown.
+        """
         self._check_known(name)
         return mean_over(name, [summary.get(name) for summary in self.summaries])
 
@@ -322,7 +325,7 @@ def results_of(
     Args:
         runs: ``runs[policy][replicate]``, each a `Run` or an `EngineRun`.
         figures: the summaries of these runs, in the same arrangement.
-        baseline: see `compare_runs`.
+        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
         but: names of summary fields for which no differences are made.
 
     Raises: InputError if two replicates of a policy are copies of each other.
@@ -420,13 +423,13 @@ def json_of(
 ) -> dict[str, Any]:
     """A comparison as a JSON-ready dict: facts about the runs, and the list ``policies`` in the same order.
 
-    Each policy has every summary field (`mean_over` of its replicates), ``digest``, ``versus_first`` and, if its `versus` is
-    not None, ``versus``: by field ``diff``, ``low`` and ``high``. ``per_seed`` lists each replicate's seed, digest and
-    summary fields.
+    Each policy has every summary field (`mean_over` of its replicates), ``digest``, ``versus_first`` (None for the first)
+    and, if its `versus` is not None, ``versus``: for each field ``diff``, ``low`` and ``high``. Its ``per_seed`` lists the
+    seed, digest and summary fields of each replicate.
 
     Args:
-        conditions: of the runs, in JSON types; ``policy``, ``seed`` and the names in `facts` are left out.
-        more: further fields of the dict, which replace those of the same name.
+        conditions: conditions of the runs, in JSON types; ``policy``, ``seed`` and the names in `facts` are left out.
+        more: further fields of the dict; one named like a fact about the runs replaces it.
         facts: names of the attributes of `PolicyResult` to add to each policy.
     """
     return {
@@ -445,7 +448,7 @@ def json_of(
 
 
 def _policy_object(result: PolicyResult, facts: Sequence[str]) -> dict[str, Any]:
-    """One entry of ``policies`` in `json_of`."""
+    """One entry of ``policies`` in `json_of`: the policy, its `facts`, digest, mean fields, differences and ``per_seed``."""
     found: dict[str, Any] = {
         "policy": result.policy,
         **{name: getattr(result, name) for name in facts},
@@ -474,8 +477,8 @@ def paired(
 ) -> dict[str, Interval]:
     """Paired differences of the fields `names` with 95 % intervals, `own` minus `other`: one summary for each replicate.
 
-    Both list replicates in the same order. A field that is None or missing in any summary is left out of the result, where
-    reading it raises `InputError`.
+    Both list replicates in the same order. A field that is None or missing in any summary is left out; reading it from the
+    result raises `InputError` (`Differences`).
     """
     found = Differences()
     for name in names:

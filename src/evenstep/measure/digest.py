@@ -91,7 +91,7 @@ class StreamingDigest:
 
 
 def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, final_clock_s: float) -> str:
-    """SHA-256 of a run, 64 hexadecimal digits, of int64[N] columns in any order; distinct ids, which is not checked."""
+    """SHA-256 of a run, 64 hexadecimal digits, from int64[N] columns, rows in any order; ids must differ (not checked)."""
     rows: NDArray[np.int64] = np.empty((request_id.size, _ROW), _LITTLE)
     in_order = bool(np.all(request_id[1:] > request_id[:-1]))
     order = slice(None) if in_order else np.argsort(request_id, kind="stable")
@@ -103,7 +103,7 @@ def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, fin
 
 
 def digest_of(requests: RequestTable, final_clock_s: float) -> str:
-    """`digest` of a request table."""
+    """The digest of a run from its request table; the final clock is in seconds."""
     return digest(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step, final_clock_s)
 
 

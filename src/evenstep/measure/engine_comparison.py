@@ -22,7 +22,7 @@ class EngineComparison(Compared[EngineConditions]):
 
 
 def verdict(run: EngineRun) -> str | None:
-    """The stability verdict on a run (`measure.stability`); None without iterations, trace or arrivals after time 0."""
+    """``stable``, ``unstable`` or ``undecided`` (`measure.stability`); None without iterations, trace or later arrivals."""
     try:
         return stability(run).verdict
     except InputError:
@@ -34,7 +34,7 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, 
 
     Args:
         runs: ``runs[policy][replicate]``, policies in the order to be shown; each has the same seeds in the same order.
-        baseline: see `comparison.compare_runs`.
+        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
         slo: objective for goodput; None = summaries have no goodput.
 
     Raises: InputError if two replicates of a policy are copies of each other.

@@ -136,7 +136,7 @@ class EngineRun:
 
     Args:
         requests: the completed requests.
-        iterations: None when records were off.
+        iterations: one row for each iteration; None when records were off.
         trace: the trace that was run, unfinished requests included; None if unknown.
     """
 
@@ -215,7 +215,10 @@ def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
 
 
 def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
-    """The goodput of a run under an objective, by name: two rates, and a share of completed requests (`metrics.goodput`)."""
+    """Goodput of a run by name: requests and tokens a second of requests that meet the objective, and their share.
+
+    The share is of completed requests. A value is nan without requests, or in a run of zero length (`metrics.goodput`).
+    """
     table = run.requests
     good = meets(slo, *first_and_next_s(table))
     tokens = int(table.output_tokens[good].sum())
@@ -232,7 +235,7 @@ def named(name: str, quantiles: F8) -> dict[str, float]:
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """``NAME_mean_s`` and exact percentiles, named as in `named`, of float64[N] seconds in any order; all nan if N is 0."""
+    """``NAME_mean_s`` and the exact percentiles ``NAME_p50_s``, .. of float64[N] seconds in any order; all nan if N is 0."""
     kept = AllValues()
     kept.add(values)
     mean = float(np.mean(values)) if values.size else math.nan

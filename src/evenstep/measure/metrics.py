@@ -65,10 +65,10 @@ def spread(envelope: F8, load_min: F8) -> F8:
 
 
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
-    """One minus mean over maximum of a group's workers, at each step: the imbalance of loads, or time lost at the barrier.
+    """``1 - mean / maximum`` over the workers of a group, at each step; the values are their loads or their seconds.
 
-    From loads it gives ``idle_share`` of the summary. From local seconds and C it gives ``idle_time_share``, the share of
-    time that workers wait. The gateway's ``barrier_idle_ratio`` uses it, too.
+    Loads give ``idle_share`` of the summary. Seconds of local work and C give ``idle_time_share``, the share of time that
+    workers wait at the barrier. The gateway's ``barrier_idle_ratio`` uses it, too.
 
     Args:
         heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
@@ -94,7 +94,7 @@ def lost_share(lost_s: float, worker_s: float) -> float:
 def barrier_worth(tokens_per_s: float, lost: float) -> float:
     """Tokens a second that even loads would add to a measured rate: the same batches, in steps shorter by the share `lost`.
 
-    `lost` is the summary's ``idle_time_share`` or `lost_share`, in [0, 1). A value of 1 raises ZeroDivisionError.
+    `lost` is the summary's ``idle_time_share`` or a `lost_share`, in [0, 1). A value of 1 raises ZeroDivisionError.
     """
     return tokens_per_s * lost / (1.0 - lost)
 
@@ -105,10 +105,10 @@ def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
 
 
 def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
-    """The rows from the first to the last full step, so that filling and draining the slots do not blur averages.
+    """Kind, first and last row (included) of the window for averages, without the filling and draining of the slots.
 
-    `is_full` is bool[K] from `full`. Returns ``full-slots`` and the first and last row, both included. With fewer than 10
-    full steps it returns ``running``, 0 and K - 1: all steps.
+    `is_full` is bool[K] from `full`. Returns ``full-slots`` and the rows of the first and the last full step. With fewer
+    than 10 full steps it returns ``running``, 0 and K - 1: all steps.
     """
     rows = np.flatnonzero(is_full)
     if rows.size < FEWEST_FULL_STEPS:

@@ -185,7 +185,7 @@ class Live:
     """The figures of one live run of a network's tasks, sent through a gateway to emulated engines.
 
     Args:
-        order, seed: as in `NetworkRun`.
+        order, seed: the order in which calls wait at an engine, and the key of every random draw.
         tasks, unfinished: number of all tasks that came, and of those not done when the run stopped.
         failed: number of calls that ended with an error.
         latencies: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds

@@ -80,7 +80,7 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
 
     Args:
         table: an instance of a class in `TABLES` or `ENGINE_TABLES`. Two-dimensional columns become lists of fixed size,
-            absent ones are left out, and plain numbers go into the metadata.
+            columns that are None are left out, and plain numbers go into the metadata.
         metadata: JSON values, kept under the key ``evenstep``.
     """
     import pyarrow as pa

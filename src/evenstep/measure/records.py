@@ -174,11 +174,12 @@ class Totals:
         requests, output_tokens, steps, decisions: completed requests and their output tokens, decode steps of all groups,
             and decisions of the policy.
         makespan_s: final clock, drain included, seconds.
-        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` if all requests complete at a drift of 1.
+        load_steps: KV tokens, summed over steps and workers. At a drift of 1, with all requests completed, it is the sum of
+            ``o*s + o*(o-1)/2``, where s is a request's prompt tokens and o its output tokens.
         active_steps: sum over steps of running requests; ``sum o`` at one token a step.
         restarts: times that a request went back to the pool.
-        overloaded_steps: steps at which BF-IO's Definition 1 held: without its most frequent prompt length the pool could
-            still fill every free slot.
+        overloaded_steps: steps in overload (BF-IO Definition 1): the pool could fill all free slots even without the
+            requests of its most frequent prompt length.
         counted: other counts of the host by name, for instance fallbacks of a predictor.
     """
 

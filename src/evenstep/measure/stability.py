@@ -83,7 +83,9 @@ def moments_of(end_s: float) -> F8:
 
 
 def judged(counted: F8, end_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:
-    """Judge stability by the number in a system, with the drift and interval of `stability`; `served_per_s` is nan.
+    """Judge stability by the number in a system: the drift over ten stretches of time, with its interval (`stability`).
+
+    `served_per_s` of the result is nan.
 
     Args:
         counted: float64[1000], the number in the system at each of `moments_of(end_s)`.
@@ -104,7 +106,7 @@ def in_system(come_s: F8, finished_s: F8, times_s: F8) -> F8:
     """float64[T], number of requests (or calls) in a system at each of `times_s`: arrived by then, minus finished by then.
 
     `come_s` (arrivals) and `finished_s` are ascending, `times_s` float64[T] is in any order; all in seconds. Requests that
-    never finish are left out of `finished_s`.
+    never finish are left out of `finished_s`, or are nan at its end.
     """
     come, finished = (np.searchsorted(ends, times_s, side="right") for ends in (come_s, finished_s))
     return (come - finished).astype(np.float64)

@@ -24,7 +24,7 @@ class SweptRun:
         replicate: index of the replicate, counted from 0; indices of a point may have gaps.
         seed: key of the run's random draws.
         digest, trace: digest of the run (`measure.digest`), and SHA-256 of its requests.
-        predictor, oracle: as in `Conditions`.
+        predictor, oracle: its predictor's name, or empty; whether policy or predictor was shown true output lengths.
         summary: every metric by name, None for one without a value (`Tally.summary`).
     """
 
@@ -79,7 +79,10 @@ class Swept:
         return self.parameters.index(parameter)
 
     def values(self, parameter: str) -> list[Any]:
-        """The distinct values of a parameter: ascending if all are numbers, else in order of appearance in `points`."""
+        """The distinct values of a parameter: ascending if all are numbers, else in order of appearance in `points`.
+
+        This method, `curve` and `is_numeric` raise `InputError` if the parameter was not swept.
+        """
         place = self._place(parameter)
         found: list[Any] = []
         for point in self.points:
@@ -98,8 +101,8 @@ class Swept:
     def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
         """The mean of a metric over points and replicates, with the 95 % t-interval over the replicates' means over points.
 
-        If points differ in their number of replicates, only the first ones of each count, up to the smallest number. None if
-        there is no point, or if a run has no value. `points` and `policy` are indices.
+        If points differ in their number of replicates, the smallest number is used: later replicates of a point are ignored.
+        None if there is no point, or if a run used has no value. `points` and `policy` are indices.
         """
         if not points:
             return None

@@ -56,13 +56,13 @@ class Tally:
     def add_steps(self, steps: StepTable) -> None:
         """Add the next steps: in order of start, and all later than those added before. A table may be empty.
 
-        Only sums are kept, so columns may be views of a buffer that is written again. Requests may come before or after.
+        Only sums are kept, so columns may be overwritten afterwards. Steps and requests may be added in any alternation.
         """
         for block in _blocks(steps):
             self._steps.add(block)
 
     def add_requests(self, requests: RequestTable) -> None:
-        """Add completed requests, each once, in any order. A table may be empty."""
+        """Add completed requests, each once, in any order. A table may be empty; its columns may be overwritten later."""
         for block in _blocks(requests):
             self._add_requests(block)
 
@@ -70,7 +70,7 @@ class Tally:
         """Every metric so far by name, in JSON types, None for one without a value; `totals` has sums that the host counts.
 
         The fields are those of `docs/reference/metrics.md` except digest, and every entry of ``totals.counted``. Goodput is
-        there only with an objective, ``by_class`` only with several classes.
+        there only with an objective, ``by_class`` only with several classes, ``prefix_hit_share`` only with prefix caches.
         """
         makespan, work = totals.makespan_s, (totals.load_steps, totals.active_steps)
         values: dict[str, Any] = {

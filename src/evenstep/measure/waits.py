@@ -42,7 +42,7 @@ class WaitsBySize:
         """One dict for each fifth of the requests so far, shortest prompts first; an empty list without requests.
 
         Keys: ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included), ``requests``, ``mean_wait_s``,
-        ``oldest_wait_s`` (the longest). If a bin holds more than a fifth of the requests, a fifth without any is left out.
+        ``oldest_wait_s`` (the longest). An empty fifth, which a bin with more than a fifth of the requests causes, has none.
         """
         present = np.flatnonzero(self._count)
         if present.size == 0:

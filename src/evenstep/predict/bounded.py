@@ -27,6 +27,9 @@ class Bounded:
     Args:
         of: the other predictor, with its options after a colon and slashes between them: ``survival:window=5000/drift=0``.
 
+    Raises:
+        InputError: `of` is unknown, is `bounded` itself, or has no survival curve.
+
     Source: BalanceRoute App. C, our reading: the cap is known when a request arrives.
     """
 
@@ -74,7 +77,7 @@ class Bounded:
     def curve(self, active: Active, horizon: int) -> F8:
         """The other predictor's curve, float64[N, H+1], set to 0 from the cap on, but 1 at h = 0. Updates `capped`.
 
-        Raises an `InputError` as `predict`.
+        Raises an `InputError` if a request has produced more than its `max_tokens`.
         """
         left = _left(active)
         near = int(np.count_nonzero(left <= horizon))
@@ -91,7 +94,7 @@ class Bounded:
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
-        """Call `advance` of the other predictor; if it does not learn in parts, return `rows`."""
+        """Call `advance` of the other predictor and return its result; if it does not learn in parts, return `rows`."""
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:

@@ -142,7 +142,8 @@ def area_under_curve(chance: F8, happened: F8) -> float | None:
 def reliability(chance: F8, happened: F8) -> F8:
     """float64[3, BINS], for each tenth of the probability: its mean, the share that happened, and the number of predictions.
 
-    An empty bin has nan, nan and 0; a probability of 1 is in the last bin. Arguments are as in `area_under_curve`.
+    `chance` and `happened` are float64[N], predicted probabilities, and 1 or 0. An empty bin has nan, nan and 0; a
+    probability of 1 is in the last bin.
     """
     place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
     number = np.bincount(place, minlength=BINS).astype(np.float64)

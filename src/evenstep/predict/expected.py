@@ -40,8 +40,9 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
     """Add one request to its worker's expected loads, at the evaluated steps of `ahead` (`step_at`).
 
     Args:
-        load: its KV tokens now.
-        growth: float64[H+1], KV tokens that each of its `copies` has gained after h steps.
+        load: its KV tokens now, those of all its copies.
+        growth: float64[H+1], KV tokens that each copy has gained after h steps.
+        copies: number of sequences that decode for the request.
         between: from `steps_between`.
         curve: float64[K], K > since + H, probability of running h steps after the prediction, above 0 at h = `since`.
         since: steps since the prediction.

@@ -17,9 +17,9 @@ def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
     Here n and m are, at each length, the sizes of uncensored samples with as many requests at risk.
 
     Args:
-        records: int64[N], output length of each request, or minus the age of one that still runs.
+        records: int64[N], N >= 1, output length of each request, or minus the age of one that still runs.
         half: the first sample is the first `half` of the records, the second the others.
-        ahead: tokens by which ages may be too high; the samples must differ for all ages from the given to `ahead` less.
+        ahead: tokens by which ages may be too high; the samples differ only if they do with any ages up to that much lower.
     """
     younger = np.maximum(-records - ahead, 0)
     longest = int(np.abs(records).max())
@@ -32,7 +32,7 @@ def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
 
 @jit
 def _differ(records: I8, younger: I8, half: int, drift: float, counts: I8) -> bool:
-    """As `differ`, by counting requests at each length.
+    """Answer `differ` by counting requests at each length.
 
     Args:
         records: int64[N], as in `differ`, or ranks in place of lengths and ages.

@@ -101,7 +101,7 @@ class History:
         return records[records > 0]
 
     def asked(self, request_id: I8, age: I8) -> None:
-        """Note that these requests run and have produced this many tokens; int64[N] each.
+        """Note that these requests run and have produced this many tokens; int64[N] each. Finishes queued learning first.
 
         They are entered only when a request next ends or goes away, so that asking alone changes no answer.
         """
@@ -124,7 +124,7 @@ class History:
         self.advance()
 
     def begin(self, requests: I8, lengths: I8) -> None:
-        """Finish earlier learning, then queue completions as for `learn`; `advance` does the work."""
+        """Finish earlier learning, then queue completions in order, int64[N] each, for `advance`, which does the work."""
         self.advance()
         self._put_pending()
         last = max(requests.size - 1, 0) // _PIECE * _PIECE
@@ -132,10 +132,10 @@ class History:
         self._jobs.append(("last", requests[last:], lengths[last:]))
 
     def advance(self, rows: int = ALL) -> int:
-        """Continue learning until `rows` rows are processed.
+        """Continue learning until `rows` rows are processed; a row is about the work of one completion.
 
         Returns 0 if there is more to learn. Otherwise it returns the rows that remain of `rows`, but 1 at least. Raises an
-        `InputError` as `learn`.
+        `InputError` for a length that `learn` rejects.
         """
         while self._jobs and rows > 0:
             kind, requests, values = self._jobs.popleft()
@@ -183,14 +183,15 @@ class History:
     def gone(self, requests: I8, produced: I8) -> None:
         """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.
 
-        A caller that asked about them must call this, or they stay in the window forever, and the window grows.
+        Finishes queued learning first; unknown requests are ignored. A caller that asked about requests must call this, or
+        they stay in the window forever, and the window grows.
         """
         self._put_pending()
         self.advance()
         kernel.gone(self._held, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
-        """Expected steps left, and the probability of leaving within H steps, at these ages.
+        """Expected steps left, and the probability of leaving within H steps, at these ages, by what is learned so far.
 
         `age` is int64[N], tokens produced; below 0 it raises an `InputError`. An answer needs `minimum` ended requests
         longer than the age. Returns the prediction; and bool[N], True where there are fewer. Those rows get H and 0.
@@ -202,16 +203,17 @@ class History:
         return Prediction(steps_left, leaves), silent
 
     def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
-        """Probability that a request still runs after h more steps, given its age; arguments and errors as in `leaving`.
+        """Probability that a request still runs after h more steps, given its age, int64[N]; below 0: an `InputError`.
 
-        Returns P(r > h | age) for h = 0..H, float64[N, H+1]; and bool[N], True where too few are longer. Those rows are 1.
+        Returns P(r > h | age) for h = 0..H, float64[N, H+1]; and bool[N], True where fewer than `minimum` ended requests are
+        longer than the age. Those rows are 1.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         self.curve_into(age, horizon, minimum, stays, silent)
         return stays, silent
 
     def curve_into(self, age: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-        """As `curve`, but write the results to `stays`, float64[N, H+1], and `silent`, bool[N]."""
+        """Write the two results of `curve` to `stays`, float64[N, H+1], and `silent`, bool[N]. Same errors."""
         bad = kernel.curve(self._held, age, horizon, minimum, stays, silent)
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")

@@ -22,7 +22,7 @@ class Quantiles:
     """Settings of bounds that a predictor gives each request on arrival, from the requests completed by then.
 
     Args:
-        predictor: as `interval` takes it; it learns during the run.
+        predictor: one with a method `curve` or `interval`; it learns during the run.
         low, high: probabilities that the length is at most the bound.
     """
 

@@ -73,7 +73,7 @@ class Learned:
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """The prediction of the models for this horizon; without such models, that of survival.
+        """The prediction of the models for this horizon; without such models, that of survival. Notes that the requests run.
 
         A horizon asked for the first time becomes part of the next fit, which is due at once if `first` requests have ended.
         """
@@ -84,7 +84,7 @@ class Learned:
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """P(r > h) for h = 0..H, float64[N, H+1], from the same models as `predict`; without such models, that of survival.
+        """P(r > h) for h = 0..H, float64[N, H+1], from the models of `predict`, with the same effects, or from survival.
 
         The steps at which a request may leave are spread evenly about their mean, as widely as 1..H allows.
         """
@@ -103,7 +103,7 @@ class Learned:
         """Quantiles of the whole output length, int64[N] each, by quantile regression of the trees on the tokens left.
 
         `low` and `high` are their probabilities. Until a fit with these quantiles is put in, `intervals.interval` of
-        survival answers. Quantiles asked for the first time become part of the next fit, as a horizon does in `predict`.
+        survival answers. New quantiles become part of the next fit, which is due at once if `first` requests have ended.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:

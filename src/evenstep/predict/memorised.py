@@ -32,8 +32,9 @@ class Memorised:
         each: most outputs that are remembered of a prompt, the latest.
         buckets: quantile buckets of the prompt length; 1 = prompts without a key are all alike.
         window: latest requests that are remembered over all prompts; also the total over all buckets.
-        drift: as in survival, over all prompts and in each bucket.
-        running: as in survival.
+        drift: distance of a window's halves above which the older is forgotten, as in `survival`; 0 = never. For all
+            prompts together and for each bucket.
+        running: number of ended requests from which on running ones count too, as longer than their age; 0 = never.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least probability of leaving at which a prediction counts; below it a request is assumed to stay.
         refresh: assumption about a request below the gate until it is predicted anew. ``anchored`` = it stays. ``literal`` =
@@ -103,7 +104,7 @@ class Memorised:
         return stays
 
     def _ask_sizes(self, active: Active, horizon: int) -> tuple[F8, B1]:
-        """As `Sizes.asked`; answers with enough data are counted in `by_size`."""
+        """Call `Sizes.asked` and return its result; answers with enough data are counted in `by_size`."""
         stays, silent = self._sizes.asked(active.request_id, active.prompt_tokens, active.age, horizon, self.minimum)
         self._by_size += silent.size - int(np.count_nonzero(silent))
         return stays, silent
@@ -124,7 +125,7 @@ class Memorised:
             self._sizes.begin(request[unkeyed], finished.prompt_tokens[unkeyed], output[unkeyed])
 
     def advance(self, rows: int) -> int:
-        """Continue learning until `rows` rows are processed; returns as `LearnsInParts.advance`."""
+        """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         left = self._all.advance(rows)
         return self._sizes.advance(left) if left else 0
 

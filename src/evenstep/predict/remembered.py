@@ -57,8 +57,8 @@ class Prompts:
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """Survival curves P(r > h), h = 0..H, from outputs of the same prompt.
 
-        `minimum` is as in `curves.curve`. Returns float64[N, H+1]; and bool[N], True for requests whose prompt has too few
-        lengths: their rows have no meaning.
+        At least `minimum` lengths of a prompt are needed, one of them above the age. Returns float64[N, H+1]; and bool[N],
+        True for requests whose prompt has too few lengths: their rows have no meaning.
         """
         count = active.age.size
         stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
@@ -135,7 +135,7 @@ class Sizes:
     Args:
         buckets: number of buckets.
         window: most requests that are kept, in all.
-        drift, running, ahead: as in `History`, of each bucket.
+        drift, running, ahead: options of each bucket's `History`.
 
     Attributes:
         bounds: int64[B - 1], largest prompt (tokens) of each bucket but the last; B <= `buckets`. Empty at first.
@@ -163,7 +163,7 @@ class Sizes:
         self.advance()
 
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
-        """Queue completions for learning, as in `learn`; `advance` does the work."""
+        """Queue completions for learning, as in `learn`, and recompute the bucket bounds if due; `advance` does the work."""
         self._begin(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
@@ -173,7 +173,7 @@ class Sizes:
             self._take_bounds()
 
     def advance(self, rows: int = ALL) -> int:
-        """Continue learning until `rows` rows are processed; see `History.advance`."""
+        """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         for history in self._histories:
             if rows > 0:
                 rows = history.advance(rows)
@@ -189,8 +189,8 @@ class Sizes:
     def asked(self, request: I8, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
         """Note that requests run, int64[N] each; return their survival curves from outputs of prompts of similar size.
 
-        `minimum` is as in `History.leaving`. Returns P(r > h) for h = 0..H, float64[N, H+1]; and bool[N], True for requests
-        whose bucket has too little data.
+        Returns P(r > h) for h = 0..H, float64[N, H+1]; and bool[N], True where fewer than `minimum` ended requests of the
+        bucket are longer than the age. Until there are bounds, it is True everywhere. Those rows are 1.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         order, cuts = self._parts(prompt)

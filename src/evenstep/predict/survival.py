@@ -86,7 +86,7 @@ class Survival:
         self._history.begin(finished.request_id, finished.output_tokens)
 
     def advance(self, rows: int) -> int:
-        """Continue learning until `rows` rows are processed; returns as `LearnsInParts.advance`."""
+        """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         return self._history.advance(rows)
 
     def gone(self, unfinished: Finished) -> None:

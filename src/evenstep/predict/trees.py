@@ -56,7 +56,7 @@ class TreesFit:
     models: Trees | None = field(default=None, init=False)
 
     def make(self) -> Trees:
-        """Return the models; the first call fits them and keeps them in `models`. Raises as `lightgbm`."""
+        """Return the models; the first call fits them and keeps them in `models`. `InputError` if LightGBM is missing."""
         if self.models is None:
             rows, left, weight = self.recent.walked(self.ages)
             made = Trees({horizon: self._stages(rows, left, weight, horizon) for horizon in self.horizons})

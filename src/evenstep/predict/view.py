@@ -84,7 +84,7 @@ class SurvivalCurve(Protocol):
     """A predictor that gives a whole curve: the probability of still running at every step of the horizon."""
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """``P(r > h)`` for h = 0..H, float64[N, H+1]: column 0 is 1, and no column is above the one before it."""
+        """``P(r > h)``, r = remaining steps, h = 0..H: float64[N, H+1]. Column 0 is 1; no column exceeds the one before."""
         ...
 
 
@@ -114,7 +114,8 @@ class LearnsInParts(Protocol):
     def advance(self, rows: int) -> int:
         """Continue learning, in the order of `begin`, until `rows` rows are processed.
 
-        Returns 0 if there is more to learn. Otherwise it returns the rows that remain of `rows`, but 1 at least.
+        A row is about the work of one completion. Returns 0 if there is more to learn. Otherwise it returns the rows that
+        remain of `rows`, but 1 at least.
         """
         ...
 
@@ -123,7 +124,7 @@ class Fit(Protocol):
     """A fit that is due, with all its input."""
 
     def make(self) -> object:
-        """Run the fit: a pure function of its input, in any thread; a second call returns at once."""
+        """Run the fit and return its models: a pure function of its input, in any thread; a second call returns at once."""
         ...
 
 

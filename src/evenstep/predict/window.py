@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 @jit
 def count(window: Window, length: int, sign: int) -> None:
-    """Add (sign 1) or subtract (sign -1) a request in `counts` and `trees`; `length` is as in `records`."""
+    """Add (sign 1) or subtract (sign -1) a request in `counts` and `trees`; a `length` <= 0 is minus a running age."""
     counts, trees = window.counts, window.trees
     row, value = ENDED if length > 0 else RUNS, abs(length)
     counts[row, value] += sign
@@ -65,7 +65,7 @@ def rebuild(window: Window) -> None:
 
 @jit
 def change(window: Window, number: int, length: int) -> None:
-    """Change the length of the request with running number `number`, in records and counts; `length` as in `records`."""
+    """Change the length of the request with running number `number`, in records and counts; `length` <= 0: minus its age."""
     records = window.records
     column = number & (records.shape[1] - 1)
     count(window, records[LENGTH, column], -1)
@@ -85,7 +85,7 @@ def place_of(table: I8, request: int) -> int:
 
 @jit
 def enter(window: Window, request: int, number: int, age: int) -> None:
-    """Write a request into the table, with its running number (or `NOWHERE`) and age."""
+    """Write a request into the table, over its old entry if any, with its running number (or `NOWHERE`) and age."""
     state, table = window.state, window.table
     place = place_of(table, request)
     if table[NUMBER, place] == FREE:
@@ -154,9 +154,10 @@ def append(window: Window, request: int, length: int) -> None:
 
 @jit
 def ask(window: Window, request: int, produced: int, ahead: int) -> None:
-    """Note that a running request has produced this many tokens; a new one enters the window if running requests count.
+    """Note in the table that a running request has produced this many tokens.
 
-    It counts as still running `ahead` tokens later, because by then it is asked about again or has ended.
+    If running requests count, a new one enters the window. It counts as still running `ahead` tokens later, because by then
+    it is asked about again or has ended.
     """
     state, table = window.state, window.table
     age = min(produced + ahead, window.counts.shape[1] - 1)
@@ -202,7 +203,10 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
 
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
-    """Note requests that left unfinished, with the tokens they produced. The window keeps them as longer than that."""
+    """Note requests that left unfinished, with the tokens they produced; unknown ones are ignored.
+
+    They leave the table. The window keeps them as longer than that.
+    """
     table = window.table
     for i in range(requests.size):
         place = place_of(table, requests[i])
@@ -233,10 +237,11 @@ def enter_known(window: Window, known: I8) -> None:
 
 @jit
 def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
-    """Note that requests from place `first` on have ended with these lengths, in order.
+    """Note that requests from place `first` on have ended with these lengths, in order; they leave the table.
 
-    Returns the place after the last one entered. It is below N if the length at that place is below 1, does not fit
-    `counts`, or is below what its request had produced.
+    If running requests count, one that left the window while it ran is not entered again. Returns the place after the last
+    one entered. It is below N if the length at that place is below 1, does not fit `counts`, or is below what its request
+    had produced.
     """
     state, table, longest = window.state, window.table, window.counts.shape[1] - 1
     for i in range(first, requests.size):
@@ -327,7 +332,10 @@ def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8
 
 @jit
 def curve(window: Window, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> int:
-    """Write P(r > h) for h = 0..H of every age to `stays`, float64[N, H+1]; 1 without an answer. Else as `leaving`."""
+    """Write P(r > h) for h = 0..H of every age to `stays`, float64[N, H+1]; 1 without an answer.
+
+    The other arguments and the result are those of `leaving`: -1, or the place of an age below 0, where it stops.
+    """
     state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]

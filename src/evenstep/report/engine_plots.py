@@ -15,8 +15,8 @@ from evenstep.report.svg import Board, Scale, series_of
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
     """SVG chart of the column `column` of `IterationTable` over seconds, one line a policy; empty text without any line.
 
-    `runs` are by policy. A line shows means over stretches of iterations; a run without iterations has no line. `label` and
-    `y_title` are as in `plots.lines`.
+    `runs` are by policy. A line shows means over stretches of iterations; a run without iterations has no line. `label`
+    describes the chart for screen readers, and `y_title` is the title of the y axis.
     """
     series: Series = []
     for i, run in zip(series_of(runs).values(), runs.values(), strict=True):

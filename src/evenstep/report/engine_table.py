@@ -38,7 +38,7 @@ def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float
 
 
 def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
-    """Lines for a terminal of `width` letters (None = any): headings, units, policies, differences, names that are cut."""
+    """Lines for a terminal of `width` letters (None = any): headings, units, policies, differences, cut names in full."""
     results, columns = comparison.policies, columns_of(comparison)
     names = cut_names([r.policy for r in results], name_limit(width))
     rows = [
@@ -53,7 +53,7 @@ def table_lines(comparison: EngineComparison, width: int | None = None) -> list[
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """A line ``policy: name count, ...`` for each policy with other counts than 0 in ``counted``; means over replicates."""
+    """A line ``policy: name count, ...`` for each policy: counts above 0 of its summary's ``counted``, replicate means."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}

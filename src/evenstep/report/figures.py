@@ -19,6 +19,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = 130, **more: Any) -> bytes:
     """Draw one figure with matplotlib, and return the bytes of its file; same data, same bytes.
 
+    It may set environment variables that name a folder for matplotlib's caches (`kernel_cache.lend_to_drawing`).
+
     Args:
         draw: puts everything on the matplotlib `Figure` that it gets. Top and right spines are hidden afterwards.
         kind: ``svg`` or ``png``.

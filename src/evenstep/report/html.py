@@ -79,7 +79,7 @@ def title_of(metric: str) -> str:
 
 
 def _figures(comparison: Comparison) -> tuple[Figure, ...]:
-    """The columns that this comparison has values for, in order."""
+    """The columns of this comparison's tables: `FIGURES`, with prefix hits and objectives where its summaries have them."""
     known = comparison.policies[0].summaries[0]
     found: list[Figure] = []
     for figure in FIGURES:
@@ -149,7 +149,7 @@ def subtitle(comparison: Comparison) -> str:
 
 
 def _lead(comparison: Comparison) -> list[str]:
-    """A paragraph of HTML: the best policy that can run live, compared with the first; empty if there is no comparison."""
+    """A paragraph of HTML: the best policy that can run live against the first; empty for one policy, or without values."""
     first = comparison.policies[0]
     live = [p for p in comparison.policies if not p.oracle and p.mean("idle_time_share") is not None]
     if len(comparison.policies) < 2 or not live or first.mean("idle_time_share") is None:
@@ -261,7 +261,10 @@ def _yardsticks(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> Iterable[str]:
-    """Pieces of HTML: a table of paired differences to the baseline in per cent, clear ones in green (better) or red."""
+    """Pieces of HTML: a table of paired differences to the baseline in per cent, clear ones in green (better) or red.
+
+    There are no pieces for a single policy.
+    """
     base = comparison.policies[comparison.baseline]
     others = [(i, comparison.differences(p)) for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
@@ -372,7 +375,7 @@ def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequenc
 
 
 def digests(comparison: Compared[Any], of: str) -> str:
-    """An HTML table of the digest and seed of every run; `of` is text that lists the facts of each request it covers."""
+    """An HTML table of the digest and seed of every run; `of` is text on the facts of a request that a digest covers."""
     rows = [
         [escape(p.policy), f"<code>{escape(d)}</code>", str(seed)]
         for p in comparison.policies

@@ -48,7 +48,10 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
 
 
 def type_lines(found: Sequence[Ordered]) -> list[str]:
-    """A heading, and a line for each order: mean latency (s) of the tasks of each type. No lines if there is one type."""
+    """A heading, and a line for each order: for each type of task the mean latency (s) ± half its interval (change).
+
+    No lines if there is one type.
+    """
     types = found[0].runs[0].types
     if len(types) < 2:
         return []
@@ -82,7 +85,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
     """A heading, a line for each engine or virtual station with its load, then the verdict by loads.
 
-    With a run, a column has its simulated verdict: the worst of a group of engines, or the network's for a virtual station.
+    With a run, a last column has simulated verdicts: of a group of engines the worst, of a virtual station the network's.
     """
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
@@ -213,7 +216,7 @@ def _charts(run: NetworkRun) -> Iterable[str]:
 
 
 def _cell(mean: Interval, change: Interval | None) -> str:
-    """A mean with its interval as text, and in brackets the change in per cent of the mean without that change."""
+    """A mean ± half its interval, and in brackets the change in per cent of the first order's mean; `MISSING` for nan."""
     if math.isnan(mean.value):
         return MISSING
     text = short(mean.value) + ("" if mean.low is None else f" ±{short(mean.value - mean.low)}")

@@ -142,7 +142,7 @@ def energy(comparison: Comparison) -> str:
 
 
 def idle_of(steps: StepTable, conditions: Conditions) -> F8:
-    """float64[K] in [0, 1), each step's share of worker time, with C, lost at the barrier (metric `idle_time_share`)."""
+    """float64[K] in [0, 1): share of each step's worker time, C included, lost at the barrier (metric `idle_time_share`)."""
     size = metrics.of_group(conditions.group_sizes, steps.group)
     fixed = metrics.of_group(metrics.group_overheads(conditions), steps.group)
     return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, fixed)
@@ -199,7 +199,7 @@ def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title:
 
     Args:
         found: number of the policy (`series_of`) and its values, float64[N] in any order.
-        label, x_title, y_title: as in `lines`.
+        label, x_title, y_title: description of the chart for screen readers, and titles of its axes.
         log: a logarithmic x axis if the values drawn differ by more than a factor of 20.
     """
     kept = [(i, np.sort(values)) for i, values in found if values.size]

@@ -16,7 +16,7 @@ from evenstep.report.svg import LIGHT, series_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A bar chart of one metric, a bar a policy; a notebook shows it as SVG. Errors as `means_of`."""
+    """A bar chart of a metric, a bar a policy; a notebook shows it as SVG. `InputError` if it is unknown or no number."""
 
     comparison: Comparison
     metric: str
@@ -46,7 +46,7 @@ class Picture:
 
 
 def means_of(comparison: Comparison, metric: str) -> list[float]:
-    """Mean of a metric over replicates for each policy, nan if a value is missing. `InputError` unless it is a number."""
+    """Mean of a metric over replicates for each policy, nan if a value is missing; `InputError` if unknown or no number."""
     found = [result.mean(metric) for result in comparison.policies]
     for value in found:
         if isinstance(value, bool) or not isinstance(value, int | float | None):
@@ -55,7 +55,7 @@ def means_of(comparison: Comparison, metric: str) -> list[float]:
 
 
 def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
-    """Draw horizontal bars with 95 % intervals, first policy on top, ``*`` for oracles. Errors as `means_of`."""
+    """Draw horizontal bars with 95 % intervals, first policy on top, ``*`` for oracles; `InputError` for a bad metric."""
     scale, title = figure_of(metric).scale, title_of(metric)
     number = series_of(result.policy for result in comparison.policies)
     for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):

@@ -55,7 +55,7 @@ def sentence(found: Evaluation) -> str:
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:
-    """The evaluation as a JSON-ready dict; ``scores`` has a dict for each predictor and horizon. None = no value."""
+    """A JSON-ready dict; ``scores`` is a list with one dict for each pair of predictor and horizon. None = no value."""
     return {
         "trace": found.trace,
         "trained": found.trained,

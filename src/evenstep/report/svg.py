@@ -139,7 +139,7 @@ class Board:
         self._frame(x_title, y_title, self.x.ticks(6), 5)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """As `axes`, but without numbers along x, and with about `y_ticks` numbers and grid lines along y, maybe 0."""
+        """Draw titles, and about `y_ticks` grid lines with numbers along y, maybe 0; no numbers along x. Call it first."""
         self._frame(x_title, y_title, (), y_ticks)
 
     def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:

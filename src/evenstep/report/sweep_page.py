@@ -65,8 +65,8 @@ def until_sentence(swept: Swept) -> str:
 def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | None = None) -> list[str]:
     """Headings, units, and a line for each point and policy: parameters, policy, number of replicates, and each metric.
 
-    A metric is a mean ± half its 95 % interval. A last line counts the rows beyond `most` (None = all), and one explains
-    ``*``, an oracle. `width` is the letters of a line, as in `fitted`; None = any number, and no name is cut.
+    A metric is a mean ± half its 95 % interval. At the end a line counts the rows beyond `most` (None = all), and one
+    explains ``*``, an oracle. Columns beyond `width` letters follow below, and long names are cut; None = neither.
     """
     names = cut_names(swept.policies, name_limit(width))
     head, units, *rows = _rows(swept, names)

@@ -66,7 +66,7 @@ def full_names(cut: Mapping[str, str]) -> list[str]:
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
-    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``, or ``12.3`` without ends; else `MISSING`."""
+    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends; `MISSING` if None or nan."""
     if found is None or math.isnan(found.value):
         return MISSING
     text, half = short(found.value * factor), found.half
@@ -148,7 +148,8 @@ class ComparisonTable:
     """Prints a comparison row by row: call `head`, then `observed` for a recorded run, `row` for each policy, and `foot`.
 
     Args:
-        names: texts of the first column, at least one; they set its width, and longer names are cut.
+        names: of all policies, and for `observed` the `observed_name`. They set the width of the first column, where long
+            ones are cut.
         stream: None = stdout. Colour only on a terminal, and never with ``NO_COLOR``.
         columns: None = `COLUMNS`. Columns for which a terminal has no room are left out.
     """
@@ -244,7 +245,8 @@ _PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     """Paired differences, policy minus baseline, as lines: an empty one, a title, headings, units, and one for each policy.
 
-    Shares differ in percentage points. No lines for a single policy. `width` is as in `fitted`; longer names are cut.
+    Shares differ in percentage points. No lines for a single policy. Columns beyond `width` letters follow below (`fitted`),
+    and long names are cut; None = neither.
     """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:

@@ -50,10 +50,11 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
     """Draw the summed rate of all clients of a ServeGen tar over time, and the share of requests of the busiest N clients.
 
-    `found`, its statistics (`workload.statistics.describe_clients`), and `place` are used as in `save_trace`.
+    `found` has its statistics (`workload.statistics.describe_clients`): ``name`` is the title, and an HTML page shows all of
+    them. `place` is the file to write, replaced whole; its suffix chooses the kind.
 
     Raises:
-        InputError: as `save_trace`, or a tar that cannot be read.
+        InputError: another suffix than .html, .png or .svg, a file that cannot be written, or a tar that cannot be read.
     """
     clients = load(path)
     start = np.unique(np.concatenate([c.start_s for c in clients]))
@@ -109,7 +110,7 @@ def _draw_tail(axes: Any, values: F8) -> None:
 
 
 def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[str, Any], place: Path) -> None:
-    """Draw panels (title, unit of x, function that draws on axes) and write them to `place`, as `save_trace` describes."""
+    """Draw panels (title, unit of x, function that draws on axes) and write them to `place`; errors are on the suffix."""
     kind = place.suffix.lower().removeprefix(".")
     if kind not in {"html", "png", "svg"}:
         raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")

@@ -16,8 +16,8 @@ def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingVi
     """Yield 60 random views of 1..16 workers in 1..3 groups with 0..24 waiting requests. Every call yields the same views.
 
     KV memory limits every fourth view. Every fifth has cached tokens, every sixth has workers of different speed. `horizon`
-    is H. `memory` is M, the number of int64 words in `RoutingView.memory`. The value `spare` stands directly before and
-    after each array, where a policy must not read. Views that differ only in `spare` must get equal answers.
+    is H. `memory` is M, the number of int64 words in `RoutingView.memory`. The value ``spare + 1`` stands directly before
+    and after each array, where a policy must not read. Views that differ only in `spare` must get equal answers.
     """
     for number in range(60):
         yield _view(np.random.default_rng(number), number, horizon, memory, spare)

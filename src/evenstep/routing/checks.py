@@ -17,10 +17,10 @@ _ONCE = "one answer a request"
 
 
 def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Finding]:
-    """Run every check on a policy, and return one finding for each, passed or failed, in a fixed order.
+    """Check a policy; return one finding for each check that ran, passed or failed, in a fixed order.
 
-    A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``. The checks that need its answers
-    are then left out.
+    A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``; one that writes into its view fails
+    ``view left alone``. All later checks are then left out.
 
     Args:
         simulate: ``(policy, door) -> digest``, makes a short run through the door ``plain`` or ``compiled``. The check

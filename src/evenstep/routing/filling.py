@@ -110,7 +110,7 @@ def send(request: int, place: int, size: float, count: int, work: Open) -> int:
 
 @part
 def take_out(place: int, count: int, column: F8 | I8) -> None:
-    """Remove the entry at `place` from a column, outside `Open`, with `count` entries; later entries move forward."""
+    """Remove the entry at `place` from a rule's own column of `count` entries (not of `Open`); later entries move up."""
     for j in range(place, count - 1):  # np.uintp: the compiler need not ask whether an index is negative
         column[np.uintp(j)] = column[np.uintp(j + 1)]
 

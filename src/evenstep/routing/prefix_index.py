@@ -50,7 +50,7 @@ class PrefixIndex:
         self._size = [0] * workers
 
     def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """List how many leading blocks of a prompt workers hold: pairs ``(number, workers)``, by ascending number.
+        """Group workers by how many leading blocks of a prompt they hold: pairs ``(number, workers)``, by ascending number.
 
         `workers` is a mask of the workers that hold exactly so many: bit g is set for worker g (see `bits`). Workers that
         hold no block are left out. An empty prompt gives one pair: 0, and all workers.

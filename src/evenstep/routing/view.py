@@ -58,7 +58,7 @@ class RoutingView:
         seed: key of every random draw.
         now_s: the host's time, seconds.
         mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first.
-        group: int64[G], barrier group of each worker; envelope, margin and imbalance are per group.
+        group: int64[G], barrier group of each worker, 0..G-1; envelope, margin and imbalance are per group.
         queued: int64[G], requests sent to the worker, not yet decoding.
         queued_load: float64[G], KV tokens of the queued requests; not part of `load`.
         load: float64[G], resident KV tokens of running requests.

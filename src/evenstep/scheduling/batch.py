@@ -120,7 +120,7 @@ def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> 
 
 @part
 def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: int, taken: int) -> None:
-    """Add `tokens` of a request as `give` does, and lower free memory by `taken`, which the caller got from `grows`."""
+    """Add `tokens` of a request to the batch and lower its limits, `free` by `taken`, which the caller got from `grows`."""
     given = batch.given[0]
     batch.picked[given], batch.tokens[given] = position, tokens
     batch.given[0] = given + 1

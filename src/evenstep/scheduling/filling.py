@@ -80,7 +80,7 @@ class Filling:
         return int(_grows(self.rows, request, tokens))
 
     def most(self, request: int) -> int:
-        """The most tokens of a request that may run: its `left`, at most `budget`; 0 without a seat or place."""
+        """The tokens a request has left, at most `budget`; 0 without a seat or a place. Free memory is not checked."""
         return int(_most(self.rows, self.batch, request))
 
     def give(self, request: int, tokens: int) -> None:
@@ -92,7 +92,7 @@ class Filling:
         return _offer(self.rows, self.batch, request, request, reserve)
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """Run all that `most` allows if the whole prefill fits and leaves `reserve` KV tokens; returns whether it runs."""
+        """Run what `most` allows if the whole prefill leaves `reserve` KV tokens free; returns whether the request runs."""
         return _admit(self.rows, self.batch, request, request, reserve)
 
     def take_back(self, request: int) -> None:

@@ -128,7 +128,7 @@ def by_tokens(law: BatchTime) -> bool:
 def conserves(policy: SchedulingPolicy) -> bool:
     """Whether Theorem 1 covers a policy: it fills the budget whenever there are enough requests to run, a seat and memory.
 
-    False for policies from outside evenstep, which are not known, and for a `WorkConserving` with a cap.
+    False for a `WorkConserving` with a cap, and for every policy that is not one of evenstep's own.
     """
     is_capped = isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap)
     return isinstance(policy, _CONSERVING) and not is_capped

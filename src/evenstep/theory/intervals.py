@@ -33,7 +33,7 @@ def a_max_on_instance(alpha: float, mix: float) -> float:
 
     Args:
         alpha: lower over upper bound of the output lengths, l / u, 0 < alpha <= 1; else `InputError`.
-        mix: x = a / b > 0. The instance has a * u requests of output l and b * l requests of output u.
+        mix: x = a / b. The instance has a * u requests of output l and b * l requests of output u.
 
     Source: Interval scheduling, proof of Theorem 3.4, for a and b -> inf.
     """

@@ -1,8 +1,7 @@
 """Number of segments for Nested WAIT: few waste memory on requests that end early, many on queues at their heads.
 
-Types are in order of their outputs, all of one prompt length. Each of L segments owns consecutive types; numbers of types
-differ by at most one. A segment ends with the longest of its types, and every request in it counts as if it stayed to that
-end.
+Types are in order of their outputs, all of one prompt length. Each of L segments owns consecutive types, as equally many as
+possible. A segment ends with the longest of its types, and every request in it counts as if it stayed to that end.
 
 Source: WAIT sec. 7.2, eqs. 14-16 and Figs. 16-18, with the slips of `nested_thresholds` corrected; L that does not divide
     the number of types, and the expected latency, are ours.

@@ -92,8 +92,7 @@ def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
 def doubts(types: Types, thresholds: I8) -> list[str]:
     """A sentence, with numbers, for each type whose n_j requests arrive faster than an iteration of a full batch runs.
 
-    `thresholds` are int64[m]. The list is empty if eq. 9 holds for all types. Equal times and types without arrivals count
-    as held. Memory is not checked.
+    `thresholds` are int64[m]. Empty if eq. 9 holds for all types, also with equality. Memory is not checked.
     """
     seconds = types.iteration_s(np.asarray(thresholds, float))
     return [

@@ -18,15 +18,15 @@ _GZIP = b"\x1f\x8b"
 
 
 def head(path: Path) -> bytes:
-    """The first `HEAD_BYTES` bytes of a file, decompressed if it is gzip; raises as `content`."""
+    """The first `HEAD_BYTES` bytes of a file, decompressed if it is gzip; `InputError` if it cannot be read (`content`)."""
     return content(path, HEAD_BYTES)
 
 
 def content(path: Path, size: int = -1) -> bytes:
-    """All bytes of a file, or the first `size` bytes, decompressed if it is gzip.
+    """All bytes of a file, or the first `size` bytes, decompressed if it is gzip. The command may then not replace it.
 
     Raises:
-        InputError: missing, a directory, a pipe, unreadable, empty, or damaged gzip.
+        InputError: missing, a directory, a pipe, unreadable, empty, damaged gzip, or a file that the command will replace.
     """
     if path.is_dir():
         raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
@@ -43,7 +43,7 @@ def content(path: Path, size: int = -1) -> bytes:
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file one by one, so that a long file is never whole in memory.
 
-    Lines keep their newlines only if the file has `HEAD_BYTES` bytes or more. Raises as `head`, at the first line.
+    Lines keep newlines only if the file has `HEAD_BYTES` bytes or more. `InputError` if it cannot be read.
     """
     first = head(path)
     if len(first) < HEAD_BYTES:
@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def decoded(path: Path, data: bytes) -> str:
-    """Decode bytes of a file, without a byte order mark; `InputError` names the line of binary or non-UTF-8 bytes."""
+    """Decode bytes of a file as UTF-8, without a byte order mark; `InputError` names file and line of bytes that are not."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")
@@ -68,7 +68,7 @@ def decoded(path: Path, data: bytes) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Generator[BufferedIOBase]:
-    """Open a file for reading, decompressed if it is gzip; an operating system or gzip error becomes an `InputError`."""
+    """Open a file to read it, decompressed if gzip, and note it as read (`in_use`); `InputError` for OS and gzip errors."""
     try:
         if "\0" in str(path):  # the system calls would raise a ValueError
             raise FileNotFoundError

@@ -24,7 +24,10 @@ def part_of(path: Path, part: int) -> Path:
 
 
 def place_in_log(path: Path) -> tuple[Path, int]:
-    """The path of part 0 of the log that a file belongs to, and the number of the part that this file is."""
+    """The path of part 0 of the log that a file belongs to, and the number of the part that this file is, by its name.
+
+    A file without ``.n`` before its suffix, or with the header of a log's first part, is part 0. Part 0 need not exist.
+    """
     stem, _, number = path.stem.rpartition(".")
     if stem and number.isdecimal() and not begins_log(path):
         return path.with_name(stem + path.suffix), int(number)
@@ -32,7 +35,7 @@ def place_in_log(path: Path) -> tuple[Path, int]:
 
 
 def has_part(path: Path, part: int) -> bool:
-    """True if a log has part number `part`, 1 or more; `path` is part 0. A file that begins another log does not count."""
+    """True if the file of part `part`, 1 or more, exists and does not begin another log; `path` is that of part 0."""
     place = part_of(path, part)
     return place.exists() and not begins_log(place)
 
@@ -53,5 +56,5 @@ def begins_log(path: Path) -> bool:
 
 
 def is_json(head: bytes) -> bool:
-    """True if a log is JSON lines, False if it is msgpack, where one of the first four bytes (a length) is 0."""
+    """True if `head`, a log's first bytes, is JSON lines; False if msgpack, where one of the first four bytes is 0."""
     return 0 not in head[:FRAME]

@@ -31,10 +31,10 @@ def source_of(
     limit: int | None = None,
     seed: int = 0,
 ) -> Any:
-    """The source of a file's replicates: a recorded `Trace`, or a generator (`replicate.Drawn`), as for ServeGen.
+    """Open a trace file as a source of replicates: a `Trace`, read and checked, or ServeGen's generator (`replicate.Drawn`).
 
-    Arguments and errors are those of `read_trace`, but ``sample:`` is not resolved (`file_of` does that). `skip_bad_rows`
-    and `seed` do nothing for a generator.
+    A `format` of None is recognised from the file; `options` are those of the format. ``sample:`` is not resolved (`file_of`
+    does that). `limit` is the most rows. `skip_bad_rows`, `seed` do nothing for a generator. Raises what `read_trace` does.
     """
     module, known = _chosen(path, format, options or {})
     if hasattr(module, "source"):
@@ -56,18 +56,18 @@ def read_trace(
 
     Args:
         path: the file, or ``sample:azure-conv`` for a bundled sample.
-        format: a name (``azure``, ``mine.py``), maybe with options (``mooncake:ticks=keep``); None asks every format.
+        format: a name (``azure``, ``mine.py``), maybe with options (``mooncake:ticks=keep``); None = recognised (`detect`).
         skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
         limit: keep at most this many rows, from the start.
-        seed: key of all draws of a reader (Mooncake's ticks, ServeGen's requests).
+        seed: key of what a reader draws at random (Mooncake's ticks, ServeGen's requests); others ignore it.
         options: of the format, by name, such as ``ticks="keep"``; any format takes ``prefix_blocks=False``: no block ids.
 
     Returns:
         The trace; its `notes` say what was dropped, sorted, spread or assumed.
 
     Raises:
-        InputError: the file cannot be read, no format or several recognise it, an unknown option, or a bad row (which names
-            file, line, field and value).
+        InputError: the file cannot be read, no format or several recognise it, an unknown option, a limit below 1, or a bad
+            row (which names file, line, field and value).
     """
     place = file_of(path)
     module, known = _chosen(place, format, options)
@@ -75,7 +75,7 @@ def read_trace(
 
 
 def _read(path: Path, module: ModuleType, options: dict[str, Any], *, limit: int | None, **common: Any) -> Trace:
-    """The checked trace that `module.read` returns, at most `limit` rows; it gets those `common` arguments that it takes."""
+    """The checked trace of `module.read`, cut to `limit` rows; `read` gets those `common` arguments that it takes."""
     check_range_if_given("read_trace", "a whole number >= 1", low=1, limit=limit)
     common |= {"limit": limit, "prefix_blocks": options.pop("prefix_blocks", True)}
     taken = {key: common[key] for key in common.keys() & inspect.signature(module.read).parameters}
@@ -90,7 +90,7 @@ def detect(path: Path) -> str:
     """Name of the format of a file: the only one that recognises its name and its first `files.HEAD_BYTES` bytes.
 
     Raises:
-        InputError: no format recognises it, or more than one does; or as `files.head`.
+        InputError: no format recognises it, or more than one does; or it cannot be read (`files.head`).
     """
     head = files.head(path)
     found = [name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)]
@@ -114,11 +114,11 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
 
     Args:
         path: the file; it is read only if `format` is None.
-        format: a name, maybe with options (``mooncake:ticks=keep``); None = as `detect`.
-        options: further options by name; one that `format` gives too wins over it.
+        format: a name, maybe with options (``mooncake:ticks=keep``); None = recognised (`detect`).
+        options: further options by name, which win over those in `format`.
 
     Raises:
-        InputError: as `detect`, an unknown format, an unknown option (with the nearest), or a value that does not fit.
+        InputError: an unknown or unrecognised format, an unknown option (with the nearest), or a value that does not fit.
     """
     import msgspec
 
@@ -142,7 +142,7 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
 
 
 def file_of(path: str | Path) -> Path:
-    """The path of a trace file, with ``sample:NAME`` resolved to the bundled sample; another file need not exist.
+    """The path of a trace file: ``sample:NAME`` is that of the bundled sample, any other path is kept and need not exist.
 
     Raises:
         InputError: no such sample, or an object that is not a path.
@@ -160,7 +160,7 @@ def file_of(path: str | Path) -> Path:
 
 
 def samples() -> tuple[str, ...]:
-    """Names of the bundled samples, in the order of their files; ``sample:NAME`` takes one."""
+    """Names of the bundled samples, in alphabetical order of their files; ``sample:NAME`` takes one."""
     return tuple(_bundled())
 
 

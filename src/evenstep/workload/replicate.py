@@ -35,20 +35,20 @@ Source: TypeAlias = "Trace | Drawn"
 def replicate(source: Source, number: int, seed: int) -> Trace:
     """Replicate `number` of a workload: a recorded trace is rotated, a synthetic workload is drawn under (seed, number).
 
-    Rotation starts the trace at another session (a request without one counts as its own), chosen by key, and wraps around.
-    The sessions' order, the gaps between them and their content stay. The gap at the wrap is the mean gap. In a trace with
-    sessions, times are then scaled to the recorded span, which sessions moved to the end prolong. Starts do not repeat until
-    all were used.
+    Rotation draws a session to start at, by key, and moves the sessions before it to the end. A request without a session
+    counts as one. The content of sessions, their order and the gaps between their starts stay; the mean gap follows the last
+    recorded session. If a session has several requests, times are then multiplied so that the trace is as long as recorded.
+    No start is drawn again until all were used. A trace of one session is returned as it is.
 
     Args:
-        number: 0, 1, ...; 0 of a recorded trace is the trace itself.
+        number: 0, 1, ...; replicate 0 of a recorded trace is the trace itself.
         seed: the comparison's seed: key of the start, or of the draw.
 
     Returns:
         The trace, its rows renumbered from 0 and its first arrival at 0 s.
 
     Raises:
-        InputError: a negative number or seed; or a number above 0 of a drawn trace that is given without its generator.
+        InputError: a negative number or seed; or a number above 0 for a drawn trace (`Trace.synthetic`): give its generator.
     """
     check_range("replicate", "a whole number >= 0", low=0, number=number, seed=seed)
     if not isinstance(source, Trace):
@@ -62,7 +62,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
 
 def _rotated(trace: Trace, number: int, seed: int) -> Trace:
-    """Replicate `number`, 1 or more, of a recorded trace, by the rules of `replicate`."""
+    """Replicate `number`, 1 or more, of a recorded trace, rotated as `replicate` says; a trace of one unit is kept."""
     unit, units = units_of(trace)
     if units < 2:
         return trace
@@ -95,7 +95,7 @@ def _offset(units: int, number: int, seed: int) -> int:
 
 
 def units_of(trace: Trace) -> tuple[I8, int]:
-    """int64[N], the unit of each row (its session, or itself alone), from 0 by first row; and the number of units."""
+    """int64[N], each row's unit (its session, or else the row alone), numbered by first rows; and the number of units."""
     session = trace.column("session")
     label = np.where(session < 0, -1 - np.arange(len(trace)), session)
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
@@ -105,12 +105,12 @@ def units_of(trace: Trace) -> tuple[I8, int]:
 
 
 def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicate: int = 0) -> Trace:
-    """The trace with its times multiplied so that `rate` is `requests_per_s`, and a note on it.
+    """The trace with its times multiplied so that its mean rate (`rate`) is `requests_per_s`, and a note that says so.
 
     A trace without times gets Poisson ones, keyed by seed and replicate. Think times stay as they are.
 
     Raises:
-        InputError: as `check_rate`, and a trace whose rows all share one time.
+        InputError: a rate outside 1e-6 to 1e9, or a trace whose rows all share one time.
     """
     check_rate("--rate", requests_per_s, requests_per_s)
     if source.arrival_s is None:
@@ -129,10 +129,11 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
 def scaled_to_load(source: Trace, load: float, *, seed: int = 0, replicate: int = 0, **cluster: Any) -> Trace:
     """The trace with its times scaled so that arrivals a second are `load` times the cluster's `capacity`, for instance 0.9.
 
-    `cluster` are the keyword arguments of `capacity`; `seed` and `replicate` are as in `scaled_to_rate`.
+    `cluster` is `workers`, `slots`, `overhead_s` and `per_token_s` of `capacity`. A trace without times gets Poisson ones,
+    keyed by seed and replicate.
 
     Raises:
-        InputError: as `capacity`, `check_rate` and `scaled_to_rate`.
+        InputError: a bad cluster (`capacity`), a load that is not above 0, or what `scaled_to_rate` raises.
     """
     most = capacity(source, **cluster)
     check_rate("--load", load, load * most)
@@ -140,7 +141,7 @@ def scaled_to_load(source: Trace, load: float, *, seed: int = 0, replicate: int 
 
 
 def check_rate(flag: str, value: float, requests_per_s: float) -> None:
-    """Check the value of a flag, and the rate to which it scales times.
+    """Check `value`, given by a flag such as ``--load``, and the rate `requests_per_s` to which it would scale a trace.
 
     Raises:
         InputError: `value` is no finite number above 0, or the rate is outside 1e-6 to 1e9 requests a second.
@@ -176,7 +177,7 @@ class Rescaled:
     """A drawn workload whose traces are scaled to a rate, or to a load on a cluster, after each draw.
 
     Args:
-        requests_per_s, load: rate, or share of `capacity`, to scale to; the other one is None.
+        requests_per_s, load: rate, or share of `capacity`, to scale to; one of the two is None.
         cluster: for `load`, the keyword arguments of `capacity`.
     """
 
@@ -205,7 +206,8 @@ def rescaled(
         cluster: the keyword arguments of `capacity`; only `load` needs them.
 
     Raises:
-        InputError: both rate and load are given; or, for a recorded trace, as `scaled_to_rate` and `scaled_to_load`.
+        InputError: both rate and load are given; or a recorded trace cannot be scaled so (`scaled_to_rate`). A drawn
+            workload raises that at each draw.
     """
     if requests_per_s is not None and load is not None:
         hint = f"The rate is {requests_per_s:g}; leave one of them out."
@@ -220,7 +222,7 @@ def rescaled(
 def _scaled(
     trace: Trace, requests_per_s: float | None, load: float | None, cluster: Mapping[str, Any], seed: int, number: int
 ) -> Trace:
-    """A trace scaled to the load if there is one, else to the rate; `number` is the replicate."""
+    """A trace scaled to the load if it is given, else to the rate; seed and replicate `number` key times that it lacks."""
     if load is not None:
         return scaled_to_load(trace, load, seed=seed, replicate=number, **cluster)
     assert requests_per_s is not None

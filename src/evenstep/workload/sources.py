@@ -27,14 +27,16 @@ def open_source(
     """Open the source of replicates that `path` names: a recorded trace, or a generator (YAML synthetic, ServeGen).
 
     Args:
-        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`. A path ending in ``.yaml`` or ``.yml``
-            without a format is a workload file, for which only `limit` and the option `prefix_blocks` count.
+        path: a trace file, ``sample:NAME``, or, if it ends in ``.yaml`` or ``.yml`` and has no format, a workload file.
+        format, skip_bad_rows, seed, options: how to read a trace file (`reading.read_trace`). Of them only the option
+            `prefix_blocks` has an effect on a workload file.
+        limit: keep at most this many requests of a trace, or draw at most this many.
 
     Returns:
         The workload, its `source` not yet scaled; `requests_per_s` and `load` are those of a workload file, else None.
 
     Raises:
-        InputError: as `read_trace` and `yaml_file.load`.
+        InputError: a file that cannot be read, or a wrong argument (`read_trace`, `yaml_file.load`).
     """
     place = reading.file_of(path)
     check_range("--seed", "a whole number >= 0", low=0, seed=seed)
@@ -58,7 +60,7 @@ def _cut(workload: Workload, limit: int | None) -> Workload:
 
 
 def first_trace(workload: Workload, seed: int) -> Trace:
-    """Replicate 0 of a workload, at the rate that its file asks for; a load is not applied, which a note says."""
+    """Replicate 0 of a workload under `seed`, at the rate that its file asks for, if any; a load only adds a note."""
     trace = replicate(rescaled(workload.source, requests_per_s=workload.requests_per_s, seed=seed), 0, seed)
     if workload.load is None:
         return trace

@@ -24,9 +24,10 @@ def describe(trace: Trace) -> dict[str, Any]:
     """All statistics of a request trace that `evenstep trace inspect` shows; None for those that do not apply.
 
     ``span_s`` is the seconds from the first arrival to the last. ``cv_gaps`` is the standard deviation of the gaps between
-    arrivals over their mean; ``cv_gaps_5min`` is its median over 5-minute windows, which leaves slow drift out. The two
-    token entries are those of `lengths`. ``share_at_largest`` is the share of outputs equal to the largest. ``sessions`` has
-    their count, requests a session and think times. ``classes`` is their count. ``prefix_share`` is `seen_share`.
+    arrivals over their mean; ``cv_gaps_5min`` is its median over 5-minute windows, which leaves slow drift out.
+    ``prompt_tokens`` and ``output_tokens`` hold the entries of `lengths`. ``share_at_largest`` is the share of outputs equal
+    to the largest. ``sessions`` has their count, requests a session and think times. ``classes`` counts the classes.
+    ``prefix_share`` is the share of prompt blocks that a prefix cache without limit would hit (`seen_share`).
     """
     blocks = trace.prefix_blocks
     return {
@@ -55,7 +56,7 @@ def lengths(tokens: I8) -> dict[str, float]:
 
 
 def cv_of_gaps(arrival_s: F8 | None) -> float:
-    """Standard deviation over mean of the gaps; nan without times, with fewer than two gaps, or if all gaps are 0."""
+    """Standard deviation over mean of the gaps between arrivals; nan without times, below two gaps, or if all gaps are 0."""
     if arrival_s is None or arrival_s.size < 3:
         return math.nan
     gaps = np.diff(arrival_s)
@@ -66,7 +67,7 @@ def cv_of_gaps(arrival_s: F8 | None) -> float:
 def cv_in_windows(arrival_s: F8 | None) -> float:
     """Median of `cv_of_gaps` over windows of `CV_WINDOW_S` seconds, counted from the first arrival.
 
-    Only windows with at least 20 arrivals count; nan without such a window or without times.
+    Only windows with at least 20 arrivals, not all at one time, count; nan without such a window or without times.
     """
     if arrival_s is None:
         return math.nan
@@ -94,7 +95,7 @@ def digest(trace: Trace) -> str:
 
 
 def is_generator(path: Path) -> bool:
-    """True if a file is a ServeGen tar: it holds clients to draw requests from, not requests. Raises as `files.head`."""
+    """True if a file is a ServeGen tar, of clients to draw requests from; `InputError` if it cannot be read."""
     from evenstep.workload import files
     from evenstep.workload.readers import servegen
 
@@ -102,12 +103,12 @@ def is_generator(path: Path) -> bool:
 
 
 def describe_clients(path: Path) -> dict[str, Any]:
-    """The content of a ServeGen tar: clients, their rates and burstiness, and their length laws weighted by rate.
+    """Statistics of a ServeGen tar: clients, their rates and burstiness, and their length laws weighted by rate.
 
-    Rates count from second 0 of the file to its last window: ``requests_per_s`` is their mean, ``peak_to_mean`` the busiest
-    600-s window over it, ``requests_implied`` their sum. ``cv_gaps`` is the clients' own coefficient of variation, weighted
-    by rate. ``top_10_share`` is the share of the requests that the ten busiest clients send. ``lengths`` has, by field of
-    the file, the entries of `lengths`. Raises as `servegen_clients.load`.
+    Time counts from second 0 of the file to its last window: ``requests_per_s`` is the mean rate of all clients together,
+    ``peak_to_mean`` the rate of the busiest 600-s window over it, ``requests_implied`` all requests. ``cv_gaps`` is the mean
+    of the clients' own coefficients of variation, weighted by rate. ``top_10_share`` is the share of requests of the ten
+    busiest clients. ``lengths`` maps fields of the file to the entries of `lengths`. `InputError` if the tar is damaged.
     """
     clients = load(path)
     windows = np.concatenate([c.start_s for c in clients]) // WINDOW_S
@@ -132,7 +133,7 @@ def describe_clients(path: Path) -> dict[str, Any]:
 
 
 def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
-    """`lengths` of each field over all clients; a law's weight is the rate of the windows where it applies (`laws_at`)."""
+    """`lengths` of each field of tokens or counts that is not all 0; a law's weight is the rate of its windows."""
     values: dict[str, list[I8]] = {}
     weights: dict[str, list[F8]] = {}
     for client in clients:
@@ -153,7 +154,7 @@ def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
 
 
 def _weighted(values: I8, weights: F8) -> dict[str, float]:
-    """The entries of `lengths`, for values with weights."""
+    """The entries that `lengths` has, for values that count by weights."""
     order = np.argsort(values, kind="stable")
     shares = np.cumsum(weights[order])
     places = np.searchsorted(shares, np.array([0.5, 0.95, 0.99]) * shares[-1])

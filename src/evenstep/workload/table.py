@@ -65,7 +65,7 @@ class Table:
         """The field as int64[rows], whole numbers of at least `low`; text such as ``"12"`` and 12.0 count as 12.
 
         Any other value makes its row bad, and a bad row's number has no meaning. A missing or null value is bad too, or
-        becomes `absent` if that is given. Raises as `column` and `reject`.
+        becomes `absent` if that is given. Raises for a missing column (`column`) and for a bad row (`reject`).
         """
         values, wrong = self._converted(field, _as_whole, np.int64, absent)
         wrong |= values < low
@@ -81,9 +81,10 @@ class Table:
         return "It is too large." if number is not None and number >= _LARGEST_FLOAT else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
-        """The field as float64[rows], finite numbers of at least `low`, from numbers or text; else as `whole`.
+        """The field as float64[rows], finite numbers of at least `low`, from numbers or text; other values make rows bad.
 
-        `expected` is what the error of a bad value asks for; empty = a finite number of at least `low`.
+        A missing or null value becomes `absent` if that is given. `expected` is what the error of a bad value asks for; if
+        empty, a finite number of at least `low`. Raises for a missing column (`column`) and for a bad row (`reject`).
         """
         values, wrong = self._converted(field, as_number, np.float64, absent)
         wrong |= ~np.isfinite(values) | (values < low)
@@ -92,7 +93,7 @@ class Table:
         return values
 
     def texts(self, field: str) -> list[str]:
-        """The column as text, one a row; "" where the value is missing or null. Raises as `column`."""
+        """The column as text, one a row; "" where the value is missing or null. `InputError` without such a column."""
         return ["" if v is None or v is MISSING else str(v) for v in self.column(field)]
 
     def column(self, field: str) -> Column:
@@ -135,7 +136,7 @@ class Table:
         self.bad |= wrong
 
     def ascending(self, field: str, times: F8 | I8) -> None:
-        """Reject the good rows whose time, in any unit, is before that of a good row above. Raises as `reject`."""
+        """Mark as bad the good rows whose time, in any unit, is before that of a good row above (`reject`, may raise)."""
         good = self.good
         wrong = np.zeros(self.rows, np.bool_)
         wrong[good] = times[good] < np.maximum.accumulate(times[good])
@@ -218,7 +219,7 @@ def as_number(value: Any) -> float | None:
 
 
 def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
-    """int64[N], the position of each value among the sorted distinct values; and these."""
+    """int64[N], the position of each value among the sorted distinct values; and these distinct values."""
     names = tuple(sorted(set(values)))
     place = {name: number for number, name in enumerate(names)}
     return np.fromiter((place[v] for v in values), np.int64, len(values)), names

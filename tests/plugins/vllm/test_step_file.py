@@ -44,6 +44,14 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
         StepFile(tmp_path / "a", 0)
 
 
+def test_a_line_that_only_a_part_of_has_room_is_told_too(tmp_path, monkeypatch, capsys):
+    file, write = StepFile(tmp_path, 0), os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5]))
+    file.add(0, 0, 1.0, 0.5, 1, 10, 1)
+    assert "No space left on device" in capsys.readouterr().err
+    assert len(file.path.read_text().splitlines()) == 1
+
+
 def test_a_full_disk_loses_steps_and_not_the_engine(tmp_path, monkeypatch, capsys):
     def full(handle, data):
         if room[0] == 0:

@@ -48,7 +48,8 @@ def compare(args: argparse.Namespace) -> int:
     It prints a table or JSON, and writes the report and records asked for. Records are of each policy's first replicate.
 
     Raises:
-        InputError: a flag that only routing has; or as `run_engine_comparison`.
+        InputError: a flag that only routing has, or a bad source, policy or number.
+        PolicyError: a policy broke its contract.
     """
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check

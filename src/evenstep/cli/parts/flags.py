@@ -33,8 +33,8 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
     """Add a kebab-case flag for each field of a dataclass, with help from its docstring, and ``--config`` for a file.
 
     A flag that is not given sets no attribute. A field of type list[str] becomes a flag without the plural's s, which may be
-    given many times. In a field's metadata, ``shape`` is what help shows for the value. A field with ``once`` may be given
-    once, and the text of ``once`` is the hint of the error.
+    given many times; a bool becomes a switch. The field `format_name` brings ``--columns`` too. In a field's metadata,
+    ``shape`` is what help shows for the value. A field with ``once`` may be given once: its text is the error's hint.
 
     Args:
         kind: the settings dataclass.
@@ -63,7 +63,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
 
 
 def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
-    """Add flags that take one value, None if the flag is not given and has no default.
+    """Add flags that take one value; the attribute of a flag that is not given is its default, or None if it has none.
 
     `flags` maps a flag with its placeholder, such as ``--out FILE``, to help, or to a tuple: help, type, maybe a default.
     """

@@ -35,7 +35,7 @@ class Rows:
 
     Args:
         asked: the policies, in order.
-        columns: as in `ComparisonTable`.
+        columns: of the table; None = the usual ones.
         observed: the run that a decision log recorded, shown as the first row; None = no such row.
     """
 
@@ -63,7 +63,7 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print the foot of the table, the sentence of `overload`, the lines of `held`, and then `told`."""
+        """Print the foot of the table, whether overload held, which policies held requests (`held`), and then `told`."""
         self._table.foot(comparison)
         tell([overload(comparison), *held(comparison), *told])
 
@@ -98,7 +98,7 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """One `held_line` for each policy that held a request which fit an idle worker, counted over its replicates; else []."""
+    """A `held_line`, counted over all replicates, for each policy that held requests which fit an idle worker; maybe []."""
     totals = [
         (p.policy, sum(s["held_decisions"] for s in p.summaries), sum(s["decisions"] for s in p.summaries))
         for p in comparison.policies
@@ -115,7 +115,7 @@ def held_line(policy: str, count: int, decisions: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of evenstep, Python and NumPy, and how kernels run, by name (`compared.versions`)."""
+    """Versions under ``evenstep``, ``python`` and ``numpy``, and under ``kernels`` how kernels run."""
     from evenstep.experiments.compare.compared import versions
 
     return versions()
@@ -149,9 +149,10 @@ def print_json(found: Mapping[str, Any]) -> None:
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """Write the record tables of every run as Parquet, in ``folder/INDEX-POLICY/replicate-R``; returns `records_lines`.
+    """Write the record tables of every run as Parquet, in ``folder/INDEX-POLICY/replicate-R``.
 
-    `names` are the policies, in the order of the outcome; INDEX counts them from 0.
+    `names` are the policies, in the order of the outcome; INDEX counts them from 0. Returns lines for the user that say
+    where the tables are (`records_lines`).
     """
     from evenstep.measure.parquet import write_run
 
@@ -164,7 +165,7 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
 
 
 def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
-    """Lines for the user: where the record tables are, and which folders next to those `written` an earlier command left."""
+    """Lines for the user: where the record tables are, and which folders next to `written` are of an earlier command."""
     ours = {place for run in written for place in (run, *run.parents)}
     there = [*folder.glob("[0-9]*-*/"), *folder.glob("[0-9]*-*/replicate-*/")]
     older = sorted(str(place.relative_to(folder)) for place in there if place not in ours and place.parent in ours)
@@ -183,7 +184,7 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
 
 
 def write_report(path: str, page: str) -> str:
-    """Write a page to a file, replacing an old one; returns a line that says where it is. Raises as `write_text`."""
+    """Write a page to a file, replacing an old one; returns a line that says where it is. `InputError` if that fails."""
     write_text(Path(path), page)
     return f"report: {Path(path).resolve()}"
 
@@ -222,7 +223,7 @@ def check_report(file: str | None, flag: str = "--report", *suffixes: str) -> No
         suffixes: with their dots, in lower case; ``.html`` if left out. Case of the file's suffix does not count.
 
     Raises:
-        InputError: another suffix, or as `check_writable`.
+        InputError: another suffix, or a file that cannot be written or that the command has read (`check_writable`).
     """
     is_device = file is not None and len(suffixes) < 2 and Path(file).exists() and not Path(file).is_file()
     known = suffixes or (".html",)

@@ -69,9 +69,9 @@ class Breaker:
         return False
 
     def answered(self, name: str, request: int) -> list[str]:
-        """Note that a request got a token from the engine `name`: its failures in doubt now count against other engines.
+        """Note that the engine `name` answered a request: the request's failures in doubt now count against other engines.
 
-        The engine's own failures in a row become 0. Returns the engines to eject because of it, usually an empty list.
+        The engine's own failures in a row become 0. Returns the other engines to eject now, usually an empty list.
         """
         if name in self.failing:
             self.failing.discard(name)

@@ -133,6 +133,7 @@ class Fleet:
         """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first is due after its cooldown.
 
         Returns whether it was ejected now: False if it is unknown, ejected already, or the last of its role that is healthy.
+        The operator is notified when it is ejected, and when the last healthy one of its role fails.
         """
         found = self.find(name)
         if found is None or self.breaker.is_ejected(name):
@@ -155,7 +156,7 @@ class Fleet:
         self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> None:
-        """Handle the result of a health check: eject the worker, or take it back. An unknown name is ignored.
+        """Handle the result of a health check: eject the worker (`eject`), or take it back. An unknown name is ignored.
 
         An ejected worker that is not `ok` is probed again after its doubled cooldown.
         """

@@ -55,7 +55,7 @@ class Worker:
         return float(spec.kv_tokens or math.inf)
 
     def go_unread(self) -> None:
-        """From now on count only our own requests, and no foreign ones: the worker's metrics are not read any more."""
+        """Count no foreign requests from now on: metrics are not read any more. The caller then calls `Mirror.changed`."""
         self.is_known, self.foreign, self.foreign_load, self.foreign_s = True, 0, 0.0, -math.inf
 
     @property
@@ -282,11 +282,11 @@ class Mirror:
     def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
         """Take a worker's own report of its requests and KV memory (a sample), and recompute its foreign load.
 
-        A sample shows the worker at some time between `sampling` and now, and engines report a little late. So only load
-        that cannot be ours counts as foreign, and only if two samples in a row show it; the first sample ever counts alone.
-        On a shared worker, a request that may be foreign counts as foreign, and the larger of two samples counts. A request
-        of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs. Until the
-        next sample another gateway may take back the slots that it gave up since its last one.
+        A sample shows the worker at some time between `sampling` and now, and engines report a little late. So a worker
+        becomes shared only if two samples in a row show requests that cannot be ours; the first sample ever counts alone.
+        While it is shared, each request that may be foreign counts as foreign. The larger number of the last two samples
+        counts: a gateway may take back slots that it gave up. Without foreign requests there is no foreign load. A request
+        of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs.
 
         Args:
             place: of the worker; call `sampling` before its metrics are read.

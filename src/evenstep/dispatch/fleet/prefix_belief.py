@@ -47,7 +47,7 @@ class Belief:
 
         Nothing is compared before 32 requests (256 if the engine looked up less than half of their tokens). If it found
         fewer tokens than expected, `room` becomes a part of `held`, at least half. If it found more and `held` fills `room`,
-        `room` grows. Counters that fall mean a restart: a new window begins.
+        `room` grows, to at most `most`. Counters that fall mean a restart: a new window begins.
 
         Args:
             queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = not reported.

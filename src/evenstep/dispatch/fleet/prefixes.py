@@ -92,7 +92,7 @@ class Prefixes:
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
-        """Forget which blocks workers hold, because places changed; `names`: workers by place. Beliefs stay, by name."""
+        """Forget which blocks workers hold, as places changed; `names`: workers by place. Estimated sizes stay, by name."""
         self.workers = len(names)
         self._index = index = PrefixIndex(self.workers, self._room) if names else None
         self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
@@ -110,7 +110,7 @@ class Prefixes:
             self.resize(names)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
-        """Keep the prompt blocks of an arriving request, as in `Arrived`, and follow what workers hold of them."""
+        """Keep an arriving request's prompt blocks (`Arrived.blocks`), and follow how many of them each worker holds."""
         if blocks:
             self._blocks[row] = blocks
             if row >= len(self._count_at):
@@ -121,7 +121,7 @@ class Prefixes:
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
-        """Follow again what workers hold of a request's prompt, because it is back in the queue after it was sent."""
+        """Track again how many prompt blocks each worker holds of a request that is back in the queue, if they are known."""
         if row in self._blocks:
             if self.is_read:
                 self._look_up(row)

@@ -77,7 +77,7 @@ class LogFile:
     def flush(self) -> None:
         """Write all buffered records to the file, so that other processes can read them; without a file nothing happens.
 
-        It raises an `OSError` if another file is at the path by now.
+        It raises an `OSError` if the file at the path is gone or another one by now.
         """
         if self._file is None:
             return
@@ -117,14 +117,15 @@ class LogFile:
             file.close()
 
     def _is_at_path(self, file: FileIO) -> bool:
-        """Whether the open file is still the one at its path. If not, records written to it are lost without an error."""
+        """Whether the open file is still the one at its path, so that records are not lost; OSError if none is there."""
         found, ours = self._open_at.stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
         """Open the file of a part, empty. The first call for a log deletes the files of an older log at its path.
 
-        A file that is only named like a later part stays: its header has another part number, or it is no decision log.
+        A file that is only named like a later part stays: its header has another part number, or it is no decision log. An
+        empty one is deleted.
         """
         if not self._has_begun:
             older = [other for other in _later_parts(self.path) if _is_part(part_of(self.path, other), other)]
@@ -166,8 +167,8 @@ class LogFile:
 def parts_of(path: Path) -> tuple[Path, int]:
     """The path of part 0 of a log, and the number of the first part to read.
 
-    `path` is that of part 0, deleted or not, or of a later part, which is then the first to read. If there is no such file,
-    the first is the earliest later part in the folder, or 0. A number in the name may be that of part 0; the header tells.
+    `path` is that of part 0 or of a later part. If the file exists, it is the first to read; its name and header tell which
+    part it is. Otherwise `path` counts as that of part 0, and the first is the earliest later part in the folder, or 0.
     """
     if not path.exists():
         return path, min((part for part in _later_parts(path) if has_part(path, part)), default=0)
@@ -198,7 +199,7 @@ def read_log(path: Path) -> Iterator[Record]:
     of a part before which records are lost.
 
     Raises:
-        InputError: no such file, not a decision log, another version, a part without the state it began with, or damage.
+        InputError: while it is read: no file, no decision log, another version, a part without its first state, damage.
     """
     path, first = parts_of(path)
     part = first

@@ -37,9 +37,9 @@ def add_wait(wait_s: float, sums: F8) -> None:
 
 
 class Waits:
-    """Mean wait of the requests admitted so far. At 65536 waits all earlier ones begin to weigh half; `add_wait` adds one.
+    """Mean wait of the requests admitted so far; old waits fade. `add_wait` adds one.
 
-    `sums` has the seconds of all waits together, and their number, both halved now and then.
+    `sums`: array of the seconds of all waits together, and of their number; both are halved when the number is 65536.
     """
 
     def __init__(self) -> None:

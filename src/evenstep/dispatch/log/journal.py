@@ -60,7 +60,7 @@ class Journal:
         self._parts.begin_part(state)
 
     def note(self, event: Event, now_s: float) -> None:
-        """Log an event, at `now_s` at the earliest. Call `flush` before it, so that earlier chunks come first."""
+        """Log an event, if there is a log; one with an earlier time than `now_s` gets that. Call `flush` before it."""
         if self.log is not None:
             if event.now_s < now_s:
                 event = msgspec.structs.replace(event, now_s=now_s)

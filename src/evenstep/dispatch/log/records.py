@@ -101,7 +101,7 @@ Record: TypeAlias = Header | Checkpoint | Chunks | Round | Done | Event
 
 @runtime_checkable
 class InParts(Protocol):
-    """A log in parts. Between two events the dispatcher looks at `is_full`, and calls `begin_part` with its state if so."""
+    """A log in parts. Between two events, if `is_full` is true, the dispatcher calls `begin_part` with its state."""
 
     def __call__(self, record: Record) -> None: ...
     @property

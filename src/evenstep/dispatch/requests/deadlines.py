@@ -49,7 +49,7 @@ class Deadlines:
     def set(self, row: int) -> None:
         """Set the deadline of a waiting request: `ttl_s` after it entered its queue.
 
-        If it has failed before and all engines left for it are ejected, that is at most twice `cooldown_s` after.
+        If it has failed before and all engines left for it are ejected, at most twice `cooldown_s` after that entry.
         """
         settings, at, exclusions = self._turn.settings, self._rows.at, self._exclusions
         ttl_s = settings.ttl_s
@@ -82,7 +82,7 @@ class Deadlines:
         self.newcomers.clear()
 
     def overdue(self) -> int:
-        """The row of the oldest request if it has lasted `total_s` by now, else -1; `overdue_s` is set anew.
+        """The row of the oldest request if it has lasted `total_s` by now, else -1; `overdue_s` is set for that request.
 
         The caller ends that request, and calls again until the result is -1.
         """

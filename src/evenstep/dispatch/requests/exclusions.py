@@ -13,7 +13,7 @@ class Exclusions:
     """The engines that may not get a request again, by the request's row.
 
     Attributes:
-        excluded: row -> names of engines that the request failed on, and of those in the same barrier group.
+        excluded: row -> names of engines that the request failed on; if one may be lost, also of its barrier group.
         avoided: row -> name of the engine that last handed the request back without a new token.
     """
 

@@ -22,7 +22,7 @@ class Pool:
 
     Attributes:
         here: int64, the rows, in order; read it, change it only by `add` and `remove`.
-        tasks: keys that order requests before their time of arrival does; without any, the oldest is first.
+        tasks: sort keys (priority, place by task) that precede the time of arrival; without keys the oldest is first.
         shares: int64[C], working space of `showing.window`.
     """
 
@@ -99,7 +99,7 @@ class AdmissionLimits:
         tenants.present.append(self.present)
 
     def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """Check a request against the pool's and its tenant's limits; returns None if admitted, and counts it in the rate.
+        """Check a request against the pool's and its tenant's limits; None = admitted, and counted in the tenant's rate.
 
         A refusal is the HTTP status (503 for a full pool, else 429), the reason and Retry-After in whole seconds, 1 to 60. A
         tenant without limits of its own has those of ``*``, if set. `waiting` counts the requests in all queues of this

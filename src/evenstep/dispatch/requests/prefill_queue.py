@@ -34,7 +34,7 @@ class PrefillQueue:
     def feed(self) -> None:
         """Send queued requests, oldest first, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
 
-        A request that is excluded from all prefillers with room is passed over.
+        Each gets a `SendPrefill`, and its KV is charged. A request that is excluded from all with room is passed over.
         """
         turn, at, excluded = self._turn, self._rows.at, self._exclusions.excluded
         for row in list(self.waiting):
@@ -66,7 +66,8 @@ class PrefillQueue:
     def leave(self, row: int, told: bool) -> None:
         """Free the KV memory that the request has at its prefiller, if any. Queued requests that now have room are sent.
 
-        A leaving prefiller that has no other request is removed from the fleet. `told`: the prefiller gets a `Release`.
+        If requests were queued, `Turn.due` is set. A leaving prefiller that has no other request is removed from the fleet.
+        `told`: the prefiller gets a `Release`.
         """
         name = self.prefiller_of.pop(row, None)
         if name is None:

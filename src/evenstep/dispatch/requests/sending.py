@@ -38,18 +38,19 @@ class Tables(NamedTuple):
 
 @declared(None if INT is None else INT(compiled.struct(Tables), I1, I1, INT, I1, INT, FLOAT))
 def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
-    """Send the requests of a round that are not held: update the tables, and take them out of the pool's rows.
+    """Send the requests of a round that are not held: update the tables; the caller appends the commands.
 
     Args:
         chosen: int64, rows of the requests, at least `size` of them.
         worker: int64, place of each one's worker in the mirror, or `HOLD`. Its slots must suffice; they are not checked.
         size: requests of the round.
-        pool: int64, written: rows that wait, in the order of the pool; those that still wait move to the front.
+        pool: int64, written: rows that wait, in order. Those that still wait move to the front; the caller drops the rest.
         legs: number of the last upstream call (leg); the sent requests get the next numbers, in order.
         now_s: the time in seconds, from which waits are counted.
 
     Returns:
-        Number of requests that were sent; -1 - i, and nothing changed, if request i may not be sent in its state.
+        Number of requests that were sent; -1 - i, and nothing changed, if request i may not be sent in its state, or its row
+        or worker is out of range.
     """
     rows, workers = tables.rows, tables.workers
     for i in range(size):

@@ -39,7 +39,7 @@ class Tasks:
         self.keys[row] = event.priority, float(place)
 
     def ends(self, row: int, tokens: int) -> None:
-        """Drop the key of a request that is over; add `tokens`, its prompt and output that engines ran, to its task."""
+        """Drop the key of a request that is over (KeyError without one), and add its `tokens` that ran to its task."""
         del self.keys[row]
         task = self._task.pop(row, 0)
         if task in self._known:

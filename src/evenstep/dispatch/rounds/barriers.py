@@ -84,7 +84,7 @@ class Barriers:
         self._rounds.stepped(group)
 
     def leaves(self, row: int, worker: int) -> None:
-        """Note that the running request in this row leaves its worker; the group's next steps are complete without it.
+        """Count off the running request in this row, which leaves its worker; next steps are complete without it.
 
         Call it before the row loses its worker, whose place is `worker`. If a step ends by it, its group's gathering ends.
         """

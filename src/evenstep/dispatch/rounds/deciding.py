@@ -32,7 +32,7 @@ HALF_OF = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a dispatcher decides; the fields are as in `core.Dispatcher`."""
+    """How a dispatcher decides: policy and predictor as text, clocks, decisions over budget, log; see `core.Dispatcher`."""
 
     policy: str
     predictor: str = ""
@@ -87,8 +87,8 @@ class Deciding:
     def load(self, policy: str, predictor: str) -> None:
         """Use this policy and predictor, ``NAME[:key=value,...]``, from now on; nothing changes if they cannot be made.
 
-        An empty `predictor` keeps the present one; without one it is the default of `Dispatcher`. Faults are forgotten.
-        Raises InputError as the constructor.
+        An empty `predictor` keeps the present one, or takes the default (`Dispatcher`) if there is none. Without a horizon
+        `predictor` is ignored. Faults are forgotten. Raises InputError for the same reasons as the constructor.
         """
         call = PolicyCall(policy)
         text, found = self.predictor_text, self.predictor
@@ -118,7 +118,7 @@ class Deciding:
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def look(self) -> None:
-        """Drop arrays, policy memory and projections if places or groups of workers changed; call it before a round."""
+        """If places or groups of workers changed, drop arrays, policy memory and projections; call it before a round."""
         if self._generation == self.mirror.generation:
             return
         self._generation = self.mirror.generation
@@ -132,7 +132,10 @@ class Deciding:
         self.packed = Packed(len(self.mirror.workers), self.call.horizon)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """Learn from a completed request; the arguments are those of `Projections.ended`."""
+        """Learn from a completed request: its output for `kv_reserve`, and all of it for the predictor, if there is one.
+
+        `prompt` is in tokens, `output` in tokens of each copy; `key` is a hash of the prompt, 0 = unknown.
+        """
         learned = self.learned
         learned[0] += output
         learned[1] += output * output
@@ -170,11 +173,13 @@ class Deciding:
             margin: slots beyond its own that a worker's requests may take.
             offered: number of free slots, over all workers, that the policy may fill; 0 = all.
             now_s: the time in seconds.
-            excluded: row -> names of workers that the request may not be sent to.
+            excluded: row -> names of workers that may not get the request. The policy does not see them: if its answer names
+                one, the caller has to send the request elsewhere.
 
         Returns:
-            For each row in `packed.waiting`, the index of its worker, or `HOLD`. The first `most` entries are the requests
-            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free.
+            For each row in `packed.waiting`, the place of its worker, or `HOLD`. The first `most` entries are the requests
+            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free; then
+            nothing is counted or logged.
         """
         watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
@@ -282,7 +287,7 @@ class Deciding:
         return answer, reason
 
     def _is_over(self, begun_s: float) -> bool:
-        """Whether the answer took more than `budget_ms` of processor time. Wall-clock time would include other processes."""
+        """Whether an answer begun at `begun_s` took above `budget_ms` of processor time; without a clock, see `overruns`."""
         if self.processor is None:
             self._said = "as it was when the log was written"
             return self.decisions in self.overruns

@@ -27,13 +27,15 @@ def fill_idle(
 ) -> int:
     """Add to the answer in `packed` one request for each idle worker: the first unsent one in the pool that fits it.
 
-    A worker is idle if it runs nothing, is not gathering and gets nothing by the answer. Requests and slots outside the
-    round count, too: `pool_window` and `round_slots` bound the policy's view, not the requests that may be sent.
+    A worker is idle if it holds no request, foreign or not, is not gathering and gets nothing by the answer. Requests and
+    slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A request that the
+    answer sends to a worker excluded for it does not make that worker busy.
 
     Args:
-        packed: the round; its answer, rows and free slots are added to.
+        packed: the round, with room for `shown` and one request a worker; its answer, rows and free slots are written.
         shown: requests in the round.
-        margin, excluded: as in `Deciding.decide`.
+        margin: slots beyond its own that a worker's requests may take.
+        excluded: row -> names of workers that may not get the request.
 
     Returns the number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
     """

@@ -75,7 +75,7 @@ class PolicyCall:
         """int64[W], place of each waiting request's worker, or `HOLD`, as the policy decides.
 
         The answer is checked against the contract; the policy's memory is kept only if it passes. The result is a view of
-        `Packed.worker`, which the next round overwrites.
+        `Packed.worker`, which the next round overwrites. After an error the caller resets `Packed.worker` to `HOLD`.
 
         Raises:
             PolicyError: the answer breaks the contract.
@@ -168,7 +168,10 @@ class Packed:
         self._rows = [list(map(memoryview, table)) for table in tables]  # joined to bytes faster than arrays are
 
     def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
-        """Write what the policy sees of a round, as `showing.show`. Call `room_for` first, and always pass the same pool."""
+        """Write what the policy sees of a round to the arrays (`showing.show`); returns the number of free slots.
+
+        If that is 0, only `free` is written. Call `room_for` first, and always pass the same pool.
+        """
         if self._written is None:
             tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
             self._written = showing.Shown(

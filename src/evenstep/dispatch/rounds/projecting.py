@@ -84,9 +84,10 @@ def due(
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Store these rows' predicted curves. `curve_end` gets the first age at which a curve is 0, `leave` that below 0.5.
+    """Store these rows' predicted curves, and two ages read from them; returns 0.
 
-    An age that lies beyond the curve is `NEVER`. Returns 0.
+    `curve_end` gets the first age at which the curve is 0, `leave` the first at which it is below 0.5; `NEVER` if the curve
+    ends before that.
 
     Args:
         rows, ages: int64[N], rows of the requests, and output tokens of each copy at the prediction.
@@ -170,9 +171,12 @@ def project_all(
 def project_expected(
     requests: RequestColumns, workers: WorkerColumns, high: int, curves: F8, growth: F8, seen: Seen, projections: F8
 ) -> int:
-    """As `project_all`, but each request's load is multiplied by its probability of still running then; returns 0.
+    """Write the expected load (KV tokens) of every changed worker, h = 0..H tokens ahead; returns 0.
+
+    Each request's load counts times its probability to run still. Some h are computed, the others interpolated.
 
     Args:
+        requests, workers, high, seen, projections: as in `project_all`.
         curves: float64[R, K], chance to run still h tokens after the prediction; K > H + tokens between predictions.
         growth: float64[H+1], 0, 1, ..., H: tokens that a copy gains.
     """

@@ -2,9 +2,10 @@
 
 A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It is
 also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
-(worker, request). A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not
-leave within the horizon. It stays until its next prediction (``refresh = "anchored"``), or leaves H tokens from now
-(``"literal"``). A length announced by the client is believed until the answer is longer.
+(worker, request). A prediction counts if its probability `leaves` is at least the predictor's `gate`. If it does not count,
+or says H steps or more, the request does not leave within the horizon. It stays until its next prediction (``refresh =
+"anchored"``), or leaves H tokens from now (``"literal"``). A length announced by the client is believed until the answer is
+longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """
@@ -71,7 +72,7 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """Tell a predictor that keeps requests of one that went away unfinished; `produced`: output tokens of each copy.
+        """Tell the predictor that a request went away unfinished, if it wants that; `produced`: output tokens of each copy.
 
         An error of the predictor is kept, and raised by the next `project`.
         """
@@ -117,7 +118,7 @@ class Projections:
             self._failed = error
 
     def look_again(self) -> None:
-        """Drop what `has_asked` found to be due: the round it prepared was not decided, so the next one looks again."""
+        """Forget which predictions `has_asked` found due, because its round was not decided; the next round looks again."""
         self._found = -2
 
     def forget(self) -> None:
@@ -129,6 +130,7 @@ class Projections:
 
         Call it once a turn until it returns False; then `project`. Fewer than 32 predictions are left to the round itself. A
         part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the projections.
+        An error of the predictor is kept, and raised by the next `project`.
         """
         self._found = -2
         if self._failed is not None:

@@ -122,7 +122,10 @@ def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) 
 
 @part
 def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8, workers_f: F8) -> None:
-    """Write the workers' part of the policy's view to `workers_i` and `workers_f`; `reserve` as in `show`."""
+    """Write the workers' part of the policy's view to `workers_i` and `workers_f`.
+
+    `free`: int64[G], slots offered. `reserve`: KV tokens kept free for each request; free KV memory is 0 or more.
+    """
     for g in range(len(workers.group)):
         running, load = workers.running[g] + workers.foreign[g], workers.load[g] + workers.foreign_load[g]
         workers_i[at.GROUP, g], workers_i[at.QUEUED, g] = workers.group[g], workers.sent[g]

@@ -26,9 +26,9 @@ _EMPTY: I8 = np.zeros(0, np.int64)
 
 
 class Slots:
-    """The requests that hold slots.
+    """Gives slots to requests, sends each to its worker once it has all it wants, and frees its slots when it leaves.
 
-    `seating`: place of a worker -> rows that hold only some of the slots they want there, in the order they began to.
+    `seating`: place of a worker -> rows that hold only some of the slots they want there. Each list has one row.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Slots:
         return {**vars(self), "_known": None}
 
     def seat(self, row: int, worker: int, free: int) -> int:
-        """Give a request slots of a worker: all it still wants, and then it is sent; or `free` of them, and then it waits.
+        """Give a request up to `free` slots of a worker. With all it wants it is sent; with some it holds them and waits.
 
-        A request that waits holds its slots, and leaves the pool for `seating`. One request at a time waits so at a worker:
-        two would each hold what the other needs. Returns the slots taken now; 0 if `free` is 0 or less, or too few while
-        another request waits there.
+        Then it leaves the pool for `seating`. One request at a time waits so at a worker: two would each hold what the other
+        needs. A worker without other requests of ours may get it beyond `free` (`_takes_whole`). Returns the slots taken
+        now; 0 if `free` is 0 or less, or too few while another request waits there.
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
@@ -87,11 +87,11 @@ class Slots:
         return mirror.held(worker) == at.seated[row]
 
     def send(self, chosen: I8, worker: I8, size: int) -> int:
-        """Send requests to workers with enough slots, in order: they leave the pool, and commands are appended.
+        """Send requests to their workers, in order: they leave the pool, and commands are appended.
 
         Args:
             chosen: int64[>= size], rows.
-            worker: int64[>= size], place of each one's worker, or `HOLD`.
+            worker: int64[>= size], place of each one's worker, or `HOLD`. That it has enough slots is not checked.
             size: how many requests of `chosen` to look at.
 
         Returns the number sent: those not held. Raises RuntimeError if a state does not allow sending; nothing has changed
@@ -155,7 +155,7 @@ class Slots:
         return known
 
     def take_off(self, row: int) -> None:
-        """Take a request off its worker and free its slots; requests in `seating` there get them. Its state stays."""
+        """Free a request's slots and take it off its worker; requests in `seating` there get them. The state stays."""
         rows, mirror, at = self._rows, self._mirror, self._rows.at
         worker, copies, load, state = at.worker[row], at.copies[row], rows.load(row), at.state[row]
         if state == _SEATING:

@@ -27,18 +27,18 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
 
 @declared(None if INT is None else INT(I1, INT, INT, FLOAT, INT, TABLES))
 def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
-    """Count chunks from `at` on, up to the first one that the host has to handle.
+    """Count chunks from `at` on, up to the first one that the caller has to handle.
 
-    The host handles first tokens, rows that are not in the table, and tables that need more room (`GroupSteps.make_room`).
-    It also handles a step that ended while a request waits for it: that chunk is counted, and `steps.ended` has its group.
-    Returns the index of the first chunk that was not counted; `count` if all were.
+    Not counted are first tokens, rows that are not in the table or have no worker, and a chunk for which the tables need
+    more room (`GroupSteps.make_room`). If a step ends while a request waits for that, its chunk is counted as the last, and
+    `steps.ended` gets the group. Returns the index of the first chunk that was not counted; `count` if all were.
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.
         at: index of the first chunk to count.
         count: index after the last chunk to count, at most n.
         now_s: time at which they came, in seconds.
-        joined: row whose first token is among them and was handled by the host already; -1 = none.
+        joined: row whose first token is among them, and which the caller moved to running already; -1 = none.
         steps: the tables to change.
     """
     requests, workers, groups = steps.requests, steps.workers, steps.groups

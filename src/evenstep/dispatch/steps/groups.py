@@ -29,7 +29,7 @@ class GroupSteps:
 
     Attributes:
         at: columns of the groups (`GroupColumns`), for single numbers.
-        early_room, news_room: as in `state.StepTables`.
+        early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
         generation: grows by one whenever columns are replaced.
     """
 
@@ -69,7 +69,8 @@ class GroupSteps:
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
         """Make room in the tables for the next chunk, or the next request that leaves; `generation` tells of new columns.
 
-        `last`: step that the chunk's request delivered last, 0 for a request that leaves. `tokens`: those in the chunk.
+        `last`: step that the chunk's request delivered last, 0 for a request that leaves. `tokens`: those in the chunk. If
+        256 steps wait for it, their idle time is computed first.
         """
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))

@@ -48,7 +48,7 @@ def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float
 
 @part
 def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -> tuple[int, int]:
-    """Count a request's delivery of all steps after `last`, up to `step`.
+    """Count a request's delivery of all steps after `last`, up to `step`. If it is the first of a step, call `begins` first.
 
     Args:
         last: number of the step that the request had delivered last, before this chunk.
@@ -124,7 +124,7 @@ def _was_waited_for(groups: GroupColumns, group: int) -> bool:
 
 @part
 def _is_late(groups: GroupColumns, group: int, now_s: float) -> bool:
-    """Whether more than half a step has passed since the last delivery."""
+    """Whether more than half a mean step has passed since the last delivery; False while no step's time is known."""
     return 2.0 * (now_s - groups.seen_s[group]) > groups.lasted_s[group]
 
 
@@ -147,9 +147,10 @@ def _count(steps: StepTables, group: int, first: int, step: int, now_s: float) -
 
 @part
 def _close(steps: StepTables, group: int, before: int) -> int:
-    """End the present step, and those after it, that all expected requests have delivered; they share the time.
+    """End the present step, and those after it, that all expected requests have delivered.
 
-    `before` steps ended with the same chunk already. Returns how many have ended with it by now.
+    Each gets an equal part of the time since the last end. `before` steps ended with the same chunk already. Returns how
+    many have ended with it by now, those included.
     """
     groups, ended, at_s = steps.groups, 0, 0.0
     while groups.delivered[group] > 0 and groups.delivered[group] == groups.expected[group]:

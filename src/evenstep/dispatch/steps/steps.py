@@ -23,10 +23,10 @@ def completed(groups: GroupColumns, group: int, now_s: float) -> None:
 
 @part
 def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
-    """Begin the next step, and count the last one, if its seconds are known, with the loads it started from.
+    """Begin the next step, and count the last one, if its seconds are known and above 0, with the loads it started from.
 
-    If a request begins with the next step, and was not in the last, `worker` is its place and `newcomer` its KV tokens
-    there; otherwise they are -1 and 0.
+    `newcomer`: KV tokens that a request new in the next step has on the worker in place `worker`, which are not in those
+    loads; 0 without such a request. The loads go to `Members.load`.
     """
     groups, workers, members = steps.groups, steps.workers, steps.members
     begin, end = groups.begin[group], groups.begin[group] + groups.size[group]

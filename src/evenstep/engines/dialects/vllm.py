@@ -48,8 +48,9 @@ class VLLM:
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """Parse a metrics page: one sample for each ``engine`` label, in ascending order; without a label, rank 0.
 
-        KV tokens are the used share times the capacity. The capacity is that of all blocks but vLLM's null block. If the
-        page lacks the number or size of blocks, `kv_capacity` is inf and `kv_tokens` nan.
+        Lines of one rank that differ in other labels are added. KV tokens are the used share times the capacity, which is
+        that of all blocks but vLLM's null block. If the page lacks the number or size of blocks, `kv_capacity` is inf and
+        `kv_tokens` nan.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV usage of a rank.

@@ -18,7 +18,7 @@ _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
 def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, UsageOptions]:
-    """The body to send to an engine: the client's; for a stream with options that make the engine report token counts.
+    """The body to send to an engine: the client's own, and if it streams, with options so that the engine reports counts.
 
     Members that would choose an engine's rank or memory (`ROUTING_FIELDS`) are removed.
 
@@ -62,10 +62,10 @@ def prefill_leg(body: bytes) -> bytes:
 
 
 def decode_leg(body: bytes, handover: bytes) -> bytes:
-    """The body for a decode engine: `body`, as `prefill_leg` got it, with `handover` as its ``kv_transfer_params``.
+    """The body for a decode engine: `body`, the argument of `prefill_leg`, with `handover` as its ``kv_transfer_params``.
 
-    `handover` is that member of the prefill engine's answer, inserted without parsing; prompt ids in the original's
-    ``kv_transfer_params`` are appended to it.
+    `handover` is ``kv_transfer_params`` of the prefill engine's answer, inserted without parsing; prompt ids in that member
+    of `body` are appended to it.
 
     Raises:
         EngineError: `handover` is not a JSON object.

@@ -105,7 +105,7 @@ _NO_OPTIONS = _StreamOptions()
 
 
 def kind_of(method: str, target: str) -> Kind:
-    """The kind of an HTTP request by method and target: ``chat``, ``completions``, or ``other``, which is not counted.
+    """The kind of an HTTP request by method and target: ``chat`` and ``completions`` ask for tokens, ``other`` does not.
 
     A query after ``?`` is ignored; any method but ``POST`` gives ``other``.
     """

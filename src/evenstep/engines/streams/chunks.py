@@ -70,12 +70,12 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """`Delta.others` of its delta; False without a delta."""
+        """True if its delta has reasoning, a refusal, or a tool or function call; False without a delta."""
         return self.delta is not None and self.delta.others
 
     @property
     def is_silent(self) -> bool:
-        """True if a chat's choice with an empty delta only carries token ids: no finish_reason, no log probabilities."""
+        """True if it has token ids, but no finish_reason or log probabilities; the caller checks that its delta is empty."""
         return self.finish_reason is None and self.token_ids is not None and not is_given(self.logprobs)
 
     @property
@@ -114,7 +114,7 @@ def read_chunk(data: bytes) -> Chunk:
     """Parse the data of one event other than ``[DONE]``; an error object is returned as a `Chunk`, not raised.
 
     Raises:
-        EngineError: not UTF-8, not JSON, or a field of another type or range than the protocol's.
+        EngineError: the data is not UTF-8 or not a JSON object, or a field has another type or range than in the protocol.
     """
     try:
         if not data.isascii():  # skipped texts are not validated either

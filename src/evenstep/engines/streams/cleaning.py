@@ -42,7 +42,8 @@ def without_prompt_ids(data: bytes) -> bytes:
 def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
     """The chunk `data` with each ``prompt_token_ids`` list emptied to ``[]``, and the removed lists as JSON, in order.
 
-    A list is located by its end, without parsing, since it may take megabytes. One that contains a quote stays.
+    The end of a list is searched for, without parsing, since it may take megabytes. A list with a quote or bracket inside,
+    and all after it, stay.
     """
     at, pieces, lists = 0, list[bytes](), list[bytes]()
     while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:

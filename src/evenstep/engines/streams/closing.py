@@ -14,7 +14,7 @@ def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
     """The events for the client that end an answer at its token limit: finish_reason ``length``, usage, ``[DONE]``.
 
     Args:
-        before: the part that the client has; id, time and counts of the events are taken from it.
+        before: the part that the client has, with id, time and counts for the events; an unknown prompt counts as 0 tokens.
         model: the model's name, as the request has it.
         usage: the client asked for a usage object at the end.
     """

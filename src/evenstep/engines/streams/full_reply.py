@@ -139,7 +139,7 @@ class FullReply:
         return b"" if self._over else self._read(data)
 
     def _read(self, data: bytes) -> bytes:
-        """As `feed`, with no shortcut: every event is parsed in full."""
+        """Split bytes from the engine into events; returns the client's bytes of them. Too long an event sets `failure`."""
         events = self._reader.feed(data)
         out = self._next(*events[0]) if len(events) == 1 else self._each(events)
         if self._reader.fault is not None and not self._over:
@@ -178,7 +178,7 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """The part of the answer that the client has, with that of earlier engines; only with `keep`, for one choice."""
+        """The part of the answer that the client has, by all engines so far; valid only with `keep` and for one choice."""
         if self._before is not None and (self.starts_anew or self._withheld):
             return self._before
         self._settle()
@@ -200,7 +200,7 @@ class FullReply:
         )
 
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
-        """As `_next`, always in full: the bytes for the client of one event, a comment, ``[DONE]`` or a chunk."""
+        """Parse one event in full: a comment, ``[DONE]`` or a chunk. Returns the client's bytes; a fault sets `failure`."""
         if self._over or data is None:  # a comment keeps a connection alive; data that is not an event is dropped
             return raw if raw[:1] == b":" and not self._over else b""
         if data == DONE:
@@ -211,7 +211,7 @@ class FullReply:
             return self._fail(EngineError(str(error)))
 
     def _take_long(self, raw: bytes, data: bytes) -> bytes:
-        """As `_take_chunk`, for a long chunk: the ids of its prompt are cut out and not parsed."""
+        """Take a long chunk as `_take_chunk` does, without parsing its prompt's ids; the client gets them if it asked."""
         short, self._cut = cleaning.cut_prompt_ids(data)
         out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
         if self._ids_seen and self._before is None:
@@ -253,6 +253,7 @@ class FullReply:
     def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
         """Check, by the first chunk with content, that the engine continues the answer; if it restarts, an `EngineError`.
 
+        The error comes with `starts_anew`, and with `restarts` if the engine was given ids or reports nothing of its prompt.
         A completion of an engine that reports neither counts nor ids is judged later, by its text.
         """
         assert self._before is not None
@@ -353,7 +354,7 @@ class FullReply:
         return True
 
     def _judge(self, choice: Choice) -> bool:
-        """Handle the end of a choice. False if the engine hands the request back; an `EngineError` if it gave up."""
+        """Handle the end of a choice. Handed back: set `recomputed` and return False; given up: raise an `EngineError`."""
         reason = choice.finish_reason
         if choice.index in self._open and self._is_handed_back(choice):  # a choice that has ended is not handed back
             self.recomputed = self._over = True
@@ -399,7 +400,7 @@ class FullReply:
             self._note(choice.token_ids or [], choice.content, self.produced)
 
     def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
-        """The data of a chunk for the client, without options of ours, with id and time of the first stream; or empty."""
+        """The client's data of a chunk: without members only evenstep asked for, with the first stream's id; maybe empty."""
         if (self._keep or self._repeats) and not self._request_id:
             head = read_head(data)
             self._request_id, self._created = bytes(head.id), bytes(head.created)

@@ -37,16 +37,16 @@ class LastChunks:
             self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
 
     def last(self, usual: ChunkTemplate, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
-        """Recognise the last chunk of a stream at the start of `data`, by earlier ones.
+        """Recognise a stream's last chunk at the start of `data`, by earlier streams; a usage event after it is left unread.
 
         Args:
             usual: form of the events before it.
             data: bytes that begin with an event.
-            count: tokens of the answer so far.
+            count: tokens of the answer so far; counts in the chunk must be one higher.
             kept: text and token id of the chunk are appended, as by `ChunkTemplate.read`; None = not wanted.
 
         Returns:
-            Length of the chunk's event in bytes, 0 = no match; and the bytes for the client.
+            Size of the chunk's event in bytes, and the bytes for the client; 0 and empty bytes if none matches.
         """
         prefix = usual.prefix
         if data.startswith(prefix):

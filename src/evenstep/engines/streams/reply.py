@@ -25,7 +25,7 @@ class ReplyStream(FullReply):
     __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
-        """As `FullReply.feed`."""
+        """Take bytes from the engine; returns the bytes for the client, whole events only, maybe empty. It never raises."""
         if self._over:
             return b""
         begun = b""
@@ -74,7 +74,10 @@ class ReplyStream(FullReply):
         return self._kept if template.is_counted else bytearray()
 
     def _passed(self, template: ChunkTemplate, count: int, texts: bytearray | None) -> None:
-        """Count usual events that were read: `count` is the output tokens so far, or if they tell none, `texts` has them."""
+        """Update the token counts after usual events: `count` is the answer's tokens by then.
+
+        If the events report no tokens, these are estimated from `texts` instead; None or empty = no events.
+        """
         counted = self._counted
         if not template.is_counted:
             count = counted[0] + (self._estimate_all(texts) if texts else 0)
@@ -82,7 +85,7 @@ class ReplyStream(FullReply):
         counted[0] = count
 
     def _estimate_all(self, texts: bytearray) -> int:
-        """Estimated tokens of events without counts, from `texts` of `ChunkTemplate.read`, which `so_far` can use later."""
+        """Estimated tokens of events without counts, by the `texts` that `ChunkTemplate.read` filled; kept for `so_far`."""
         if self._kept is not None:
             self._kept += texts
         said = [text for text in texts.split(b'""') if text]
@@ -92,7 +95,10 @@ class ReplyStream(FullReply):
         return self._guess(len(said), sum(map(len, said)))
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
-        """The client's bytes of a first event like an earlier stream's, and the bytes after it; else empty and `data`."""
+        """Take a first event like an earlier stream's; returns the client's bytes of it, and the bytes after it.
+
+        Its id, time and prompt, and a guess of the template, are kept. Returns empty bytes and `data` if it is unlike.
+        """
         if not self._repeats or len(data) > min(LONG, self._limit):
             return b"", data
         assert self._templates is not None
@@ -107,7 +113,10 @@ class ReplyStream(FullReply):
         return start.out, data[start.size :]
 
     def _read_end(self, template: ChunkTemplate, data: bytes, at: int) -> tuple[int, bytes]:
-        """Read last events from `at` on that match earlier streams'; returns their end and the client's bytes of them."""
+        """Take last events from `at` on that match earlier streams', as a full parse would: count them, end the answer.
+
+        Returns the index after them (`at` if none matches), and the client's bytes of them.
+        """
         assert self._templates is not None
         ends, out = self._templates.ends, b""
         if not self.finished:

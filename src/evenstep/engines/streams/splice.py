@@ -37,9 +37,10 @@ def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
 
 
 def members(text: bytes, where: str = "request") -> dict[str, Span]:
-    """The `Span` of each member of an object by key, in the order of the text; arguments and errors as `values_of`.
+    """The `Span` of each member of the object `text` by key, in the order of the text; `where` names the text in errors.
 
-    A span is three indices into `text`: start of the key's quote, start of the value, end of the value.
+    A span is three indices into `text`: start of the key's quote, start of the value, end of the value. An `InputError` if
+    `text` is not JSON, not an object, or has a duplicate key.
     """
     values = _decoded(text, where)
     found = _laid_out(text, values)
@@ -85,7 +86,7 @@ def _pieces(names: tuple[str, ...], is_spaced: bool) -> tuple[tuple[bytes, ...],
 
 
 def _walked(text: bytes, values: Mapping[str, msgspec.Raw], where: str) -> dict[str, Span]:
-    """As `members`, for an object in any layout; `values` are its parsed members."""
+    """The `Span` of each member by key, for an object in any layout, whose parsed members are `values` (`members`)."""
     found: dict[str, Span] = {}
     name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
@@ -130,7 +131,7 @@ def replaced(
         spans: result of `members` for this text; None = it is computed here.
 
     Raises:
-        InputError: as `members`.
+        InputError: without `spans`: not JSON, not an object, or a duplicate key.
     """
     if spans is None:
         spans = members(text, where)

@@ -85,10 +85,11 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return bool(self.lead or self.counts)
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
-        """As `read`, but `data` is whole HTTP chunks with their sizes, and the length returned includes the sizes.
+        """Read HTTP chunks with their sizes, up to the first chunk that holds an event of another form or is not whole.
 
-        Before compiled code is loaded, or for more than 32 KiB, it reads nothing and returns 0, `count` and no bytes. With
-        `is_framed` the client's bytes are one HTTP chunk; else bare.
+        Arguments and result are those of `read`; the length returned includes the sizes. Before compiled code is loaded, or
+        for more than 32 KiB, it reads nothing and returns 0, `count` and no bytes. With `is_framed` the client's bytes are
+        one HTTP chunk; else bare.
         """
         if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
@@ -98,7 +99,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """As `read`, but if one event does not match, or no compiled code is loaded, it reads nothing."""
+        """Read all events of `data` as `read` does. If one differs, or without compiled code: 0, `count` and no bytes."""
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:

@@ -17,11 +17,12 @@ class SoFar:
     Args:
         request_id, created: the ``id`` and ``created`` time that the client has seen, as JSON; empty before the first chunk.
         prompt_tokens: tokens of the client's prompt; -1 if the engine has not reported them.
-        produced: number of output tokens the client has; for a client that gets only text, those whose text it has.
+        produced: number of output tokens the client has. If it gets no token ids, a token counts once its text was sent.
         prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
-        ids: token ids of the output; empty if not reported.
+        ids, text: the output, as token ids (empty if not reported) and as text.
         plain: nothing but text has come (no tool call, no reasoning).
-        bundled: tokens were counted by events, and some event carried more than one.
+        bundled: the engine reported no counts, so events were counted, but an event carried several tokens: `produced` is
+            too low.
     """
 
     request_id: bytes

@@ -54,15 +54,15 @@ class FromLog:
     def layer(self, given: Collection[str]) -> dict[str, Any]:
         """A copy of `values` without settings that contradict those in `given`, the names that a file or a flag sets.
 
-        Groups are left out if workers are given; the step's seconds, if a law or worker speeds; arrivals, if users, a think
-        time or sessions.
+        Groups are left out if workers are given, the step's seconds if a law or worker speeds are, and arrivals if users, a
+        think time or sessions are.
         """
         return {
             name: value for name, value in self.values.items() if not any(other in given for other in _INSTEAD.get(name, ()))
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
-        """Names of settings of fleet and workload that a file or a flag set in place of the log; `origin` is `Settled.origin`."""
+        """Names of fleet and workload settings that a file or flag set in place of the log; `origin` is `Settled.origin`."""
         fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
         return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
 

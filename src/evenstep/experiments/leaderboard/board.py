@@ -102,7 +102,7 @@ class Board:
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
         """Make the runs of the cells that the cache lacks, end the processes started, and return the filled cells in order.
 
-        `only` has the (workload, policy) of the cells to fill, as in `cells`; None = all. Unknown ones are ignored.
+        `only` has the (workload, policy) of the cells to fill; None = all of `cells`. Unknown ones are ignored.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with its place on the board.

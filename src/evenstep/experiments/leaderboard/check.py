@@ -39,8 +39,8 @@ class Flip:
 def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]]:
     """A tenth of a board's cells, in the order of `cells`: about a tenth of every workload's policies.
 
-    `cells` are (workload, policy); the same cells give the same tenth. The parts 0 to 9 have every cell once. With fewer
-    than ten cells, each part has one.
+    `cells` are (workload, policy); the same cells give the same tenth. The parts 0 to 9 have every cell once, and part 10
+    is part 0 again. With fewer than ten cells, each part has one.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:
@@ -53,8 +53,8 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
     """Pairs of policies whose order in the ranking metric reversed, with disjoint 95 % intervals in both orders.
 
-    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count, too. Cells
-    that are not stored are ignored.
+    Two cells of a workload are compared if at least one was run again; a cell that was not counts as stored. Oracles count,
+    too. Cells that are not stored are ignored.
     """
     found: list[Flip] = []
     for line in stored.workloads:

@@ -61,7 +61,7 @@ class SlowEntry:
     """The cells to skip or shorten for a slow policy.
 
     Args:
-        seeds: its replicates; the first ones of the others.
+        seeds: number of its replicates, the first of those that other policies run.
         leave_out: workloads it is not run on.
     """
 
@@ -77,7 +77,7 @@ class BoardFile:
         workloads: the workloads that policies are ranked on.
         seeds: replicates of each policy on each workload.
         policies: ranked next to every policy at its defaults; predictor=live is the workload's predictor.
-        slow: policies with fewer replicates, by name; also for all that is listed with options of theirs.
+        slow: policies with fewer replicates, by name; an entry also holds for the policy with options.
         picture: workloads the picture shows; the first when left out.
     """
 

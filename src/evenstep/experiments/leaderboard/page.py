@@ -27,7 +27,7 @@ _RANKED = {
 
 
 def page(table: Table, *, data: str, picture: str) -> str:
-    """The whole Markdown page; `data` links to its Parquet file, and `picture` to its picture, or is empty."""
+    """The whole page as Markdown. `data` is a link to its Parquet file, `picture` one to its picture, or empty for none."""
     parts = ["# Leaderboard", "", *_intro(table, data), ""]
     if picture:
         shown = " and ".join(table.picture)
@@ -44,7 +44,8 @@ def page(table: Table, *, data: str, picture: str) -> str:
 def text_lines(table: Table, width: int | None = None) -> list[str]:
     """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
 
-    Oracles are left out. `width` is in characters, as in `fitted`; None = any number, and no name is cut.
+    Oracles are left out. If a line would have more than `width` letters, names are cut and the last columns follow below.
+    Full names stand at the end. `width` None = no limit.
     """
     rows = overall(table)
     names = cut_names([one.policy for one in rows], name_limit(width))

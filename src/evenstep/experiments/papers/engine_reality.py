@@ -81,16 +81,17 @@ def columns(name: str) -> dict[str, F8]:
 def measured(rows: Mapping[str, F8]) -> Latencies:
     """Latencies of each request in seconds, by name of `QUANTITIES`, from the columns of a measured run.
 
-    ``TTFT in the engine`` counts from the time at which the engine took the request up, the others from its arrival.
+    ``TTFT`` and ``end to end`` count from the request's arrival, ``TTFT in the engine`` from the time at which the engine
+    took the request up. ``TPOT`` is the time from the first token to the last over the tokens after the first.
     """
     return _latencies(rows["arrival_s"], rows["queued_s"], rows["first_token_s"], rows["last_token_s"], rows)
 
 
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
-    """Simulate the run's engine under `vllm` on the requests of `rows`; returns latencies as `measured`.
+    """Simulate the run's engine under `vllm` on the requests of `rows`; returns their latencies, seconds by `QUANTITIES`.
 
-    `without` names a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART`. `LATER_LINK` replaces the
-    link's measurement instead. Any other text changes nothing.
+    `without` names a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART` (each data-parallel rank runs
+    by itself). `LATER_LINK` replaces the link's measurement instead. Any other text changes nothing.
     """
     later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
     changed, options = WITHOUT.get(without, ({}, LANES.get(without, later)))

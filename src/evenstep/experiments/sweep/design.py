@@ -156,13 +156,13 @@ def _check_contenders(points: list[Point], found: SweepFile, document: Document)
 
 
 def _placed(error: InputError, where: str) -> InputError:
-    """The error with its place in the file; its former place becomes part of the field."""
+    """A copy of the error with the place `where` in the file; the former place becomes part of the field's name."""
     field = error.where if error.where in ROOMS else f"{error.field} of {error.where}"
     return InputError(where, field, error.value, error.expected, error.hint)
 
 
 def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> Axis:
-    """The axis of a parameter of ``over``; `InputError` for an option that no policy of the sweep has, or one also sets."""
+    """The axis of a parameter of ``over``; `InputError` for an option that no policy has, or that a policy's spec sets."""
     where = document.where(f"over.{name}")
     prefix, dot, option = name.partition(".")
     if not dot:
@@ -207,7 +207,7 @@ def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
 
 
 def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
-    """The spec of a contender's policy (room ``routing``) or predictor, else of its policy's usual one; None without any."""
+    """The spec of a contender's policy (`room` ``routing``), or of its predictor, else its policy's usual one, else None."""
     policy = cast("Mapping[str, Any]", one.policy)
     if room == "routing" or one.predictor is not None:
         return policy if room == "routing" else one.predictor

@@ -75,7 +75,7 @@ def sweep(
             meeting `until` ends there.
         executor: ``processes`` of this machine, or ``ray``.
         processes: number of processes; None = begin here, and use all cores if it takes long.
-        ray_address: address of the Ray cluster; None = see `on_ray.OnRay`.
+        ray_address: address of the Ray cluster; None = the connected one, else RAY_ADDRESS, else a temporary one.
         progress: receives messages; silent when left out.
 
     Returns:
@@ -95,7 +95,7 @@ def sweep(
 class Sweep:
     """A sweep with its cache: `run` makes it, `forecast` estimates its time.
 
-    Making one reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
+    The constructor reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
     arguments and errors are those of `sweep`, with `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins over the
     file. Attribute `made` counts the runs that `run` made so far; all others came from the cache.
     """
@@ -133,7 +133,10 @@ class Sweep:
             self._check(point)
 
     def run(self, places: Places) -> Swept:
-        """Make every run that the cache lacks, end the processes started, and return the whole sweep. Raises as `sweep`."""
+        """Make every run that the cache lacks, end the processes started, and return the whole sweep.
+
+        Raises the error of the first run that fails, or `Interrupted` at Ctrl-C; finished runs are in the cache.
+        """
         runs = Runs(self.cache, self._workloads, places, self._watch)
         try:
             return self._run(runs)
@@ -184,7 +187,7 @@ class Sweep:
         return Forecast(len(counts), len(every), len(every) - left, seconds, most)
 
     def _check(self, point: int) -> None:
-        """Check a point's workload and policies, and that its replicates differ; store its plan, loops and replicate indices."""
+        """Check a point's workload, policies and that its replicates differ; store its plan, loops and replicate indices."""
         found = self.design.points[point]
         self._plans[point] = plan = self._workloads.checked_plan(found.label, found.settled, found.settings)
         self._loops[point] = [loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders]
@@ -197,7 +200,7 @@ class Sweep:
     def _differing(self, point: int, count: int) -> list[int]:
         """Indices of the first replicates that differ: `count` of them, or as many as there are.
 
-        With ``until``, repeated ones are skipped, up to index ``4 * count - 1``. Without it, only the first `count` are tried.
+        With ``until``, copies are skipped, and up to ``4 * count`` are tried. Without it, only the first `count` are tried.
         """
         settings, plan = self.design.points[point].settings, self._plans[point]
         seen: dict[str, int] = {}

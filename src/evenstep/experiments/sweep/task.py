@@ -121,7 +121,7 @@ class Workloads:
         return self._traces[place]
 
     def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
-        """The SHA-256 of a replicate, as in `replicate`; known even if its trace was dropped from the cache."""
+        """The SHA-256 of a replicate's requests, which are made only at the first call; `plan` must have been called."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 

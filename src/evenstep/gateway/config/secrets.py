@@ -39,8 +39,8 @@ def read_secret(text: str, where: str, field: str) -> str:
 def digest_of(text: str, where: str, field: str) -> bytes:
     """SHA-256 (32 bytes) of a key that clients must send, without white space at its ends.
 
-    `text` is ``sha256:`` and 64 hexadecimal digits, the hash of the key, or the key as `read_secret` takes it. Raises
-    InputError, as `read_secret` does, for an unreadable or empty key, the hash of an empty key, or an invalid hash.
+    `text` is ``sha256:`` and 64 hexadecimal digits (the hash of the key), env:NAME, file:PATH or the key itself. Raises
+    InputError for an unreadable or empty key, the hash of an empty key, or an invalid hash.
     """
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)

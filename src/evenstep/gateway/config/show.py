@@ -58,7 +58,7 @@ def _text(value: Any) -> str:
 
 
 def _covered(name: str, value: Any) -> Any:
-    """The value with all secrets in it shown as by `covered`; the setting's or key's `name` tells which text is a secret."""
+    """The value with all secrets in it hidden (`covered`); the setting's or key's `name` tells which text is a secret."""
     if isinstance(value, list):
         return [_covered(name, item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -303,10 +303,7 @@ class Client(asyncio.Protocol):
             self.transport.close()
 
     def _fields(self, status: int, fields: bytes) -> bytes:
-        """The header lines of an answer that begins: the request's id and `fields`.
-
-        Counts it by `Service.told`. While the gateway drains, it becomes the connection's last answer.
-        """
+        """Header lines of an answer that begins: the id and `fields`. Counts the answer; ends keep-alive while draining."""
         if self._service.is_draining:
             self._machine.keep_alive = False
         self._service.told(status)

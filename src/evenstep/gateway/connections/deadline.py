@@ -18,8 +18,8 @@ class Deadline:
         reached: the callback, called each time the deadline is reached; `at` is `NEVER` then.
 
     Attributes:
-        at: seconds of `time.monotonic`; `NEVER` = no deadline. Assign `NEVER`, or to a finite one a later time, directly;
-            else use `set`.
+        at: seconds of `time.monotonic`; `NEVER` = no deadline. `NEVER`, or if it is finite a later time, may be
+            assigned directly; any other time needs `set`.
     """
 
     __slots__ = ("_armed", "_handle", "_loop", "_reached", "at")

@@ -39,7 +39,7 @@ KEPT_BY_THE_SYSTEM = 256 * 1024
 class Leg(Protocol):
     """One call to an engine, as its connection sees it.
 
-    An answer with a body that comes whole, in one read, goes only to `at_once`, if the leg has that. Otherwise `head` is
+    If one read brings a whole answer with a body, only `at_once` is called, if the leg has it. Otherwise `head` is
     called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After `cancel`, nothing is
     called.
 
@@ -109,7 +109,7 @@ class Endpoint:
         authority: host:port, for the Host header.
         base: path in front of every target.
         heads: parses the heads of its answers.
-        restarts: the kinds of request that an engine here restarted, not continued: chats (True), completions (False).
+        restarts: kinds of request that an engine here restarted instead of continued: chats (True), completions (False).
         connections: those that are open, busy or idle; a connection adds itself.
     """
 

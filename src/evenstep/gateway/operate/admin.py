@@ -152,7 +152,7 @@ class AdminApi:
         return web.json_response({"workers": [one.name for one in fleet]}, status=201)
 
     async def _remove(self, request: web.Request) -> web.Response:
-        """Remove the worker, or the rank, that the URL names; 404 if it is unknown."""
+        """Remove the worker of the URL, or only the ``rank`` of the query; ``drain=false``: at once. 404 if unknown."""
         drain = request.query.get("drain", "true")
         if drain not in ("true", "false"):
             raise InputError("query", "drain", drain, "true or false")
@@ -208,12 +208,12 @@ class AdminApi:
         return web.json_response(document())
 
     async def _ask(self, call: Callable[[], T]) -> T:
-        """Call a function on the gateway's loop and return its result; TimeoutError if there is none after 5 seconds."""
+        """Call a function on the gateway's loop and return its result. TimeoutError after 5 seconds."""
         async with asyncio.timeout(_ASK_S):
             return await asyncio.wrap_future(self._door.ask(call))
 
     def _shown(self, worker: Worker, state: dict[str, Any] | None) -> dict[str, Any]:
-        """A worker's settings, with its key hidden, its source, and its state in the last snapshot."""
+        """A worker's settings, with its key hidden, its source, and its state in the last snapshot (None = not in it)."""
         said = dataclasses.asdict(worker)
         said["api_key"] = covered(worker.api_key)
         return {**said, "source": self._membership.source_of(worker.name), "state": state}

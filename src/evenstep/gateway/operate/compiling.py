@@ -43,7 +43,8 @@ async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
     """Compile and load the kernels that decisions need; returns when this process decides by compiled code.
 
     If the process began in plain Python, a reload may bring another policy meanwhile: its kernels are compiled, too, before
-    compiled code decides. Without numba, the function only checks that policy and predictor can be built.
+    compiled code decides. If that fails, it logs the error and waits for the next policy. Without numba, the function only
+    checks that policy and predictor can be built.
 
     Args:
         rules: returns the policy and the predictor in force, each as ``NAME[:key=value,...]``; called on this loop.
@@ -91,8 +92,7 @@ async def compile_beside(policy: str, predictor: str) -> None:
     """Compile the kernels that are not on disk yet in a separate process, and wait for it; its failure is ignored.
 
     It does nothing while this process decides in plain Python, since `compile_and_warm` compiles then. It loads nothing into
-    this process, and need not notice unknown names: `build_or_warm` does both. It raises InputError for an unknown policy or
-    option if it looks for kernels on disk.
+    this process, and checks few names: `build_or_warm` does both. It may raise InputError for an unknown policy or option.
     """
     if not begins_plain() and not is_compiled(policy, predictor) and not _is_on_disk(policy):
         await _compile_elsewhere(policy, predictor)
@@ -107,7 +107,7 @@ def _is_on_disk(policy: str) -> bool:
 
 
 async def _compile_elsewhere(policy: str, predictor: str) -> None:
-    """Compile in a separate process, and wait for it; its failure is ignored. Does nothing if no kernels are kept."""
+    """Compile in a separate process, and wait for it; ignores its failure. Does nothing if no kernels are kept on disk."""
     if not kernel_cache.place().is_kept:
         return
     _log.info("compiling what decisions need, up to a minute")
@@ -144,7 +144,7 @@ async def _in_thread(work: Callable[[str, str], None], policy: str, predictor: s
 
 
 def _load(policy: str, predictor: str) -> None:
-    """Load or compile all kernels and run them once; without numba, only build a dispatcher."""
+    """Load or compile all kernels, run them once, and unload the compiler; without numba, only build a dispatcher."""
     if compiled.numba is None:
         _build(policy, predictor)
         return

@@ -23,7 +23,7 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """The discovery sources by name (`Discovery.sources`), each as a coroutine function for `follow` of `discover`.
+    """The discovery sources by name (`Discovery.sources`), each as the coroutine function that `discover` takes as `follow`.
 
     Raises InputError for an invalid setting, two sources with one name, or a missing package.
     """
@@ -41,7 +41,8 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
 
     Args:
         name: of the source, which owns its workers in `membership`.
-        follow: watches the source. It is given a function, which it calls with all workers after each change or look-up.
+        follow: watches the source. It is given a function, which it calls with all workers after each change or look-up. The
+            function logs workers that `membership` refuses.
     """
     again_s = _AGAIN_S
 
@@ -66,7 +67,7 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
 async def follow_dns(dns: Dns, tell: Tell) -> None:
     """Look a DNS name up every `Dns.every_s` seconds until cancelled; call `tell` with the workers at its addresses.
 
-    Raises OSError if it cannot be looked up, and what `at_address` raises.
+    Raises OSError at a failed look-up, and InputError for settings that `at_address` rejects.
     """
     loop = asyncio.get_running_loop()
     while True:

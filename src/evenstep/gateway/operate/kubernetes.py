@@ -79,7 +79,7 @@ class Pods:
         return found
 
     def _take(self, kind: str, pod: Mapping[str, Any]) -> None:
-        """Apply a watched change (``ADDED``, ``MODIFIED``, ``DELETED``) to the known pods; others are ignored."""
+        """Apply a watched change (``ADDED``, ``MODIFIED``, ``DELETED``) to the known pods; ignores other kinds."""
         name = pod["metadata"].get("name", "")
         if kind == "DELETED":
             self._pods.pop(name, None)

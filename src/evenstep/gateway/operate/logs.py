@@ -37,7 +37,7 @@ _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
 def access(one: Ended) -> None:
-    """Log a request that has ended, with the fields of `logged_of`, at level info; a `Sink`."""
+    """Log a request that has ended, with the fields of `logged_of`, at level info. It serves as a `Sink`."""
     if _access.isEnabledFor(logging.INFO):
         _access.callHandlers(_Line(one))
 
@@ -46,7 +46,7 @@ def logged_of(one: Ended) -> dict[str, Any]:
     """The fields of the line that `access` logs, in order; unknown times are left out.
 
     The times are seconds from the arrival: ``wait_s`` to the last dispatch, ``ttft_s`` to the first token, ``seconds`` to
-    the end. ``tpot_s`` is as in `Ended`. They are rounded to microseconds.
+    the end. ``tpot_s`` is seconds per further token of a sequence. All are rounded to microseconds.
     """
     asked_s = one.arrived_s
     times = one.sent_s - asked_s, one.first_s - asked_s, one.tpot_s, one.ended_s - asked_s
@@ -69,9 +69,9 @@ def logged_of(one: Ended) -> dict[str, Any]:
 
 @contextmanager
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
-    """Write logs as the settings say until the ``with`` block ends; records that are queued then are still written.
+    """Write logs as the settings say until the ``with`` block ends; gives the block the `Logs`.
 
-    The lines go to `stream`, by default stderr.
+    The lines go to `stream`, by default stderr. Records that are queued at the end are still written, for up to 3 seconds.
     """
     logs = Logs(stream or sys.stderr)
     logs.reload(settings)

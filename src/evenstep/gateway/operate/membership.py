@@ -72,8 +72,8 @@ class Membership:
         """The changes that give a source exactly these workers; nothing is changed yet.
 
         For a discovery source, workers whose name or engine (URL, role, rank) another worker has are skipped. For other
-        sources they raise InputError, except names that the config adopts. It is also raised if a known worker differs in
-        more than its group, slots, KV capacity, speed, scraping or key.
+        sources they raise InputError, unless the config adopts an equal worker of the admin API. InputError is also raised
+        if a worker of the source differs from before in more than its group, slots, KV capacity, speed, scraping or key.
         """
         wanted, owned = {worker.name: worker for worker in workers}, self._owned.get(source, {})
         others = {one.name: one for other, has in self._owned.items() if other != source for one in has.values()}
@@ -95,8 +95,8 @@ class Membership:
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
         """Give a source, known or new, exactly these workers, one change at a time; returns the plan that was carried out.
 
-        Workers that leave finish their requests. InputError as of `plan` changes nothing. If the gateway refuses a worker
-        with InputError, the changes before it stay.
+        Workers that leave finish their requests. An InputError of `plan` changes nothing. If the gateway refuses a worker,
+        that InputError is raised, and the changes before it stay.
         """
         async with self._turn:
             plan = self.plan(source, workers)
@@ -107,15 +107,16 @@ class Membership:
     async def add(self, workers: Iterable[Worker]) -> None:
         """Add workers for an operator (admin API): new ones, or changed descriptions of those added before.
 
-        It raises InputError as `replace` does.
+        Raises InputError for a conflict (`plan`), which changes nothing, or if the gateway refuses a worker.
         """
         async with self._turn:
             await self._apply(self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers]))
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker of any source, or change how a leaving one leaves; for `drain` see `Pools.remove`.
+        """Remove a worker of any source, or change how a leaving one leaves.
 
-        A reload or a look-up may bring it back. Raises InputError if no worker has this name.
+        With `drain`, its requests finish there first; else they continue elsewhere at once. A reload or a look-up may bring
+        it back. Raises InputError if no worker has this name.
         """
         async with self._turn:
             await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, drain))

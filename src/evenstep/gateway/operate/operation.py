@@ -119,7 +119,7 @@ class Operation:
             self._thread.join(_STOP_S)
 
     def reload(self) -> None:
-        """Begin to read the config again, from any thread or a signal handler. Returns at once; the log tells the result."""
+        """From any thread, begin to read the config again; the log tells the result. Does nothing before `start`."""
         if self._loop is not None and self._reloader is not None:
             self._reloading = asyncio.run_coroutine_threadsafe(_quietly(self._reloader.reload()), self._loop)
 
@@ -172,7 +172,7 @@ class Operation:
         self._running.push_async_callback(_ended, [asyncio.create_task(one) for one in work])
 
     async def _listen(self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader) -> None:
-        """Serve the admin API, if it is enabled, and set `port`; InputError if its address or port cannot be used."""
+        """Serve the admin API, if it is enabled, and set `port`. Raises InputError if it cannot listen there."""
         from aiohttp import web
 
         from evenstep.gateway.operate.admin import AdminApi
@@ -249,7 +249,7 @@ class Operation:
     async def report(self, snapshots: Snapshots) -> None:
         """For each model, log how many rounds fell back to least load since the last report, by reason, if any did.
 
-        It may raise TimeoutError, as `Snapshots.latest` does.
+        Raises TimeoutError if the data path has never answered.
         """
         found, _ = await snapshots.latest()
         for model, one in found["models"].items():

@@ -87,7 +87,7 @@ class Reloader:
         """Read all sources again, and use the new config with its certificates and workers. Concurrent calls wait in turn.
 
         Raises InputError for an invalid config, which changes nothing. It is also raised if the gateway refuses a worker
-        when the new config is already in force; see `Membership.replace`.
+        when the new config is already in force; changes of workers before it stay.
         """
         async with self._turn:
             before = self.settled
@@ -177,7 +177,7 @@ def _is_fixed(name: str) -> bool:
 
 
 def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
-    """Build all that the gateway will build from a config, and load its kernels, so that a reload does not block.
+    """Build what the gateway will build from a config, and load its kernels; blocks, so that the reload itself does not.
 
     Raises InputError if a part cannot be built.
     """

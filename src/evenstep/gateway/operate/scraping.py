@@ -112,7 +112,7 @@ class Scraper:
         self._pages.close()
 
     async def _read_on(self, place: Place) -> None:
-        """Read a page until cancelled, at the configured interval; the first waits begin at 0.1 s and double."""
+        """Read a page until cancelled. The first wait is 0.1 s; waits double up to the configured interval."""
         wait_s = _FIRST_S
         while True:
             await self._read(place)
@@ -245,7 +245,7 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
 
 
 def _in_range(sample: EngineSample) -> EngineSample:
-    """Return the sample unchanged; EngineError if a value is negative or larger than an engine can have (`_MOST`)."""
+    """Return the sample unchanged. Raises EngineError if a value is negative or above its largest (`_MOST`)."""
     for field, most in _MOST.items():
         value = getattr(sample, field)
         is_unsaid = field in _TOKENS and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))

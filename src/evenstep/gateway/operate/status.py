@@ -27,8 +27,8 @@ class Status:
             tokens_per_s: output tokens of requests that ended without an error.
             waiting, running: requests now.
             barrier_idle: share of worker time, 0 to 1, lost in waiting for the heaviest worker of a group.
-            load_imbalance: 1 - mean load over largest, now, over groups without a known step law; it replaces
-                ``barrier_idle`` if no group has a law.
+            load_imbalance: 1 - mean over largest load, now, of groups without a known step law; only if there are any. It
+                replaces ``barrier_idle`` if no group has a law.
             workers: how many are up, of all, as text ("3/4").
         """
         models = list(snapshot["models"].values())

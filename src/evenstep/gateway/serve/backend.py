@@ -42,7 +42,7 @@ class Backend:
         templates: the usual form of its streams, learned from them.
         passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
-        denied: names of models in `serves` that it answered it does not serve; while there are any, it gets no requests.
+        denied: names of models in `serves` that the engine refused as unknown; while there are any, it gets no requests.
         denied_s: monotonic time, in seconds, of the last addition to `denied`; -inf = never.
     """
 
@@ -126,7 +126,7 @@ class Backend:
             target: path and query, below the base path of the endpoint.
             name: the request's id; empty = no id is sent.
             length: bytes of the body; GET and HEAD without a body get no Content-Length.
-            more: as in `generation_head`.
+            more: further header lines, each with its CRLF.
         """
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""

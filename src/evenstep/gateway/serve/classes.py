@@ -29,7 +29,7 @@ class Attainment:
         self._classes = classes
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended, by the targets of its class in force now; a `Sink`.
+        """Count a request that ended, by the targets of its class in force now. It serves as a `Sink`.
 
         The class is looked up by its name, because a reload may have given its number to another one.
         """
@@ -43,7 +43,7 @@ class Attainment:
         return {name: kind.weight for name, kind in self._classes.items()}
 
     def counts(self) -> list[dict[str, object]]:
-        """For each present class two entries: ``class``, ``met`` ("true", then "false") and ``value``, its requests."""
+        """For each class in force two entries: ``class``, ``met`` ("true", then "false") and ``value``, a request count."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name in self._classes

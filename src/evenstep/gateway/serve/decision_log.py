@@ -20,9 +20,9 @@ _log = logging.getLogger("evenstep.gateway.decisions")
 
 
 class DecisionLog:
-    """Writes the records of one dispatcher, which calls it with each; never raises on a disk error. It is an `InParts` log.
+    """Writes the records of one dispatcher, which calls it with each. A disk error is not raised: it closes the file.
 
-    While it fails, records are dropped. The next part, begun when `is_full`, starts with the dispatcher's state.
+    While it fails, records are dropped. Between two events the dispatcher calls `begin_part` if `is_full`.
 
     Args:
         file: writes the records.
@@ -30,7 +30,7 @@ class DecisionLog:
         clock: returns seconds.
 
     Attributes:
-        why: the disk's error; empty while the log is written.
+        why: the text of the disk's error; empty while the log is written.
         failures: number of times it began to fail.
     """
 
@@ -56,7 +56,7 @@ class DecisionLog:
         return self._file.is_full
 
     def begin_part(self, state: bytes) -> None:
-        """Begin the next part, after a full one or a failure, with the present state of the dispatcher as bytes."""
+        """Begin the next part with the state of the dispatcher, after a full part or a failure. Success clears `why`."""
         try:
             self._file.begin_part(state, after_gap=bool(self.why))
         except OSError as error:
@@ -85,7 +85,7 @@ class DecisionLog:
         return str(part_of(self._file.path, self._file.part))
 
     def _tell_replaced(self) -> None:
-        """If this log has replaced an older one at its path, say so in the gateway's log, once."""
+        """If parts of an older log at this path were deleted, say so in the gateway's log, once."""
         parts, self._file.replaced = self._file.replaced, 0
         if parts:
             told = {"path": str(self._file.path), "parts": parts}

@@ -25,7 +25,8 @@ class Ended(msgspec.Struct, gc=False):
 
     Args:
         request_id: the id given by the client, or ours.
-        outcome: ``complete``, ``error``, ``cancelled`` or ``refused``; see `Outcome`.
+        outcome: ``complete``, ``error`` (also if no engine was free in time), ``cancelled`` (its client left) or ``refused``
+            (for its key, form or size, or at a limit).
         status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
         model: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before
@@ -92,7 +93,7 @@ class Story:
         context: its parsed head.
         arrived_s: in seconds of `time.monotonic`.
         prompt_tokens: as estimated.
-        model, request_class, sequences: as in `Ended`.
+        model, request_class, sequences: for the fields of `Ended` with these names.
 
     Attributes:
         told: the summary so far; set its ``prompt_tokens`` once an engine counts them, and ``output_tokens`` before `ended`.

@@ -69,8 +69,8 @@ class Exchange:
 
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
-        refusal: the last refusal or failure reported by an engine.
-        only_too_many: all engines that refused or failed it so far answered 429.
+        refusal: the last refusal or failure reported by an engine, for the client; None = none reported.
+        only_too_many: all engines that refused or failed it so far answered 429; True if none did.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
         held: bytes of a stream, before its first token, that the client has not received.
@@ -157,7 +157,7 @@ class Exchange:
         self._handover = b""
 
     def reject(self, command: Reject) -> int:
-        """Refuse the request with the status that the reason calls for, and return that status; the request has ended."""
+        """Refuse the request with the status that the reason calls for, and return that status. It has ended then."""
         refusal = self._worded(command)
         self.client.refuse(refusal)
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
@@ -235,7 +235,7 @@ class Exchange:
         complete.
 
         Args:
-            kind: what failed, as `Failed` takes it.
+            kind: what failed (`Kind`), for the event `Failed`; ``client`` = the request is at fault.
             why: a clause for the log.
             retry_after_s: seconds that the engine asks to wait; 0 = it does not ask.
         """
@@ -265,9 +265,9 @@ class Exchange:
         self._over("complete", _OK)
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Pass an engine's count of the prompt's tokens to the dispatcher: the first one alone, and not -1 (not reported).
+        """Pass an engine's first count of the prompt's tokens to the dispatcher; ignores later ones, and -1 (not reported).
 
-        `row` is that of its leg, as `Dispatcher.produced` takes it.
+        `row` is the request's, as `SendDecode` and `Continue` give it.
         """
         news = self._counted_now(tokens)
         if news:
@@ -287,7 +287,7 @@ class Exchange:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """The client left: abort the leg, let the dispatcher free its slot or place in the pool, and end the request."""
+        """The client left: close the leg, let the dispatcher free its slot or place in the pool, and end the request."""
         leg, self._leg = self._leg, None
         if leg is not None:
             cancel(leg)
@@ -297,7 +297,7 @@ class Exchange:
         self._over("cancelled", _OK if self.has_started else 0)
 
     def give_up(self) -> None:
-        """The gateway stops before the answer is complete: abort the leg, and send status 503, or an event in a stream."""
+        """The gateway stops: end the request as `client_gone` does, and send status 503, or an error event in a stream."""
         has_started, refusal = self.has_started, refusals.overloaded(1.0)
         self._note_tokens(self._leg)
         self._over("error", _OK if has_started else refusal.status)
@@ -316,7 +316,7 @@ class Exchange:
     # --- small things --------------------------------------------------------------------------------------------
 
     def _over(self, outcome: Outcome, status: int) -> None:
-        """Report the end of the request to the sinks, once."""
+        """Report the end of the request to the sinks; only the first call does."""
         story, self.story = self.story, None
         if story is not None:
             story.ended(outcome, status)
@@ -339,7 +339,7 @@ class Exchange:
         backend.endpoint.send(leg, (head, body), patience_s)
 
     def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
-        """A new reader for the stream of an engine; `before` and `given` are as in `ReplyStream`."""
+        """A new reader for an engine's stream, which continues `before` if any, from the token ids `given` (JSON) if any."""
         request, dialect = self.request, backend.dialect
         return ReplyStream(
             dialect,
@@ -410,7 +410,7 @@ class Collecting:
         exchange: the request that it is part of.
         number: the dispatcher's number of the leg.
         backend: the worker.
-        row: the request's row, as `Dispatcher.produced` takes it; -1 at a prefiller.
+        row: the request's row, as `SendDecode` and `Continue` give it; -1 at a prefiller.
 
     Attributes:
         kind: the content type that its answer must have.
@@ -441,7 +441,7 @@ class Collecting:
         return self._answer.status if self._refused and self._answer is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
-        """Handle an answer that arrived whole, of any status; see `Leg.at_once`."""
+        """Handle a whole answer that one read brought, of any status; the connection is released already."""
         if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
             self.whole(body)
             return
@@ -479,7 +479,10 @@ class Collecting:
         raise NotImplementedError
 
     def _judge(self) -> None:
-        """End a leg whose engine answered with another status than 200; decide whether the client is at fault."""
+        """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
+
+        The kind is ``client`` if the request is at fault. If the engine does not serve the model, tells the `ServedModel`.
+        """
         head = self._answer
         assert head is not None
         status, exchange = head.status, self.exchange
@@ -495,7 +498,7 @@ class Collecting:
             exchange.model.denied(self.backend, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
-        """Close the leg, and report it to the exchange as lost; `kind`, `why` and `retry_after_s` as in `Exchange.lost`."""
+        """Close the leg, and report it to the exchange as lost. `retry_after_s`: the wait that the engine asks for, or 0."""
         cancel(self)
         self.exchange.lost(self, kind, why, retry_after_s)
 
@@ -622,7 +625,7 @@ class Stream(Collecting):
         self._fail(kind, why)
 
     def _fail(self, kind: Kind, why: str) -> None:
-        """End the leg as lost, because the stream cannot continue; keep the error that the engine reported."""
+        """End the leg as lost, because its stream broke off or has an error; an error goes to `Exchange.refusal`."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
             exchange.refusal = of_engine(reply.error_body, 200)

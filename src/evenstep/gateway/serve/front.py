@@ -74,7 +74,7 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """From now on use another config's limits for clients, its names of session headers, and its callers.
+        """From now on use another config's limits for clients, names of session headers, and callers; empties `heads`.
 
         `callers` are made from `config`; they hold its keys and classes.
         """
@@ -83,7 +83,7 @@ class Front:
         self.heads = ClientHeads(self._read_head)  # the same head may now have another meaning
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
-        """Report each request that ends, from now on, to these sinks alone; `sinks` and `class_sinks` as the attributes."""
+        """Report the end of each request that arrives from now on to these sinks alone; running requests keep theirs."""
         self.sinks, self.class_sinks = sinks, class_sinks
 
     # --- called by connections ------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Front:
             self._generate(context.kind, request, client)
 
     def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
-        """Parse a head, as the `make` of `Heads`. It is cached only if its key is valid."""
+        """Parse a head; returns the context, the body length, and whether to cache both: if its key is valid."""
         found = read_request_head(head)
         context = context_of(found, self._callers, self._session_headers)
         return context, found.length, context.caller is not None
@@ -271,7 +271,7 @@ def _is_plain(path: str) -> bool:
 
 
 def _model_of(request: Received) -> str:
-    """The model that a request's body names; empty if the body is no JSON object or names none."""
+    """The model that a request's body names; empty if its content type is not JSON, or it names none."""
     if "json" not in request.context.head.headers.get("content-type", ""):
         return ""
     try:

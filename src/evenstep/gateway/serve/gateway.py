@@ -59,7 +59,7 @@ class Gateway:
         """Stop refusing requests as "starting", and add the workers of the config.
 
         Call it once, when what decisions need is compiled. The gateway is ready (`not_ready`) only when a worker is usable.
-        Raises InputError as `check` does.
+        Raises InputError for an invalid worker, secret or tokenizer; workers before it stay added.
         """
         self.front.why_not_ready = ""
         for worker in self.config.fleet():
@@ -95,11 +95,11 @@ class Gateway:
         return list(self.pools.workers.values())
 
     def not_ready(self) -> str:
-        """See `Front.not_ready`."""
+        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
         return self.front.not_ready()
 
     def reload(self, config: GatewayConfig) -> None:
-        """Use another config from now on, except for its workers; see `Pools.add` and `Pools.remove`.
+        """Use another config, which is checked, from now on. Its workers are not added or removed here (`Pools.add`).
 
         Keys of workers are read again. Its `slots` are used for workers that have none of their own. All workers are asked
         again for their models. Where it listens, its TLS files, the settings of known engines, and the decision log stay as
@@ -117,7 +117,7 @@ class Gateway:
         _log.info("reloaded", extra={"policy": config.policy})
 
     def drain(self) -> None:
-        """Accept no new requests, and let accepted ones finish; returns at once. A second call does nothing."""
+        """Accept no new requests, close idle client connections, and let accepted requests finish. Returns at once."""
         if self.front.is_draining:
             return
         running = sum(pool.requests for pool in self.pools.all)

@@ -42,9 +42,10 @@ class Pools:
     Attributes:
         by_model: pool of each model that a worker ever served; aliases are not among them.
         cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves now.
-        workers: every worker, by name, also those that are leaving or have not said which models they serve.
-        counted_here: names of workers without a metrics page of their engine.
-        is_scraped: metrics pages are scraped; set by the host.
+        workers: every worker, by name, also one that is leaving or has not yet said which models it serves.
+        counted_here: names of workers whose engine has no metrics page. Of their load, only the requests of this gateway are
+            known.
+        is_scraped: True if the host reads metrics pages; the host sets it.
         is_draining: new requests are refused, see `drain`.
     """
 
@@ -127,8 +128,8 @@ class Pools:
         """Add a worker, as `Worker.each` returns it, or change the description of a known one, even if it is leaving.
 
         If its description names no models, it is asked for them in the background until it answers. Then it joins a pool and
-        gets requests. Raises InputError if its description is invalid, or it is known with another role; nothing has changed
-        then.
+        gets requests. A known one with the same URL keeps its models. Raises InputError if its description is invalid, or it
+        is known with another role; nothing has changed then.
         """
         backend = self.backend_of(worker)
         known = self.workers.get(worker.name)
@@ -200,7 +201,7 @@ class Pools:
     def sampled(self, name: str, sample: EngineSample) -> None:
         """Pass a reading of a worker's metrics, announced by `sampling`, to its pool; ignored if it is in no pool.
 
-        The first reading after a failed one also asks the worker again which models it serves.
+        It ends `counts_alone` for the worker. The first reading after a failed one also asks the worker for its models.
         """
         pool = self._pool_of.get(name)
         if pool is None:
@@ -227,7 +228,7 @@ class Pools:
             self._ask_again(pool, name)
 
     def counts_alone(self, name: str) -> None:
-        """Treat a worker without a metrics page as not scraped, rather than as full, until a reading of it comes."""
+        """Treat a worker without a metrics page as not scraped, not as full, until `sampled`. Ignores an unknown name."""
         if name in self.counted_here or name not in self.workers:
             return
         self.counted_here.add(name)
@@ -321,7 +322,7 @@ class Pools:
             task.cancel()
 
     def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
-        """The pool that has one of these models, else a new one; InputError if its tokenizer cannot be read."""
+        """The pool that has one of these models, else a new one. Raises InputError if its tokenizer cannot be read."""
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         return next(known, None) or self._new_pool(cards[0].name)
 
@@ -406,7 +407,7 @@ class Pools:
     # --- health --------------------------------------------------------------------------------------------------
 
     async def _ask_health(self, pool: ServedModel, backend: Backend) -> None:
-        """Ask a worker for its health, and if it denied models, for its models; report to its pool whether all is well."""
+        """Ask a worker for its health, and for its models if it denied some; report to its pool. Success clears `denied`."""
         status, _ = await backend.fetch(backend.adapter.health_path, _PROBE_S)
         is_well = status == 200 and (not backend.denied or await self._serves(pool, backend))
         if is_well:

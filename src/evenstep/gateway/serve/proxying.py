@@ -156,7 +156,7 @@ class ProxiedRequest:
         self._end("cancelled", self._answer.status if self._answer is not None and self._started else 0)
 
     def give_up(self) -> None:
-        """The gateway stops: end an answer that has begun as incomplete, or refuse the request with status 503."""
+        """The gateway stops: break off an answer that has begun; else refuse the request with status 503."""
         cancel(self)
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))

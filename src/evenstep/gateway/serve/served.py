@@ -150,7 +150,8 @@ class ServedModel:
     def tell(self, event: ev.Event) -> None:
         """Pass an event to the dispatcher, after those that are held, and carry out the commands that follow.
 
-        If commands are being carried out, the event is handled after them. After `close`, nothing happens.
+        If commands are being carried out, the event is handled after them. After `close`, nothing happens. An error of the
+        dispatcher is raised, such as InputError; that of an arrival fails only its request.
         """
         self._events.append(event)
         if not self._is_telling:
@@ -225,9 +226,9 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """Tell the dispatcher how many tokens, 1 or more, a prompt has by an engine's count; `row` is as in `produced`.
+        """Tell the dispatcher how many tokens, 1 or more, a prompt has by an engine's count; `row` is the request's.
 
-        Call it once for each request; `Exchange.count_prompt` ensures that.
+        Call it once for each request, as `Exchange.count_prompt` does.
         """
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
@@ -235,7 +236,7 @@ class ServedModel:
             self.dispatcher.counted(row, tokens)
 
     def snapshot(self) -> dict[str, Any]:
-        """The dispatcher's measured values as of now; see `Dispatcher.snapshot`."""
+        """The dispatcher's measured values as of now, by metric name; the keys are those of `Dispatcher.snapshot`."""
         self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
         return self.dispatcher.snapshot()
 
@@ -302,8 +303,8 @@ class ServedModel:
     def attach(self, backend: Backend, slots: int, is_scraped: bool) -> None:
         """Add a worker, or change the description of a known one; `backend` is used for its next legs.
 
-        `slots` is for a worker whose description has none. `is_scraped`: metrics pages are read; the worker's is, if it has
-        one. Raises InputError if the worker is known with another role.
+        `slots` is for a worker whose description has none. `is_scraped`: the host reads metrics pages; this one's is read if
+        it has one and is to be `scraped`. Raises InputError, and changes nothing, if it is known with another role.
         """
         spec = backend.worker.spec(slots)
         scraped = spec.scraped and is_scraped and bool(backend.adapter.metrics_path)
@@ -332,7 +333,7 @@ class ServedModel:
         return found is not None and found.leaves
 
     def work(self) -> list[tuple[bool, int, Backend]]:
-        """For each decoding worker: whether it is ejected, its number of requests from here, and the worker itself."""
+        """For each decoding worker: whether it is ejected, its number of this gateway's requests, and the worker itself."""
         mirror, found = self.dispatcher.mirror, list[tuple[bool, int, Backend]]()
         for one in self.backends.values():
             place = mirror.place.get(one.name)

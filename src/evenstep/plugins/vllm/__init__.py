@@ -1,7 +1,7 @@
 """A plug-in for vLLM's engine processes: records the content and duration of every step.
 
 vLLM finds `register` by the entry point group ``vllm.general_plugins`` once evenstep is installed in its environment, and
-calls it in each of its processes. Nothing happens unless ``EVENSTEP_STEPS_FOLDER`` is set.
+calls it in each of its processes. Nothing is recorded unless ``EVENSTEP_STEPS_FOLDER`` is set.
 
 Source: BalanceRoute App. D.5.
 """

@@ -25,7 +25,7 @@ _LOOPS = ("EngineCoreProc", "DPEngineCoreProc")
 def install(asked: Recording) -> None:
     """Make every engine core of this process record its steps once its loop begins; a second call changes nothing.
 
-    An EngineError for a version of vLLM that is not known here.
+    Raises EngineError for a version of vLLM that is not in `KNOWN`.
     """
     found = str(import_module("vllm").__version__)
     if re.match(r"\d+\.\d+", found) is None or ".".join(found.split(".")[:2]) not in KNOWN:
@@ -41,7 +41,7 @@ def install(asked: Recording) -> None:
 
 
 def _watched(run: Callable[[Any], None], asked: Recording) -> Callable[[Any], None]:
-    """Wrap an engine core's busy loop so that the core's steps are recorded, in the file of its rank."""
+    """Wrap an engine core's busy loop `run`: when it starts, the core's steps are recorded in the file of its rank."""
 
     @wraps(run)
     def run_busy_loop(core: Any) -> None:
@@ -63,7 +63,7 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
     requests.
 
     Args:
-        core: vLLM's engine core; methods of it and of its scheduler are replaced.
+        core: vLLM's engine core; methods of it and of its scheduler are wrapped.
         file: where the steps go; a step is written when it ends.
         clock: seconds; only differences count.
     """

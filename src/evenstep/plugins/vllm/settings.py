@@ -27,7 +27,7 @@ class Recording:
 def recording(environ: Mapping[str, str]) -> Recording | None:
     """The recording that the environment asks for; None = no recording.
 
-    An InputError for a rank that is not a whole number, a rank without a folder, or an unknown variable with this prefix.
+    Raises InputError for a rank that is no integer >= 0, a rank without a folder, or an unknown ``EVENSTEP_STEPS...``.
     """
     for name in environ:
         if name.startswith("EVENSTEP_STEPS") and name not in (FOLDER, RANK):
@@ -46,7 +46,7 @@ def recording(environ: Mapping[str, str]) -> Recording | None:
 def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int:
     """The engine's number: from the environment (`asked`), else its data-parallel rank, else its process id `pid`.
 
-    `launched` is the rank in vLLM's own settings. A single engine (`is_parallel` False) has 0 there, which does not count.
+    `launched` is the data-parallel rank in vLLM's settings; 0 does not count for a single engine (`is_parallel` False).
     """
     if asked.rank >= 0:
         return asked.rank

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
@@ -15,7 +16,7 @@ COLUMNS = ("rank", "wave", "step", "start_s", "seconds", "running", "kv_tokens",
 class StepFile:
     """Appends steps; a line is in the file when `add` returns, so that a killed engine loses none.
 
-    A step that the disk has no room for is dropped and the engine goes on. The first one is reported on stderr.
+    A step that cannot be written, on a full disk for example, is dropped without an error; stderr tells of the first.
 
     Args:
         folder: made when missing.
@@ -42,7 +43,7 @@ class StepFile:
             self._write(",".join(COLUMNS))
 
     def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int) -> None:
-        """Append one step.
+        """Append one step; its line is in the file on return. A step that cannot be written is dropped without an error.
 
         Args:
             wave, step: numbers of the step; ranks in lock-step give the same numbers to the same step.
@@ -59,11 +60,12 @@ class StepFile:
         os.close(self._file)
 
     def _write(self, line: str) -> None:
-        """Append a line and its end. If the disk lacks room, the line is dropped."""
+        """Append a line and its end. A line that cannot be written whole is dropped, as the class says."""
         whole, before = f"{line}\n".encode(), os.fstat(self._file).st_size
         try:
             if os.write(self._file, whole) < len(whole):
                 os.ftruncate(self._file, before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self._lost += 1
             if self._lost == 1:

@@ -45,8 +45,8 @@ class GroupSteps:
 def read_steps(folder: str | Path) -> GroupSteps:
     """Read the step files of one barrier group, and match the steps of its ranks.
 
-    `folder` holds the ``steps-<rank>.csv`` of the group's ranks and no others. An InputError if it has no such file, or one
-    is not as `StepFile` writes it.
+    `folder` holds the ``steps-<rank>.csv`` of the group's ranks and no others. Raises InputError if it has no such file, or
+    one without steps or not as `StepFile` writes it.
     """
     paths = sorted(Path(folder).glob("steps-*.csv"), key=lambda path: (len(path.name), path.name))
     if not paths:
@@ -68,7 +68,7 @@ def read_steps(folder: str | Path) -> GroupSteps:
 
 
 def _read(path: Path) -> F8:
-    """float64[K, columns], the steps of one file; an InputError names a line that is invalid."""
+    """float64[K, columns], the steps of one file. Raises InputError for an invalid line, or without steps."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or lines[0] != ",".join(COLUMNS):
         raise InputError(f"{path} line 1", "header", lines[0] if lines else "", f"'{','.join(COLUMNS)}'")
@@ -84,7 +84,7 @@ def _read(path: Path) -> F8:
 
 
 def _keys(table: F8) -> list[tuple[int, int, int]]:
-    """A key for each line: the engine's life, the wave, the step. A new life begins when the numbers start anew."""
+    """A key for each line: life, wave, step. The life begins at 0 and grows when the other two do not: a new process."""
     life, last, found = 0, (-1, -1), list[tuple[int, int, int]]()
     for wave, step in table[:, 1:3].astype(np.int64).tolist():
         life += (wave, step) <= last

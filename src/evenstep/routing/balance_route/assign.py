@@ -173,7 +173,7 @@ def send(g: int, row: int, work: AssignWork) -> None:
 
 @borrowing
 def grow(g: int, tokens: float, work: AssignWork) -> bool:
-    """Add tokens sent to worker g to its loads, memory and envelope; returns True if its envelope rose at any step."""
+    """Add tokens sent to worker g to its loads, memory and group envelope; returns True if the envelope rose at any step."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     work.kv[g] -= tokens
@@ -201,7 +201,7 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
     """Send the request in `row` to the worker with room and the largest score. Returns 1, or 0 if no worker has room.
 
-    It leaves the pool in either case; without room it is held.
+    It leaves the pool in either case; without room it is held. Equal scores go as `ties_by_margin` says, then by index.
     """
     size = tokens_of(work.keys[row])
     best, best_score, best_margin = -1, 0.0, 0.0
@@ -347,8 +347,9 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
     The candidates are the K largest fitting requests. If fewer than K requests are above the peak, those nearest to the peak
     are candidates, so the best of the pool is the best candidate. Otherwise all candidates are above the peak, and the
-    smallest of them is the best. As in the paper it is taken if its score is above 0, though the pool may hold better ones.
-    `at` is the peak in KV tokens, a single point, and `slope` the slope of the score beyond it, below 0.
+    smallest of them is the best. As in the paper it is taken if its score is above 0, though the pool may hold better ones;
+    else the best of the pool is. `at` is the peak in KV tokens, a single point, and `slope` the slope of the score beyond
+    it, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:

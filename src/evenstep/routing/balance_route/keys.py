@@ -91,7 +91,10 @@ def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints)
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """As `list_largest`, but of the smallest keys in (high, limit], smaller first, then older."""
+    """List up to `count` rows of the smallest keys in (high, limit] in `rows` and `row_keys`, smaller first, then older.
+
+    Returns the number of rows listed.
+    """
     return list_first(-1, keys, high, limit, count, rows, row_keys)
 
 
@@ -122,8 +125,8 @@ def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_
     """List up to `count` rows with keys up to `limit` around `high`, the key of the end of the peak; returns their number.
 
     They are the smallest key above `high`, and the ``count - 1`` largest not above it. Where these are too few, more keys
-    above follow. Those above come first, smaller first; then the others, larger first; older first at equal size. Written as
-    by `list_largest`.
+    above follow. Those above come first, smaller first; then the others, larger first; older first at equal size. Rows and
+    keys are written to `rows` and `row_keys`.
     """
     above = count_above(keys, high, limit)
     top = min(high, limit)

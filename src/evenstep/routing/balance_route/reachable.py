@@ -56,20 +56,21 @@ def _mark(reach: Any, sizes: Floats, n: int, slots: int, best: int, chosen: Ints
 def by_bits(
     sizes: Floats, n: int, slots: int, kv_free: float, high: float, score: FScore, chosen: Ints
 ) -> tuple[float, float]:
-    """Find the subset of the first n candidates with the largest score, and write it to `chosen`.
+    """Find the non-empty subset of the first n candidates with the largest score, and write it to `chosen`.
 
-    ``reach[i][r]`` is a mask: bit D is set if some r of the first i candidates add up to D tokens. Only two sums can be
-    best: the largest one up to the end of the score's peak, and the smallest one above it. Ties go to the former, then to
-    fewer requests, then to earlier candidates.
+    ``reach[i][r]`` is a mask: bit D is set if some r of the first i candidates add up to D tokens. F rises up to its peak
+    and falls after `high`, so only two sums can be best: the largest one up to `high`, and the smallest one above it. Ties
+    go to the former, then to fewer requests, then to earlier candidates.
 
     Args:
         sizes: float64[>= n], tokens of each candidate, whole numbers.
         slots, kv_free: most members, and most tokens, of the subset.
-        high: the end of the score's peak, in tokens.
+        high: tokens after which F falls, the end of its peak; inf if it never falls.
+        score: the terms of F, the score of a number of tokens.
         chosen: int64[>= n], written: 1 for each member of the subset, else 0.
 
     Returns:
-        Tokens and score of the subset; 0 and -inf if no candidate fits.
+        Tokens and score of the subset, which may be below 0; 0 and -inf if no candidate fits.
 
     Source: BalanceRoute App. D.4.
     """

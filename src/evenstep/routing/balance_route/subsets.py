@@ -45,7 +45,7 @@ def enumerated(
 
 @borrowing
 def pairs(sizes: Floats, n: int, kv_free: float, low: float, high: float, sums: Floats) -> tuple[int, int, int]:
-    """As `enumerated` with two slots: only subsets of one or two candidates are considered, and `sums` is set for these."""
+    """The three subsets that `enumerated` returns, for two slots; `sums` is set for subsets of up to two candidates."""
     level, under, over = 0, 0, 0
     sums[0] = 0.0
     for bit in range(n):

@@ -115,7 +115,7 @@ def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 
     In the long run it is the mean over all requests, including those that found free slots. At first nearly all requests
     found free slots, and any wait is long compared with their mean. So `mean_wait_s` is divided by 1 minus the cube of the
-    share that found free slots. Arguments are as in `usual_wait_s`.
+    share that found free slots. `waiting` and `running` are numbers of requests. Call it after `take_note`.
     """
     found_free = running / max(memory[ARRIVED] - waiting, 1)
     return mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else math.inf
@@ -126,9 +126,9 @@ def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView
     """How far to lower the targets, in mean requests, so that sizes in the pool become like those of arrivals.
 
     Below 0 the targets are raised. It is proportional and integral control of the pool's mean log size, with gain `steer`.
-    The integral, `OFFSET` in `memory`, is updated, but only while more than `CHOICE` requests wait for each slot. Where
-    sizes differ much, one large request moves the mean much. So where the mean size is more than `WIDE` octaves above the
-    mean log size, the gap is measured relative to that distance. Call it after `take_note`.
+    The integral, `OFFSET` in `memory`, is updated only while more than `CHOICE` requests wait for each slot; else it alone
+    is the result. Where sizes differ much, one large request moves the mean much. So where the mean size is more than `WIDE`
+    octaves above the mean log size, the gap is measured relative to that distance. Call it after `take_note`.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:

@@ -166,8 +166,8 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 def is_bound(moment: Moment, plan: Plan) -> bool:
     """True if memory limits admissions: `plan.kv` of the open workers holds fewer mean requests than are to be admitted.
 
-    The largest that fits of the `PACKED` oldest requests then goes first. Chosen by size among all, requests that seldom fit
-    would wait forever, and the memory kept for one of them would go to another.
+    If so, the policy lets the largest that fits of the `PACKED` oldest requests go first. Chosen by size among all, requests
+    that seldom fit would wait forever, and the memory kept for one of them would go to another.
     """
     left = 0.0
     for o in range(plan.place.size):

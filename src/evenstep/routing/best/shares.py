@@ -134,8 +134,8 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 
     Kind 0 holds the classes within the slack, which share the slots that the others leave. Each class that is owed more is a
     kind of its own. All classes that received too much are one kind of quota 0. Without shared slots (`are_shared`) all
-    requests are one kind. `weights` are as in `share_out`. `owed`, int64[COUNTERS], has the debts to classes, in 1/`SLOT` of
-    a slot; it is not changed. `shares` is overwritten.
+    requests are one kind. `weights[c]` is the weight of class c; further classes have 1. `owed`, int64[COUNTERS], has the
+    debts to classes, in 1/`SLOT` of a slot; it is not changed. `shares` is overwritten.
     """
     plan.quota[0] = moment.slots
     if not are_shared(weights, moment, view):

@@ -97,8 +97,8 @@ def load_now(g: int, view: RuleView, look: Outlook) -> float:
 def leaving(request: float, view: RuleView, look: Outlook) -> float:
     """Mean number of requests expected to leave a worker in one step; 0 without horizon.
 
-    It is the KV tokens expected to leave over `request`, the tokens of a mean request. Each worker counts at most one: if
-    more tokens leave, a single large request may leave, which says nothing of how soon the others do.
+    It is the KV tokens expected to leave a worker, divided by those of a mean request (`request`). Each worker counts at
+    most one: more tokens may be a single large request, which says nothing of how soon the others leave.
     """
     if look.growth.size < 2:
         return 0.0
@@ -206,8 +206,8 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
     """Set for each worker how long it stays uncorrected (`look.stays`), and how far its load rises until then (`look.rise`).
 
     `stays` is the sum of `uncorrected` over the evaluated steps, times each step's weight. `rise` is the mean rise with the
-    same weights, in tokens times the worker's speed; an open worker counts as having one request more. `correction` and
-    `request` are as in `uncorrected`. Call it after `look_ahead` and `set_speeds`, and before `fade`.
+    same weights, in tokens times the worker's speed; an open worker counts as having one request more. A worker is corrected
+    once `correction` requests of `request` tokens have left. Call it after `look_ahead` and `set_speeds`, and before `fade`.
     """
     for g in range(view.load.size):
         full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))
@@ -277,7 +277,7 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
 
 @part
 def stand(view: RuleView, look: Outlook) -> None:
-    """Set `look.filled` to the workers' loads without newcomers, plus `look.rise`. Call it after `set_targets`."""
+    """Set `look.filled` to `load_now` times speed plus `look.rise`: no newcomers count. Call it after `set_targets`."""
     for g in range(view.load.size):
         look.filled[g] = look.speed[g] * load_now(g, view, look) + look.rise[g]
 
@@ -286,8 +286,9 @@ def stand(view: RuleView, look: Outlook) -> None:
 def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None:
     """Set `plan.worth`, the value of admitting each request, which rises with the square of its wait.
 
-    Sizes that seldom fit wait longest; without such a value the pool would fill with them. Call it after `set_requests`. It
-    does nothing while the usual wait is unknown. `ageing` is the option of `best`.
+    Sizes that seldom fit wait longest; without such a value the pool would fill with them. `ageing`, an option of `best`, is
+    the value at the usual wait, in mean requests over the envelope. Call it after `set_requests`. It does nothing while the
+    usual wait is unknown.
     """
     if not 0.0 < moment.usual_s < np.inf:
         return

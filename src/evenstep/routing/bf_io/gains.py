@@ -61,10 +61,10 @@ def pulled(o: int, shift: float, plan: Plan) -> float:
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """Decrease of the objective, above 0 = better, if another request replaces one on open worker o.
+    """Decrease of the objective, above 0 = better, if the `into` request replaces the `out` request on open worker o.
 
     Sizes are KV tokens, `stays` are steps until the end (inf = unknown). Call `set_others` for o first. Worth of requests
-    and cached tokens are not counted. `plan.term` is overwritten.
+    and cached tokens are not counted. `plan.term` is overwritten, the rest of the plan stays.
     """
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
@@ -90,7 +90,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
     Workers are places among the open ones, requests are ranks. Call `set_others` for o first. The gain is exact if `out` is
     larger than `back` at every step, which always holds while ends are unknown. Otherwise it is a lower bound. Cached tokens
-    are not counted. `plan.term` is overwritten.
+    are not counted. `plan.term` is overwritten, the rest of the plan stays.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]
@@ -124,7 +124,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """Change of the sum of both workers' target penalties (`Plan.pull`) in a transfer; arguments as in `transfer_gain`."""
+    """Change of the sum of both workers' target penalties if `out` moves from worker o to p, and `back` (-1: none) to o."""
     growth = plan.growth[0]
     delta = profile(plan.size[out], plan.stays[out], growth, 0)
     delta -= profile(plan.size[back], plan.stays[back], growth, 0) if back >= 0 else 0.0
@@ -157,16 +157,17 @@ def most_gain(o: int, plan: Plan) -> float:
 
 @part
 def may_gain(o: int, p: int, out: int, back: int, most: float, least: float, plan: Plan) -> bool:
-    """False if a cheap bound shows that a transfer cannot gain more than `least`; arguments else as in `transfer_gain`.
+    """False if a cheap bound shows that a transfer cannot gain more than `least`.
 
-    The bound is `most` less `pulled_apart`. If `most` is inf (no bound known), the answer is True.
+    The first four arguments are those of `transfer_gain`. The bound is `most`, from `most_gain`, less `pulled_apart`. If
+    `most` is inf (no bound known), the answer is True.
     """
     return most == np.inf or most - pulled_apart(o, p, out, back, plan) > least
 
 
 @part
 def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
-    """Subtract the rise of squared deviations from `plan.term[h]`, if `delta` tokens move from worker o to p at step h."""
+    """Subtract from `plan.term[h]` what the tie-breaker adds to the objective if `delta` tokens move from worker o to p."""
     q, z = plan.group[o], plan.group[p]
     members, members_there = float(plan.members[q]), float(plan.members[z])
     left = deviation_change(plan.load[o, h], plan.total[q, h] / members, 1.0 - 1.0 / members, -delta)
@@ -178,12 +179,13 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 
 @part
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
-    """The size in KV tokens that minimises the objective in place of a request of `size` and `stays` on open worker o.
+    """The size in KV tokens of a new request that minimises the objective if it replaces one on open worker o.
 
-    The waiting requests need not contain this size; it is -inf if a smaller one is always better. The objective is convex in
-    it. Its slope starts at minus the weight of all steps. It rises by members * weight[h] at the margin of each step h (and
-    evenly, with tie-breaker or targets). The result is where it turns positive. Call `set_others` for o first; `plan.margin`
-    is overwritten.
+    The replaced request has `size` KV tokens and ends in `stays` steps (inf = unknown); the new one has no known end. The
+    waiting requests need not contain that size. It is -inf if a smaller one is always better. The objective is convex in it.
+    Its slope begins at minus reward times the sum of the weights, and rises by members * weight[h] at the margin of step h.
+    Tie-breaker and targets add a slope that rises evenly. The result is the size at which the slope becomes positive. Call
+    `set_others` for o first; `plan.margin` is overwritten.
     """
     q = plan.group[o]
     members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]

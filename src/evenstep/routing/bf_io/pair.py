@@ -52,7 +52,7 @@ def best_pair(plan: Plan) -> None:
     """Replace the requests in the two slots of the best plan (`best_request`) by the pair of least J, if that gains.
 
     It does nothing unless both workers are in one group and only the envelope counts: no targets, tie-breaker, speeds or
-    worth. Call it only if the decision has two slots, both filled and not pinned. The present plan stays as it is.
+    worth. Call it only if the best plan fills two slots and pins neither. The present plan stays as it is.
     """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]
@@ -61,7 +61,10 @@ def best_pair(plan: Plan) -> None:
         return
     members, waiting = float(plan.members[q]), plan.size.size
     for h in range(plan.weight.size):
-        plan.others[h] = plan.floor[q, h]  # two slots in all: no third worker is open
+        plan.others[h] = plan.floor[q, h]
+        for third in range(plan.group.size):  # open, but without memory for any request
+            if plan.group[third] == q and third not in (o, p):
+                plan.others[h] = max(plan.others[h], plan.base[third, h])
     x, y = int(plan.best_request[0]), int(plan.best_request[1])
     best = value_of(o, p, plan.size[x], plan.size[y], members, plan) - TOLERANCE
     for a in range(waiting):

@@ -134,20 +134,23 @@ def profile(size: float, stays: float, growth: float, h: int) -> float:
 
 @part
 def traded(out_size: float, out_stays: float, into_size: float, into_stays: float, h: int, plan: Plan) -> float:
-    """KV tokens that a worker gains at step h if request `out` leaves it and `into` comes; each is given as in `profile`."""
+    """KV tokens that a worker gains at step h if request `out` leaves it and `into` comes; not multiplied by its speed.
+
+    `stays` is the step by which a request has ended; -1 = there is no such request.
+    """
     growth = plan.growth[h]
     return profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
 
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Recompute `envelope` and `runner_up` (largest and second largest load) of group q at each step from the loads."""
+    """Recompute `envelope` and `runner_up` (largest and second largest load, or -inf) of group q at each step."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
 @borrowing
 def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, runner_up: Table) -> None:
-    """As `survey`, on the plan's arrays."""
+    """Do what `survey` does, on the plan's arrays."""
     n = load.shape[1]
     for h in range(n):
         envelope[q, h] = floor[q, h]

@@ -68,7 +68,7 @@ def set_workers(
         number: int64[G], the group of each worker, numbered from 0.
         speeds: float64[G], cost of a token on each worker.
         ahead: float64[G, n], projected loads; for steps without a column, the load now is used.
-        tie_weight: weight of the squared deviation, as in `BFIO`.
+        tie_weight: weight of the squared deviation from the group's mean, see `BFIO`; 0 = no tie-breaker.
     """
     n = plan.weight.size
     for q in range(plan.members.size):

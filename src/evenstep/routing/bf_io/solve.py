@@ -15,7 +15,7 @@ from evenstep.routing.bf_io.search import search
 
 
 class Effort(NamedTuple):
-    """Limits of the search."""
+    """Limits of `solve`: starting orders, moves per search, refits to other levels, oldest requests that may go first."""
 
     starts: int  # starting orders; 0 fills in order of arrival, and the search only moves requests between workers
     moves: int  # candidate moves each search may try

@@ -168,7 +168,8 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
     """Compute the numbers of this decision, and count arrivals and admissions in `memory`. Call it once a decision.
 
     A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or grows,
-    the mean wait of past requests is lower than that. If the pool has grown evenly, the mean wait is half of that.
+    the mean wait of past requests is lower than that. So `usual_s` is at least that wait. `limit_s` is a multiple of a mean
+    wait that is at least half of it, as in a pool that has grown evenly.
     """
     waiting = view.waiting_load.size
     if options.window > 0:

@@ -78,7 +78,7 @@ class BFIO(Ruled):
         return self.exact
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Decide by the rule, without a bound; with `exact`, return the optimum and its certified bound."""
+        """Decide by the rule, without a bound; with `exact`, return the optimum and its certified bound in KV tokens."""
         found = Ruled.route(self, view)
         if not self.exact:
             return found

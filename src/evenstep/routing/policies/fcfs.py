@@ -49,7 +49,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def send_by_levels(view: RuleView, work: Work) -> None:
-    """Send each request to the worker with most free slots, in one pass a number of slots. Only if slots alone limit."""
+    """Send each request to the worker with most free slots, a pass for each number of slots. Only without KV limit."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:
         i = one_each(level, 0, view.free_slots.size, i, view, work)

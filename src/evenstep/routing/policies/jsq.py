@@ -95,7 +95,7 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> None:
     """Send the oldest `sent` requests, each to a shortest queue: a random one if `by_chance`, else that of lowest index.
 
-    Call it if slots alone limit. `sent` is at most the number of free slots. Draws are in `work.chance`.
+    Call it only for views without KV limit. `sent` is at most the number of free slots. Draws are in `work.chance`.
     """
     queue, workers, count, i = work.queue, work.fleet.open, 0, 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot

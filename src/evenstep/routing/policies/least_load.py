@@ -55,7 +55,7 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
 
 @part
 def lightest(count: int, work: Work) -> int:
-    """The place of the worker with the smallest load in the list of `count` open workers, the first of equal ones."""
+    """The place of the worker with the smallest load in the list of `count` >= 1 open workers, the first of equal ones."""
     best, least = 0, work.load[0]
     for j in range(1, count):
         load = work.load[j]
@@ -66,7 +66,7 @@ def lightest(count: int, work: Work) -> int:
 
 @part
 def lightest_that_fits(size: float, count: int, work: Work) -> int:
-    """As `lightest`, but only among workers with memory for `size` tokens; -1 if there is no such worker."""
+    """The first place of smallest load among the `count` open workers with memory for `size` tokens; -1 without one."""
     best, least = -1, np.inf
     for j in range(count):
         if work.fleet.kv_free[work.open[j]] >= size and work.load[j] < least:

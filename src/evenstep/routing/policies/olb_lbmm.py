@@ -90,7 +90,8 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 def admit(view: RuleView, work: Work) -> int:
     """List the requests to admit in `work.order`: oldest first, those that find room in turn; returns their number.
 
-    Each takes room on the worker with fewest requests where it fits. No worker is answered, and the room is used up.
+    Each takes room on the worker with fewest requests where it fits. The answer is not written. The room in `work.fleet` is
+    used up: call `set_room` again.
     """
     left, count = set_room(view, work.fleet), 0
     count_requests(view, work.requests)

@@ -85,7 +85,7 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
 
 @part
 def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
-    """Send the oldest requests while slots last, each to the shortest of `d` drawn queues. Only if slots alone limit."""
+    """Send the oldest requests while slots last, each to the shortest of `d` drawn queues. Only without KV limit."""
     sent = min(view.waiting_load.size, filling.total_free(view))
     for draw in range(d):
         filling.draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])

@@ -32,8 +32,8 @@ class PrefixAffinity(Ruled):
         cached_share: share of a prompt that must be cached for a worker to be chosen for it, 0..1.
         balance_abs: requests by which loads may always differ.
         balance_rel: factor by which loads may differ, >= 1.
-        bound: as in `consistent-hash`, where caches are unknown.
-        virtual_nodes: as in `consistent-hash`, where caches are unknown.
+        bound: where caches are unknown: how much above its share of requests a worker may get, >= 1.
+        virtual_nodes: where caches are unknown: places of each worker on the ring of `consistent-hash`, 1..1024.
 
     Raises:
         InputError: an option out of range.

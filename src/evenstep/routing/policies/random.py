@@ -59,7 +59,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
-    """Send the oldest requests, one for each free slot, to random workers with a slot. Only if slots alone limit."""
+    """Send the oldest requests, one for each free slot, to random workers with a slot. Only for views without KV limit."""
     sent = min(view.waiting_load.size, filling.total_free(view))
     filling.draw_all(dice, 0, sent, view, work.chance)
     count = filling.list_where_slots_limit(view, work.fleet)

@@ -57,7 +57,7 @@ def first_that_fits(size: float, low: int, high: int, work: Work) -> int:
 
 @part
 def send_in_rounds(view: RuleView, work: Work) -> None:
-    """Send requests in rounds over workers with free slots; `work.memory[0]`, the turn, moves on. If slots alone limit."""
+    """Send requests in rounds to workers with free slots; `work.memory[0]`, the turn, moves on. Only without KV limit."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)
     while level <= most and i < work.worker.size:

@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: the one with room that has the smallest score."""
+    """Send each request, oldest first, to the worker with room that has the smallest score; hold it if none has room."""
     left = set_room(view, work.fleet)
     count_requests(view, work.requests)
     set_load(view, work.tokens)

@@ -41,7 +41,7 @@ def fade(memory: I8, word: int, more: float) -> None:
 
 @jit
 def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
-    """`fade` five sums in memory, from index `first` on, by 1, tokens, seconds, tokens squared and tokens x seconds."""
+    """`fade` five sums from index `first` of memory on, adding 1, tokens, seconds, tokens squared and tokens x seconds."""
     fade(memory, first, 1.0)
     fade(memory, first + 1, tokens)
     fade(memory, first + 2, seconds)
@@ -66,7 +66,7 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 
     Args:
         first: index in memory of the first of the five sums that `fade_line` writes.
-        fewest: sum of 1 (faded number of iterations) below which no line is fitted.
+        fewest: faded number of iterations (the first sum) below which no line is fitted.
 
     Returns: seconds a token, seconds at zero tokens, mean seconds. All are 0 if iterations are too few or too alike, or if
         more tokens take no longer.

@@ -76,10 +76,11 @@ def apart(memory: I8) -> bool:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Add the duration of the last iteration, up to `now_s`, to the sums of its kind: bare, heavy, light, alone or mixed.
+    """Add the duration of the last iteration, up to `now_s`, to the sums of its kinds.
 
-    Does nothing if the last batch was empty, or if `running` (requests that hold memory now) is 0: the engine may have
-    idled. Call it before `note` and `iteration_time.note`, which overwrite what it reads.
+    Bare ones ran decodes alone; heavy ones ran prefill tokens, too, and took a quarter longer; light ones are near the knee
+    and not heavy. `learn_mixing` adds it to prefills alone or mixed. Does nothing if the last batch was empty, or if
+    `running` (requests that hold memory now) is 0. Call it before `note` and `iteration_time.note` overwrite what it reads.
     """
     if memory[RAN] == 0 or running == 0:
         return

@@ -110,9 +110,10 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 
 @part
 def compare(view: RuleView, joining: Joining, i: int) -> None:
-    """Store the new request at index `i` of the queue if it is shorter than a stored one; else only lower the bounds.
+    """Store the new request at index `i` of the queue if it is shorter than a stored one.
 
-    If it was ever evicted, it replaces all stored requests, unless the one that joins next was evicted, too.
+    If it was ever evicted, it replaces all stored requests, unless the one that joins next was evicted, too. In any case the
+    lower bounds on the tokens that requests have left take it into account.
     """
     memory = joining.batch.memory
     new: int = view.waiting[i]
@@ -173,7 +174,7 @@ def found(view: RuleView, joining: Joining) -> int:
 
 @part
 def leave(view: RuleView, joining: Joining, i: int) -> None:
-    """Drop the stored request at index `i` of the queue, which joins this batch; update indices and bounds of the others."""
+    """Note that the request at queue index `i` joins this batch: drop it if stored; update indices and bounds of others."""
     memory = joining.batch.memory
     place, count, fewest = i - joined_before(view, joining, i), 0, memory[OTHERS]
     for k in range(memory[COUNT]):

@@ -55,7 +55,8 @@ class Gates(NamedTuple):
 class GatedWork(NamedTuple):
     """The batch, and arrays about the gates; gate g * S + s is segment s of group g, both from 0.
 
-    A policy writes `ends`, `edges` and `threshold`; the others are working space.
+    A policy writes `ends`, `edges` and `threshold`; the others are working space. A request at a segment's head has run
+    none of it yet. Its stage is its number of output tokens; the whole prefill is one stage.
 
     Args:
         ends: int64[S - 1], output tokens at which the next segment begins, ascending.
@@ -89,8 +90,8 @@ class GatedWork(NamedTuple):
 def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
     """Names of the first words in the memory of a policy with this many gates; a run's summary shows these words.
 
-    The first counts how often the breaker acted. With `solve_s` above 0 there follow counts of changed thresholds and of
-    refusals of the solver, and the threshold in force of each gate, numbered from 1.
+    The first counts how often `break_open` was called. With `solve_s` above 0 there follow counts of changed thresholds and
+    of refusals of the solver, and the threshold in force of each gate, numbered from 1.
     """
     if solve_s == 0:
         return ("gates_broken",)
@@ -115,8 +116,8 @@ def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
     """Form one batch: open the gates whose heads hold their thresholds, and run the requests that open gates let through.
 
     The caller has written `ends`, `edges` and `threshold`; with `solve_s` it overwrites `threshold` with those in force. If
-    no request runs, the breaker acts if a gate with requests is open or a request was evicted. Otherwise `wake_s` becomes
-    the time at which the first gate opens.
+    no request runs, `break_open` is called if a gate with requests is open or a request was evicted. Otherwise `wake_s`
+    becomes the time at which the first gate opens.
     """
     memory, words = work.batch.memory, gates.words
     if gates.solve_s > 0.0:
@@ -141,7 +142,7 @@ def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The group of a request, from 0: with `by_class` its class, at most the last group; else the `edges` it reaches."""
+    """A request's group: with `by_class` its class, at most the last group; else how many `edges` its prompt reaches."""
     if gates.by_class:
         return min(view.request_class[row], gates.words.groups - 1)
     group = 0
@@ -153,7 +154,7 @@ def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
 
 @part
 def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The gate of a request, g * S + s: its group g, and its segment s, which is how many of `ends` its output reached."""
+    """A request's gate, g * S + s with S segments a group: its group g, and the number s of `ends` its output reached."""
     segment = segment_of(work.ends, view.produced[row], False)
     return group_of(view, work, gates, row) * gates.words.segments + segment
 
@@ -225,7 +226,7 @@ def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
 
 @part
 def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
-    """Write to `is_open` which gates are open, by heads or because `opens_s` has come; true if an open gate has requests."""
+    """Write to `is_open` which gates are open, by heads or by `opens_s`; returns true if an open gate has requests."""
     by_rule, has_open = False, False
     for gate in range(gates.words.gates):
         is_first = gate % gates.words.segments == 0
@@ -296,7 +297,7 @@ def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) 
 
 @part
 def runs_any(batch: Batch) -> bool:
-    """True if any request of the batch has tokens to run."""
+    """True if any request in the batch so far runs at least one token; entries with 0 tokens do not count."""
     found = False
     for p in range(batch.given[0]):
         found = found or batch.tokens[p] > 0
@@ -305,9 +306,9 @@ def runs_any(batch: Batch) -> bool:
 
 @part
 def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Run the running requests of the deepest segment any of them is in, open or not, of all groups.
+    """Run the running requests of the deepest segment that any of them is in, in all groups, whether gates are open or not.
 
-    Memory is made by eviction. If none of them runs, repeat with the rest until one runs or all are evicted.
+    If memory is short, those admitted last are evicted. If then none runs, repeat with those left; end when all are evicted.
     """
     segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
     while kept > 0 and not runs_any(work.batch):
@@ -364,8 +365,8 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -> None:
     """Add `weight` to a group's arrivals for each of its waiting requests that arrived since the last call.
 
-    `weight` is 1, or 0 at the first call, which only marks them as seen. The search begins at the end of the queue and stops
-    when it has found as many as have arrived: some hosts put a request further ahead than its arrival.
+    `weight` is 1, or 0 at the first call, which only marks them as seen. The queue is searched from its end until as many
+    are found as have arrived: some hosts do not queue by arrival.
     """
     memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, 0
     for c in range(view.arrived.size):

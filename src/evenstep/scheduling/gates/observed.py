@@ -51,7 +51,7 @@ class Words(NamedTuple):
         groups, segments, gates: how many there are; a gate is a segment of a group.
         last: index; for each gate, the time at which it last let a request run or was empty, as float64 bits.
         beside: index to which `BEGUN` .. `D1` are added.
-        window: number of words of one of the two windows.
+        window: number of words of one of the two windows of observations, each of `solve_s` seconds.
         now: index of the current window; the previous one follows it.
         members: index; for each gate, how many requests run in it; then their work, then how many stand at its head.
     """
@@ -110,7 +110,7 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 @part
 def settle(memory: Ints, words: Words, sign: int) -> None:
-    """Add the sums over running requests to the current window's sums of requests that left (sign 1), or subtract them (-1).
+    """Add the sums over running requests to the window's sums of requests that left (`sign` 1), or subtract them (-1).
 
     The caller calls it with 1, counts the running requests anew, and calls it with -1. Together this adds the requests that
     have left their segment since, their work, and how many of them went on to the next.
@@ -212,7 +212,7 @@ def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool
 def solve_anew(
     memory: Ints, words: Words, now_s: float, kv_capacity: int, slack: float, demand: Demand, found: Ints
 ) -> None:
-    """Solve the thresholds; replace those in force, in memory from `FORCE` on, if one differs by more than the share `MOVED`.
+    """Solve the thresholds; replace those in force (memory from `FORCE` on) if one differs by more than the share `MOVED`.
 
     If the solver refuses, it tries again without slack. Without enough data, or if refused again, the old ones stay. Changes
     and final refusals are counted in memory (`SOLVED`, `NO_LOAD`, `NO_MEMORY`). `demand` and `found` are working space.

@@ -59,7 +59,7 @@ def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float
 
     Args:
         d0_s, d1_s: seconds of an empty iteration, and seconds more for each KV token of its batch.
-        kv_tokens: memory, which a full batch must fit.
+        kv_tokens: memory, which a batch with the thresholds of all gates must fit.
         slack: k, standard deviations.
         found: int64[G * S], by gate, written in place.
 

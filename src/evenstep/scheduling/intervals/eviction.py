@@ -1,7 +1,7 @@
 """Runs running requests, and evicts some of them if memory is too short for the next iteration.
 
-Decodes get tokens before chunks of prefills, each in order of admission. Each running request has a mark: `GROWS`, `PAUSES`
-or `LEAVES`.
+Decodes get tokens before chunks of prefills, each in order of admission. The array `mark`, int64[R], says of each running
+request that it may run (`GROWS`), pauses with what it holds (`PAUSES`) or is evicted (`LEAVES`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GROWS, PAUSES, LEAVES = range(3)
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens that requests marked `GROWS` need beyond what they hold, to run once as far as budget and seats allow."""
+    """KV tokens that requests with mark `GROWS` (may run) lack in order to run once as far as budget and seats allow."""
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
@@ -35,7 +35,7 @@ def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
 
 @part
 def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
-    """Run the running requests marked `GROWS`, decodes first, as the budget allows; one that lacks memory is skipped."""
+    """Run the requests marked `GROWS`, decodes first, as the budget allows; one that lacks memory pauses, still `GROWS`."""
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -52,9 +52,9 @@ def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
 
 @part
 def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
-    """Evict running requests marked `GROWS`, smallest key first, until `needed` fits free memory or one of them is left.
+    """Evict requests marked `GROWS`, smallest key first, until free memory holds what the others need, or one is left.
 
-    `key` is float64[R], by position; `kept` is the number of requests marked `GROWS`.
+    They are marked `LEAVES`. `key` is float64[R], by position; `kept` is the number of requests marked `GROWS` on entry.
     """
     while kept > 1 and needed(view, batch, mark) > batch.free[0]:
         victim = -1

@@ -106,7 +106,7 @@ def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> b
 def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
     """Insert a request by its `more` remaining iterations into `count` sorted entries, after equals; returns `count` + 1.
 
-    Its number is `count`, its base `own` KV tokens. The caller has checked that it fits.
+    Its number is `count`, its base `own` KV tokens. That it fits is not checked (`fits_with`).
     """
     i = count
     while i > 0 and ahead.more[i - 1] > more:
@@ -118,10 +118,10 @@ def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
 
 @part
 def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
-    """How many of the `count` sorted entries, from the first on, may run a token now so that all can still finish in turn.
+    """How many of the `count` sorted entries, from the first on, may run a token now so that all can still finish.
 
-    Memory holds `capacity` KV tokens. The result is `count` if all fit, and 0 if they cannot finish in turn even now. The
-    host makes sure that each fits alone.
+    They finish one after the other in this order, and those that do not fit pause with what they hold. Memory holds
+    `capacity` KV tokens. The result is `count` if all fit, and 0 if even so not all can finish, or if `count` is 0.
     """
     held = 0
     for i in range(count):

@@ -53,8 +53,8 @@ def form_learned(
     Args:
         believed: ``(view, options, row)`` -> lower bound of a request, tokens; it changes only when that request is evicted.
         key_of: ``(view, options, position)`` -> eviction key of a running request; the smallest is evicted first.
-        share: share of the memory that admissions may fill, 0 to 1. Admission stops at the first request that would not fit
-            until it and all running and admitted ones have produced their bounds.
+        share: share of the memory that admissions may fill, 0 to 1. Admission stops at the first request with which memory
+            would not suffice until it and all running and admitted ones have produced their bounds.
     """
     batch, runs = work.batch, view.running.size
     for position in range(runs):
@@ -83,8 +83,8 @@ def cannot_join(
 ) -> bool:
     """A quick test: true if a waiting request surely does not fit `capacity` KV tokens next to those marked `GROWS`.
 
-    That is so if memory would be exceeded before the first of them ends. If false, `fits_with` has to decide. `believed` is
-    as in `form_learned`; `row` is that of the waiting request.
+    That is so if memory would be exceeded before the first of all these ends. If false, `fits_with` has to decide.
+    `believed` gives a lower bound (`form_learned`); `row` is that of the waiting request.
     """
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):

@@ -22,7 +22,10 @@ from evenstep.scheduling.view import RuleView
 
 
 class ReservedWork(NamedTuple):
-    """The batch, and working space: a mark and an eviction key for each running position, and a list for `feasible`."""
+    """The batch, and working space: for each running position a mark (`GROWS`, `PAUSES`, `LEAVES`) and an eviction key.
+
+    `ahead` is a list for the functions of `feasible`.
+    """
 
     batch: Batch
     mark: RunningInts
@@ -51,11 +54,13 @@ def form_reserved(
 ) -> None:
     """Form a batch in which memory suffices for each request to its believed end: run or pause running ones, then admit.
 
+    If running requests cannot all finish even so, those admitted last are evicted and no request is admitted.
+
     Args:
-        believed: ``(view, options, row)``, output length of a request, tokens.
+        believed: ``(view, options, row)`` -> believed output length of a request, tokens.
         moves: whether to evict a request, once, when its output reaches its lower bound, so that it waits at the queue's
-            end. It stays if all waiting requests are admitted and it still fits.
-        share: of the memory that admissions may fill, 0 to 1.
+            end. It keeps its memory and runs if all waiting requests are admitted and it still fits.
+        share: share of the memory that admissions may fill, 0 to 1.
     """
     batch, ahead, count = work.batch, work.ahead, 0
     for position in range(view.running.size):
@@ -91,8 +96,8 @@ def admit_believed(
     Each must fit, together with the requests that stay, until all have reached their believed ends. The limits of the batch
     also end admissions. If no request holds memory, the first starts in any case: the engine has checked that it fits alone.
 
-    `believed` and `share` are as in `form_reserved`. `count` is the number of sorted entries in `work.ahead`, one for each
-    request that stays; admitted ones are inserted.
+    `believed` gives a length in tokens, `share` the share of memory to fill (`form_reserved`). `count` is the number of
+    sorted entries in `work.ahead`, one for each request that stays; admitted ones are inserted.
     """
     ahead, capacity, joined = work.ahead, int(share * view.kv_capacity), 0
     for i in range(view.waiting.size):
@@ -111,10 +116,10 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Undo evictions of this batch, in their order, up to the first request that no longer fits with those in `work.ahead`.
+    """Undo evictions of this batch, first evicted first, up to a request that does not fit with those in `work.ahead`.
 
-    A request whose eviction is undone runs in this batch with what it holds, and is marked `GROWS`. `count` is the number of
-    entries in `work.ahead`.
+    A request whose eviction is undone keeps its memory, runs in this batch and is marked `GROWS`. Limits of the batch also
+    end it. `count` is the number of entries in `work.ahead`.
     """
     batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0

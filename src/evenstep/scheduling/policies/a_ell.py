@@ -18,8 +18,8 @@ class AEll(Ruled):
     From then on it is believed to be as long as its upper bound. The first request that would not fit to its believed end
     ends admissions. Made for workloads with outputs of two lengths. While requests keep arriving, those at the back wait.
 
-    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits,
-        too, it would come back in the same iteration: it then continues with what it holds.
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. If all waiting requests and then it fit
+        at once, it would come back in the same iteration; so it stays and keeps its memory.
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
@@ -31,7 +31,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
-    """Form a batch (`form_reserved`) by lower bounds; a request that reaches its own moves once to the queue's end."""
+    """Form a batch (`form_reserved`) by lower bounds; a request that reaches its own moves once to the end of the queue."""
     form_reserved(view, options, work, lowest_then_highest, True, 1.0)
 
 

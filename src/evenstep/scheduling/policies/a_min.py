@@ -54,7 +54,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
-    """Form a batch (`form_learned`) by lower bounds, as evictions have changed them, in 1 - `watermark` of the memory."""
+    """Form a batch (`form_learned`) by bounds that evictions have changed; admissions leave `watermark` of memory free."""
     form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
 
 
@@ -66,7 +66,7 @@ def bound(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def key_of(view: RuleView, options: Any, position: int) -> float:
-    """The eviction key, smallest first: bound or KV tokens held, plus a chance below 1; for ``last``, minus the position."""
+    """Eviction key, the smallest goes first: bound or KV tokens held, plus a draw below 1; for ``last`` -`position`."""
     row: int = view.running[position]
     if options.victim_last:
         return -float(position)

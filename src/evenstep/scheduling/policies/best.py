@@ -38,10 +38,10 @@ class Best(Ruled):
         room: KV memory that an admission leaves free while anything runs, in mean output lengths; the mean is learned from
             finished requests.
         watermark: share of the memory, 0 <= watermark < 1, that it leaves instead while fewer than 8 have finished.
-        patience: mean waits after which a request is overtaken only by those that fit where it does not. After four times as
-            long these do not overtake it either; 0 = first come, first served.
-        window: oldest waiting requests among which the shortest is looked for.
-        paced: spread prefills over iterations, or run them apart from decodes, where that takes less time. Otherwise each
+        patience: multiple of the recent mean wait after which only requests that fit where it does not may overtake a
+            request. After four times as long, none may. 0 = first come, first served.
+        window: number of oldest waiting requests among which the shortest is looked for.
+        paced: spread prefills over iterations, or run them apart from decodes, where that takes less time. If false, each
             iteration runs as many prefill tokens as the engine takes, together with decodes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
@@ -73,9 +73,10 @@ Work = Joining
 
 @rule
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
-    """Form a batch: decodes, running prefills and newcomers shorter than these, then further waiting requests.
+    """Form a batch: decodes, newcomers shorter than all running prefills, these prefills, then further waiting requests.
 
-    If prefills take less time apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills.
+    If prefills take less time apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills. The
+    policy's memory first learns from the last iteration, and in the end stores facts about this batch.
     """
     batch, memory = work.batch, work.batch.memory
     prefill_pacing.learned(memory, view.now_s, view.running.size)
@@ -123,7 +124,7 @@ def list_chunks(view: RuleView, work: Joining) -> int:
 
 @part
 def run_decodes(view: RuleView, work: Joining) -> None:
-    """Run one token of each running request that decodes, in order of admission; if memory is short, `run_one` evicts."""
+    """Run one token of each running request that decodes, by admission; if memory is short, evict as `run_one` says."""
     first = give_decodes(view, work.batch, True) if work.batch.gone[0] == 0 else 0
     for position in range(first, view.running.size):
         if view.decoding[view.running[position]] == 1:
@@ -132,9 +133,10 @@ def run_decodes(view: RuleView, work: Joining) -> None:
 
 @part
 def run_one(view: RuleView, work: Joining, position: int) -> None:
-    """Run a running request; while it does not fit, evict the one with the fewest computed tokens, the last of equals.
+    """Run as many tokens of a running request as budget and seats allow; while memory is short, evict running requests.
 
-    That request has the least to compute again, and may be the one at `position` itself. An evicted request is left out.
+    The one with the fewest computed tokens is evicted first, of equals the one admitted last. This may be the request at
+    `position` itself, which then does not run. If it was evicted before, nothing happens.
     """
     batch = work.batch
     if is_evicted(batch, position):
@@ -157,8 +159,8 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
     """Lower the batch's budget for prefills to what delays requests least (`prefill_pacing.budget`).
 
-    `chunks` is the number of running prefills. `whole` is the tokens the batch could run in all, decodes included. Returns
-    `whole` minus the tokens that were held back.
+    At least `LEAST` prefill tokens stay, if there were so many. `chunks` is the number of running prefills. `whole` is the
+    batch's budget before its decodes. Returns `whole` minus the tokens that were held back.
     """
     batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
@@ -204,7 +206,10 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
-    """Run newcomers shorter than all running prefills, in 1 / `AHEAD` of the budget; then these prefills; then the queue."""
+    """Run newcomers shorter than all running prefills, in 1 / `AHEAD` of the budget; then these prefills; then the queue.
+
+    After an eviction in this batch no request is admitted.
+    """
     batch = work.batch
     for is_last in range(2):
         longest, spend = UNLIMITED, UNLIMITED
@@ -223,7 +228,8 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
     """Admit waiting requests one by one, while the next one, or one that may pass it, fits whole.
 
-    Each may have at most `longest` tokens left, all together at most `spend`. `chunks` is the number of running prefills.
+    Each may have at most `longest` tokens left, all together at most `spend`; a longer next one ends admissions. `chunks` is
+    the number of running prefills.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
     if view.waiting.size == 0 or batch.seats[0] <= 0 or batch.budget[0] <= 0:
@@ -265,7 +271,10 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 @part
 def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
-    """Add the request at index `i` of the queue to the batch with `tokens`. Update the mean wait, unless it was evicted."""
+    """Add the request at index `i` of the queue to the batch with `tokens`, and drop it from the stored requests.
+
+    `newcomers` rises by 1. The mean wait is updated if the request was never evicted.
+    """
     memory = work.batch.memory
     row: int = view.waiting[i]
     leave(view, work, i)
@@ -287,10 +296,10 @@ def mean_wait(memory: Ints) -> float:
 
 @part
 def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
-    """The queue index of the request to admit next: the oldest if it is overdue, else the first evicted, else the shortest.
+    """The queue index of the request to admit next: the oldest if overdue, else the first ever evicted, else the shortest.
 
     Only the first `places` of the queue are looked at; -1 if all of them have joined. The oldest is overdue once it has
-    waited longer than `patience` times the recent mean wait; with `patience` 0 it always is.
+    waited longer than `patience` times the recent mean wait; with `patience` 0 it always is, before a mean is known never.
     """
     oldest = 0
     if work.newcomers[0] > 0:

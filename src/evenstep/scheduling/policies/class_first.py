@@ -53,9 +53,9 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
-    """The lowest class above `last` among running requests and the request at index `at` of the queue; -1 if there is none.
+    """The lowest class above `last` of the running requests and, if `at` < `waits`, of the waiting request at index `at`.
 
-    The queue counts only if `at` is below `waits`.
+    -1 if there is none.
     """
     found: int = -1
     if at < waits:

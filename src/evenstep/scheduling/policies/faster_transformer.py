@@ -41,9 +41,10 @@ class FasterTransformer(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
-    """Run the group's prefills and admit its requests still queued; decode only if no prefill runs.
+    """Run the group's prefills and admit its requests still in the queue; if none of them runs, run decodes.
 
-    A new group begins if no request is running. The policy's word becomes the number of the group still queued.
+    A new group begins if no request holds memory. ``memory[0]`` becomes the number of its requests still in the queue; a
+    request that does not fit, or an eviction, makes it 0.
     """
     runs = view.running.size
     joining = batch.memory[0] if runs > 0 else group_size(view, options)

@@ -52,7 +52,7 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
-    """Form a batch by the tokens that each request has produced, fewest first (`run_by_key`)."""
+    """Form a batch by `key_of`, smallest first: output tokens ever produced, plus weighted prompt tokens (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 

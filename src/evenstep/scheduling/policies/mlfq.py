@@ -24,9 +24,9 @@ class Mlfq(Ruled):
 
     Args:
         quantum: tokens of the first level, > 0.
-        level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved. A request goes
-            before one a level above that came so much later. (The paper lifts a request to the first level once it has
-            waited too long; with such a sum of level and arrival the queue keeps its order.)
+        level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved. A request of level
+            1 goes before one of level 0 that arrives so much later. (The paper lifts a request to the first level once it
+            has waited too long; with such a sum of level and arrival the queue keeps its order.)
         makes_room: evict running requests that come later in this order for a waiting one that lacks memory or a place
             (`resident_limit`). FastServe does so, and swaps. Where KV is computed again, this costs more than it gains.
         watermark: share of the memory that an admission leaves free while others run.

@@ -28,8 +28,8 @@ class NestedWait(Ruled):
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
             times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
             Ends and edges stay in any case.
-        slack: of solved thresholds, from the second on: standard deviations above the mean of requests that reach a
-            segment's head.
+        slack: standard deviations by which solved thresholds, from the second on, exceed the mean number of requests that
+            reach a segment's head.
 
     Raises:
         InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or a

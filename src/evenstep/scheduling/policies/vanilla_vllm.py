@@ -50,8 +50,8 @@ def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
 def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
     """Admit requests from the head of the queue while they decode (`decoding` 1) or prefill (0) and fit whole.
 
-    Each leaves `watermark` KV tokens free, except the first one while no request runs. The first request of a batch may run
-    in chunks; another one longer than the rest of the budget ends admissions.
+    Each leaves `watermark` KV tokens free, except the first one while no request holds memory. The first request of a batch
+    may be cut to the budget; a later one longer than the rest of the budget ends admissions.
     """
     runs = view.running.size
     for i in range(min(view.waiting.size, view.batch_limit - runs)):

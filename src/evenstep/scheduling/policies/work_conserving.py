@@ -28,9 +28,9 @@ class WorkConserving(Ruled):
         prefill_cap: K_p, requests with prefill left that a batch may run; 0 = all.
         decode_cap: K_d, decoding requests that a batch may run; 0 = all.
         first: the phase whose requests get tokens first.
-        within: order in a phase: the oldest first, or the one with the ``fewest-left`` tokens, of its prefill or, by the
-            midpoint of its bounds, of its output. A prefill that has begun goes before those that wait. With ``fewest-left``
-            and `prefill_cap` 0 the whole queue is looked at in every iteration.
+        within: order in a phase: the ``oldest`` first, or the one with the ``fewest-left`` tokens, of its prefill or, by the
+            midpoint of its bounds, of its output. A cap takes the oldest either way. A prefill that has begun goes before
+            those that wait. ``fewest-left`` with `prefill_cap` 0 scans the whole queue in every iteration.
 
     Raises:
         InputError: a negative cap.
@@ -134,7 +134,7 @@ def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
 def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
     """Admit from the first `waits` requests of the queue by fewest tokens left, ties in queue order, until one cannot run.
 
-    `reserve` is as in `admit_first`. The entries that it adds to the batch are then sorted by position.
+    Each must leave `reserve` KV tokens free. The entries added to the batch are then sorted by position.
     """
     start, last_left, last = batch.given[0], -1, -1
     while True:

@@ -79,7 +79,7 @@ def follow_up(run: Run, row: int) -> None:
 
 @part
 def follow_ups(run: Run, row: int) -> int:
-    """The number of entries that `follow_up` will add to the heap of requests to come, when the request in `row` ends."""
+    """Count the heap entries that `follow_up` adds when the request in `row` ends: 1 for users, 0 or more for sessions."""
     if run.fixed.arrivals == SESSIONS:
         sessions, following = run.sessions, run.now.sessions_next
         need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]

@@ -210,8 +210,8 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 def send(run: Run, place: int, g: int) -> None:
     """Start the request at a place of the pool on worker g, or queue it if the group is inside a step or no slot is free.
 
-    The caller has checked `free_slots`, which is lowered here, and that the queues have a free node. The request stays in
-    the pool: the caller takes it out, and lowers `Now.free_total`.
+    The worker's `free_slots` is lowered here, and a first wait is added to the sum of waits. The caller has checked
+    `free_slots`, and that the queues have a free node. It then takes the request out of the pool and lowers `free_total`.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]
@@ -232,7 +232,8 @@ def send(run: Run, place: int, g: int) -> None:
 def apply_decision(run: Run) -> int:
     """Carry out the policy's answer in `pool.worker`: start or queue the requests it sends, and take them out of the pool.
 
-    `Now.admitted_now` becomes their number. Returns `RUNNING`, or `BROKEN` (see `Now.error_kind`) if the answer is invalid.
+    `Now.admitted_now` becomes their number. Returns `RUNNING`, or `BROKEN` (see `Now.error_kind`) if the answer is invalid;
+    it is then partly carried out.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     sent, last = 0, -1

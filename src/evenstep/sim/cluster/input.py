@@ -21,9 +21,9 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     """Check that a trace can run on a cluster under a policy, whose name is `name` in errors.
 
     Raises:
-        InputError: the first fault: an empty trace, a length below 1, a missing predictor or column, a policy that goes by
-            expected outputs, unsorted times, a prompt larger than a worker's KV memory, or a horizon or output beyond the
-            simulator's limits.
+        InputError: the first fault: an empty trace, a length below 1, a missing predictor or column, a policy without
+            `route` or that goes by expected outputs, profiles that do not fit the trace, unsorted or infinite times, a
+            prompt larger than a worker's KV memory, or a horizon, length or load beyond the simulator's limits.
     """
     named = trace.name or "trace"
     if len(trace) == 0:

@@ -104,8 +104,8 @@ def project_others(run: Run, g: int, step: int) -> None:
 def project(run: Run) -> None:
     """Write all workers' projected loads after h = 0..H steps, in KV tokens, to `Ahead.projections`.
 
-    A request counts in full until its expected departure, and from that step on not at all. Loads that grow linearly are
-    computed from the departures listed by step (`Ahead.leaving`), without looking at each request.
+    A request counts in full until its expected departure, and from that step on not at all. Linear loads are computed from
+    the windows of departures (`Ahead.leaving`).
     """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     for g in range(fixed.workers):
@@ -155,9 +155,9 @@ def due_predictions(run: Run) -> None:
 
 @part
 def take_predictions(run: Run) -> None:
-    """Copy the host's answers in `Ahead.due` into the slots, as predictions made at the present step; `Now.due` becomes 0.
+    """Copy the host's answers in `Ahead.due` to `Ahead.look`, as predictions made at the present step; `Now.due` becomes 0.
 
-    Fractions of steps are rounded up, to 1 at least.
+    Fractions of steps are rounded up, to 1 at least. With curves only the step of the prediction is written.
     """
     fixed, fleet = run.fixed, run.fleet
     for i in range(run.now.due):
@@ -175,7 +175,7 @@ def take_predictions(run: Run) -> None:
 
 @part
 def advance_window(run: Run, q: int) -> None:
-    """Move the windows of departures of group q's workers on to the group's present step, just after it has risen."""
+    """Move group q's windows of departures on by one step, for linear loads; call it each time `Group.step` has risen."""
     fixed, slots, ahead, group = run.fixed, run.slots, run.ahead, run.fleet.groups[q]
     step = group.step
     if fixed.prediction == ORACLE:  # requests that leave just inside the new end of the window are in one bucket

@@ -1,9 +1,9 @@
 """The compiled loop of the decode cluster; `cluster` gives the order of events.
 
 Loads are int64 in units of 1 / `Fixed.scale` tokens, so sums are exact in any order. With a linear drift a worker's load
-grows by ``running * delta`` a step. Requests leave through a calendar of completions keyed by finish step. So a step costs
-one pass over the workers plus its completions and admissions. The loop returns to its host for predictions, when a buffer is
-full, and at the end (`RUNNING ... BROKEN` in `cluster.model`). The next call goes on where it stood.
+grows by ``running * delta`` a step. Requests leave through a calendar of completions by their last step. The loop returns to
+its host for predictions, when a buffer is full, and at the end (`RUNNING ... BROKEN` in `cluster.model`). The next call goes
+on where it stood.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ NEVER = 1 << 60
 class Fixed(Record):
     """The settings of a run, which do not change. Flags are 0 or 1. A mask is a length, a power of two, less one.
 
-    `scale` and `unit` convert between KV tokens and load units, the integers in which loads are summed.
+    Most are those of `simulation.Cluster` and `state.Options`. `scale` are load units in a token, `unit` tokens in a load
+    unit; loads are summed in load units, which are integers. A request gains `delta` load units a step. `slope` are seconds
+    a token. `ring_mask` is of the calendars by step, `window_mask` of the windows of departures.
     """
 
     requests: int
@@ -47,12 +49,12 @@ class Fixed(Record):
     depth: int  # requests a worker may be sent beyond its slots
     may_hold: int  # whether the policy may leave a worker idle
     kv_limited: int
-    scale: int  # load units in a token
-    delta: int  # load units a request gains a step
+    scale: int
+    delta: int
     tokens_per_step: int
     profile_kind: int  # LINEAR .. PROFILES
-    ring_mask: int  # length of the calendars by step, less one
-    window_mask: int  # length of the windows of departures, less one
+    ring_mask: int
+    window_mask: int
     prediction: int  # NO_PREDICTION .. EXPECTED
     refresh_every: int  # produced tokens after which a prediction is old
     law_kind: int  # ONE_LINE .. LINES_OF_LONGEST
@@ -60,8 +62,8 @@ class Fixed(Record):
     keep: int  # whether every request's record is kept, at its own row
     record_decisions: int
     short: int  # whether the short loop runs it
-    unit: float  # tokens in a load unit
-    slope: float  # seconds a token, of the first worker
+    unit: float
+    slope: float  # of the first worker
     longest_share: float
     prefill_base_s: float
     prefill_per_token_s: float
@@ -77,11 +79,13 @@ class Now(Record):
     """The progress of a run: clock, phase, counts and the policy's mistake (`error_*`).
 
     Counts are requests unless their names say otherwise; the `*_rows` and `samples` count rows written to tables of records.
+    `cursor` is the next row of the trace, `first` the oldest waiting request's place in the pool. `coming`, `carried` and
+    `due` count entries of those lists; `queue_free` and `spare_slot` are the heads of lists of free nodes and slots.
     """
 
     phase: int
-    cursor: int  # the next row of the trace
-    first: int  # the oldest waiting request's place in the pool's arrays
+    cursor: int
+    first: int
     waiting: int
     free_total: int
     completed: int
@@ -89,10 +93,10 @@ class Now(Record):
     queued_all: int
     decisions: int
     steps: int
-    coming: int  # entries of the heap of requests to come
-    coming_sequence: int  # key of the next entry of that heap, where users issue requests
-    carried: int  # entries of the carry list
-    queue_free: int  # the first free node of the queues
+    coming: int
+    coming_sequence: int  # key of the next entry of `coming`, where users issue requests
+    carried: int
+    queue_free: int
     outages_left: int
     sessions_next: int
     admitted_now: int
@@ -108,8 +112,8 @@ class Now(Record):
     decision_rows: int
     samples: int
     stride: int  # steps from one sample to the next, 0 = no samples
-    due: int  # predictions asked for
-    spare_slot: int  # the first free slot of the short loop
+    due: int
+    spare_slot: int  # of the short loop
     error_kind: int  # UNKNOWN_WORKER .. RAISED, 0 = no error
     error_worker: int
     now_s: float
@@ -120,52 +124,65 @@ class Now(Record):
 
 
 class Worker(Record):
-    """Fields of a worker that policies do not see."""
+    """Fields of a worker that policies do not see: `up` is 1, or 0 while it is lost.
+
+    `queue_head` and `queue_tail` are indices in `Run.queues`, -1 = empty. `longest_slot` is the slot of its largest request;
+    -1 = the next step has to look for it.
+    """
 
     slots: int
-    up: int  # 1, or 0 while it is lost
-    queue_head: int  # a node of the queues, -1 = empty
+    up: int
+    queue_head: int
     queue_tail: int
-    longest_slot: int  # of the request with the largest load; -1 where the next step has to look for it
+    longest_slot: int
 
 
 class Group(Record):
-    """A barrier group: its workers, and its step under way."""
+    """A barrier group: `workers` workers from `first` on, and its step under way.
 
-    step: int  # steps done so far
-    busy: int  # 1 inside a step, which ends at `end_s`
-    boundary: int  # 1: its step has ended; 2: its requests were completed
-    grown: int  # its loads have grown by the step that ended
-    running: int  # requests
-    first: int  # its first worker
-    workers: int  # how many it has
-    queued: int  # requests in its workers' queues
-    admitted: int  # requests, since its last step began
+    `step` counts the steps done so far. `busy` is 1 inside a step, which ends at `end_s`. `boundary` is 1 if its step has
+    just ended, 2 once its requests were completed. `admitted` counts requests since its last step began.
+    """
+
+    step: int
+    busy: int
+    boundary: int
+    grown: int  # 1: its loads have grown by the step that ended
+    running: int
+    first: int
+    workers: int
+    queued: int
+    admitted: int
     end_s: float
     overhead_s: float
 
 
 class Slot(Record):
-    """A slot of a worker, and the request that runs in it; steps are those of the worker's group."""
+    """A slot of a worker, and the request that runs in it, `row` of the trace (-1 = free); steps are those of its group.
 
-    row: int  # of the trace, -1 = free
+    It started at step `admit` with `units` load units and `done` earlier decode steps, and its last step is `finish`.
+    `follower` is the next slot whose request completes then, -1 = none. `admitted_s` and `first_token_s` are only set for a
+    request that restarted; -1 = not known.
+    """
+
+    row: int
     worker: int
-    follower: int  # the next slot whose request completes at the same step
-    finish: int  # its last step
-    admit: int  # the step at which it started here
-    units: int  # its load units then
-    done: int  # decode steps it had done before, above 0 only after a restart
+    follower: int
+    finish: int
+    admit: int
+    units: int
+    done: int
     restarts: int
     visible_s: float
-    admitted_s: float  # this and `first_token_s` only of a request that restarted; -1 = not known
+    admitted_s: float
     first_token_s: float
 
 
 class Look(Record):
-    """The expected departure of the request in a slot, for policies that look ahead; in steps of the worker's group."""
+    """When the request in a slot is expected to be gone: at step `leave` of its group, predicted at step `predicted`."""
 
-    leave: int  # the step at which it is expected to be gone, `NEVER` = not inside the horizon
-    predicted: int  # the step at which that was predicted, -1 = not yet
+    leave: int  # `NEVER` = not inside the horizon
+    predicted: int  # -1 = not yet
     in_window: int  # 1 while the worker's window of departures (`Ahead.leaving`) counts it
 
 
@@ -177,31 +194,31 @@ class Coming(Record):
 
 
 class Carried(Record):
-    """Facts of a request, `row` of the trace, that are kept when it goes back to the pool."""
+    """Facts of request `row` that are kept while it is back in the pool. Times are of its first run, -1 = it ran no step."""
 
     row: int
     done: int  # decode steps
     restarts: int
-    admitted_s: float  # this and `first_token_s` of its first run; -1 = it has not run a step
+    admitted_s: float
     first_token_s: float
 
 
 class Node(Record):
-    """A place in a worker's queue with a request, `row` of the trace; free nodes are linked from `Now.queue_free`."""
+    """A place in a worker's queue with request `row`, visible since `since_s`; `next` is the following node, -1 = none."""
 
     row: int
-    next: int  # the following node, -1 = none
+    next: int  # free nodes are linked from `Now.queue_free`
     units: int  # load units of the request
-    since_s: float  # when it became visible
+    since_s: float
 
 
 class Loss(Record):
-    """An outage's event: a worker is lost, or comes back."""
+    """A worker is lost (`back` 0) or comes back (1) when its group has done `step` steps; `over`: 1 once that is applied."""
 
-    step: int  # it falls due when its group has done so many steps
+    step: int
     worker: int
-    back: int  # 1: it comes back; 0: it is lost
-    over: int  # 1: it was applied
+    back: int
+    over: int
 
 
 class Due(Record):
@@ -216,10 +233,10 @@ class Due(Record):
 
 
 class Completed(Record):
-    """The record of a completed request."""
+    """The record of a completed request: its last worker, its first and last step there, and times in seconds."""
 
-    worker: int  # the last one
-    admitted_step: int  # its first step there, a step of the worker's group
+    worker: int
+    admitted_step: int  # a step of the worker's group
     finished_step: int
     restarts: int
     visible_s: float
@@ -229,14 +246,14 @@ class Completed(Record):
 
 
 class Decided(Record):
-    """The record of a decision."""
+    """The record of a decision: requests and free slots before it, requests it sent, and the policy's lower bound or nan."""
 
-    decision: int  # its running number
-    waiting: int  # requests before it, as `free_slots`
+    decision: int
+    waiting: int
     free_slots: int
     admitted: int
     now_s: float
-    bound: float  # the policy's lower bound, nan = it gave none
+    bound: float
 
 
 class Sampled(Record):
@@ -271,21 +288,29 @@ class Fleet(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Slots, the calendar of completions, and when each step began and ended; worker g has slots g * B .. g * B + B - 1."""
+    """Slots, the calendar of completions, and when each step began and ended; worker g has slots g * B .. g * B + B - 1.
+
+    `calendar` has the first slot whose request completes at a step, -1 = none. `calendar`, `began_s` and `ended_s` are
+    [groups, ring]; a column is a step number modulo the ring's length (`Fixed.ring_mask`).
+    """
 
     rows: Rows[Slot]
     free: IntTable  # [G, B], stacks of free slots; ``free[g, slots - running - 1]`` is taken next
-    calendar: IntTable  # [groups, ring], the first slot whose request completes at a step, -1 = none
-    began_s: Table  # [groups, ring], seconds; a ring's columns are step numbers modulo its length (`Fixed.ring_mask`)
+    calendar: IntTable
+    began_s: Table
     ended_s: Table
 
 
 class Ahead(NamedTuple):
-    """The loop's knowledge of coming steps: predictions, curves, windows of departures, projections."""
+    """The loop's knowledge of coming steps: predictions, curves, windows of departures, projections.
+
+    `leaving`, [G, window], counts requests expected to leave before a step, modulo the window's length; `leaving_units` is
+    their load then.
+    """
 
     look: Rows[Look]  # [S] or empty
-    leaving: IntTable  # [G, window], requests expected to leave before a step, modulo the window's length
-    leaving_units: IntTable  # their load then
+    leaving: IntTable
+    leaving_units: IntTable
     due: Rows[Due]
     curves: Table  # [S, K], the chance of being there still, by steps since the prediction
     projections: Table  # [G, H+1], KV tokens, as `growth`; see `RoutingView`
@@ -295,7 +320,8 @@ class Ahead(NamedTuple):
 class Pool(NamedTuple):
     """The waiting pool, oldest first: `Now.waiting` requests from place `Now.first` on.
 
-    `id`, `request_class` and `key` are the rows of `waiting_i`, `load`, `since_s` and `steps` those of `waiting_f`.
+    `id`, `request_class` and `key` are the rows of `waiting_i`, `load`, `since_s` and `steps` those of `waiting_f`. `worker`
+    is the policy's answer: entry i is about the request at place `Now.first` + i; -1 = hold.
     """
 
     waiting_i: IntTable
@@ -306,7 +332,7 @@ class Pool(NamedTuple):
     load: Floats
     since_s: Floats
     steps: Floats
-    worker: Ints  # the policy's answer: entry i is about the request at place `Now.first` + i; -1 = hold
+    worker: Ints
 
 
 class Policy(NamedTuple):
@@ -332,15 +358,20 @@ class Requests(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """Sessions that are replayed. All arrays are empty unless arrivals are `SESSIONS`."""
+    """Sessions that are replayed. All arrays are empty unless arrivals are `SESSIONS`.
+
+    ``children[child_offsets[r] : child_offsets[r + 1]]`` are the rows that follow row r, and ``roots[root_offsets[s] :
+    root_offsets[s + 1]]`` those of session s that follow no other. `left` counts requests of each session not yet ended.
+    `think_s` are seconds from the end of the row that a row follows, or from its session's start.
+    """
 
     child_offsets: Ints
-    children: Ints  # rows that follow row r, ``child_offsets[r] : child_offsets[r + 1]``
+    children: Ints
     session: Ints  # of each row
-    left: Ints  # requests of each session that have not ended
+    left: Ints
     root_offsets: Ints
-    roots: Ints  # rows of session s that follow no other, ``root_offsets[s] : root_offsets[s + 1]``
-    think_s: Floats  # by row, from the end of the row that it follows, or from the start of its session
+    roots: Ints
+    think_s: Floats
 
 
 class Law(NamedTuple):
@@ -418,16 +449,19 @@ NO_SLOT = (1 << SHIFT) - 1
 
 
 class ShortSlot(Record):
-    """A slot of the short loop, in a linked list: that of slots whose requests complete at one step, or of spare slots."""
+    """A slot of the short loop, in a linked list: that of slots whose requests complete at one step, or of spare slots.
 
-    link: int  # worker << SHIFT | the slot that follows in its chain, or `NO_SLOT`
-    units: int  # load units its request leaves with
+    `link` is ``worker << SHIFT | next slot``, with `NO_SLOT` at the end. `units` are load units its request leaves with.
+    """
+
+    link: int
+    units: int
 
 
 class Admitted(Record):
-    """The short loop's record of a request, written at its admission; its other times follow from the steps' times."""
+    """The short loop's record of an admission: `place` is ``step << SHIFT | worker``. Other times follow from the steps."""
 
-    place: int  # step of its admission << SHIFT | worker
+    place: int
     visible_s: float
 
 

@@ -21,7 +21,7 @@ _send_to_idle = compiled.entry(send_to_idle)
 
 
 class PrefixDoor(PlainDoor):
-    """The plain door of a run with prefix caches; asks `kernel` in place of the policy's `route` unless it is None."""
+    """The plain door of a run with prefix caches; asks `kernel`, if it is given, in place of the policy's `route`."""
 
     def __init__(self, policy: Any, state: State, name: str, caches: PrefixCaches, kernel: Any = None) -> None:
         self.caches, self.reads_cached = caches, reads_cached(policy)
@@ -73,7 +73,7 @@ class PrefixDoor(PlainDoor):
 
 
 def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
-    """The Python door that the loop asks, with prefix caches if there are `caches`; None if it calls `kernel` itself."""
+    """The Python door that the loop asks, with prefix caches if given `caches`; None if the loop calls `kernel` itself."""
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)
     return PlainDoor(policy, state, name) if kernel is None else None

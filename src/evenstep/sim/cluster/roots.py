@@ -15,7 +15,7 @@ CELLS, OCTAVES = 512, (-40, 24)
 
 @cache
 def root_table(exponent: float) -> F8:
-    """float64[cells + 1], x ** exponent at the knots: `CELLS` equal cells in every octave of `OCTAVES`, for `root`.
+    """float64[cells + 1], x ** exponent at the knots of `root`: `CELLS` equal cells in every octave from 2^-40 to 2^24.
 
     Linear interpolation between the knots is within a relative 1e-6 of the power, for exponents in 0..1.
     """

@@ -2,9 +2,7 @@
 
 It needs one barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same
 amount every step, no look ahead, no outages (`short_state.fits`). A request's last step and its load there are then known at
-its admission. The calendar of completions holds chains of slots of two words each. A step is two passes over the workers,
-its completions and its admissions. A request's record is two words, written at its admission; `short_state` computes its
-times from those of the steps.
+its admission. Its record is two words, written at its admission; `short_state` computes its times from those of the steps.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def due_requests(run: ShortRun) -> int:
 
 @part
 def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> None:
-    """Move the `waiting` requests from place `first` of the pool to place 0. The caller sets `Now.first`."""
+    """Move the pool's `waiting` requests from place `first` to place 0, with classes if `has_columns`. `Now.first` stays."""
     for i in range(waiting):
         pool.id[i], pool.key[i] = pool.id[first + i], pool.key[first + i]
         pool.load[i], pool.since_s[i] = pool.load[first + i], pool.since_s[first + i]
@@ -112,7 +110,7 @@ def enter(run: ShortRun, count: int) -> None:
 
 @part
 def reveal(run: ShortRun) -> int:
-    """Move the requests that are due into the pool. Returns `RUNNING`, or `GROW`, with no request moved, if not all fit."""
+    """Move due requests to the pool, set `Now.overloaded_now`. Returns `RUNNING`; `GROW` if not all fit: then none moves."""
     now, pool = run.now, run.pool
     count = due_requests(run)
     if count > 0:
@@ -216,7 +214,7 @@ def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
 
 @part
 def measure(run: ShortRun, now_s: float) -> float:
-    """Write the record of the coming step: loads, seconds, energy. Returns the time at which the step ends, in seconds."""
+    """Write the coming step's record to row `Now.step_rows`, which stays. Returns when the step ends, in seconds."""
     fixed, now, fleet, steps, group = run.fixed, run.now, run.fleet, run.steps, run.fleet.groups[0]
     slope, unit, overhead, at = fixed.slope, fixed.unit, group.overhead_s, np.uintp(now.step_rows)
     top, bottom, total = extremes(fleet.units)
@@ -237,7 +235,10 @@ def measure(run: ShortRun, now_s: float) -> float:
 
 @part
 def start(run: ShortRun) -> int:
-    """Start the next step. Returns `RUNNING`, or `FLUSH` if the records are full; without requests, as `skip_idle_time`."""
+    """Start the next step, or skip idle time if no request runs (`skip_idle_time`).
+
+    Returns `RUNNING`; `FLUSH` if the records are full; `DONE` or `STUCK` if no further request arrives.
+    """
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all == 0:
         group.admitted = 0
@@ -259,7 +260,11 @@ def start(run: ShortRun) -> int:
 
 @declared(signature(int, ROUTE_TYPE, ShortRun))
 def advance(route: Any, run: ShortRun) -> int:
-    """Run the loop until the run is done or the host is needed; arguments and result as of `cluster.loop.advance`."""
+    """Run the loop until the run is done or the host is needed, and return why it stopped. `run` is changed in place.
+
+    `route` is the policy's kernel, or `ask.route_into`. `DONE`, `STUCK` and `BROKEN` end the run. The host calls again after
+    `FLUSH`, when it has emptied the records, and after `GROW`, when it has called `State.grow` (see `loop.advance`).
+    """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:
         if now.phase == model.COMPLETE:

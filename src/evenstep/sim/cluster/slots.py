@@ -47,9 +47,9 @@ def set_free(run: Run, g: int) -> None:
 
 @part
 def window_add(run: Run, slot: int, sign: int) -> None:
-    """Add (`sign` 1) or remove (`sign` -1) a slot's departure at `Look.leave` in its worker's window of departures.
+    """Add (`sign` 1) or remove (-1) a slot's departure, at `Look.leave`, in its worker's window (`Ahead.leaving`).
 
-    For linear loads only. `Look.in_window` is set accordingly.
+    For linear loads only. `Look.in_window` is set to 1 or 0.
     """
     ahead, mine = run.ahead, run.slots.rows[slot]
     look = ahead.look[slot]
@@ -71,8 +71,7 @@ def units_of(run: Run, slot: int, step: int) -> int:
 def longest_units(run: Run, g: int, step: int) -> int:
     """Load units of the longest request on worker g at its group's coming step; 0 where no request runs.
 
-    Requests with linear loads keep their order, so the slot is searched only when the longest has left; `seat` compares each
-    newcomer. With other loads the slots are searched at every step.
+    Its slot becomes `Worker.longest_slot`, which is not searched anew while it is known and loads are linear.
     """
     worker, slots_max = run.fleet.workers[g], run.fixed.slots_max
     if worker.longest_slot >= 0 and run.fixed.profile_kind == model.LINEAR:
@@ -214,7 +213,7 @@ def send_back(run: Run, slot: int) -> None:
 def send_queue_back(run: Run, g: int) -> None:
     """Send all requests in worker g's queue back to the pool, each counted as a restart.
 
-    The caller has checked for room, and calls `set_free` for the worker.
+    The caller has checked pool and carry list for room, and calls `set_free` for the worker.
     """
     now = run.now
     while run.fleet.queued[g] > 0:

@@ -33,25 +33,29 @@ _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a run besides its trace, policy, cluster and step time; they are those of `simulation.simulate`."""
+    """Options of a run besides its trace, policy, cluster and step time; they are those of `simulation.simulate`.
+
+    `samples` is its `workers`: most rows of the table of samples. `prediction` is `NO_PREDICTION` .. `EXPECTED` of `model`,
+    and `refresh_every` the produced tokens after which a prediction is old.
+    """
 
     seed: int = 0
     records: bool = True
     decisions: bool = False
-    samples: int = 0  # most rows of the table of samples
+    samples: int = 0
     power: Power | None = None
     slo: Slo | None = None
-    prediction: int = model.NO_PREDICTION  # `NO_PREDICTION` .. `EXPECTED`
-    refresh_every: int = 16  # produced tokens after which a prediction is old
+    prediction: int = model.NO_PREDICTION
+    refresh_every: int = 16
 
 
 @dataclass(slots=True, eq=False)
 class State:
-    """A run's state, with the policy and classes that the host needs besides."""
+    """A run's state: what the loop reads and writes (`run`), the policy (None = not known yet), and the trace's classes."""
 
-    run: Run | ShortRun  # what the loop reads and writes
-    policy: object  # the policy that runs, for its working space; None = no policy yet
-    request_class: I8 | None  # the trace's classes
+    run: Run | ShortRun
+    policy: object  # for its working space
+    request_class: I8 | None
 
     @property
     def is_short(self) -> bool:
@@ -69,7 +73,7 @@ class State:
             self.run = run._replace(records=records)
 
     def grow(self) -> None:
-        """Double the room of the pool, in the long loop also of heap, carry list and queues; `run` is replaced."""
+        """Double the pool and its working space, in the long loop also heap, carry list and queues. `run` is replaced."""
         run = self.run
         room, pool = run.pool.id.size, _pool(2 * run.pool.id.size)
         pool.waiting_i[:, :room], pool.waiting_f[:, :room] = run.pool.waiting_i, run.pool.waiting_f

@@ -17,8 +17,8 @@ def energy(
     """Joules of one step of a group beyond idle power, divided by `Fixed.span_w`, so in seconds: (busy/idle, step average).
 
     The two are accountings of power: by each worker's busy time, and by its average over the whole step. A worker busy for x
-    seconds costs ``min(x, power * x ** exponent)``. Sums are integers in units of 2^-40 s: unlike additions of floats,
-    theirs need not wait for each other.
+    seconds costs ``min(x, power * x ** exponent)`` (`Law.count_power`, `roots`). If the law is not one line, the workers'
+    seconds are read from `law.local_s` (`local_times`).
 
     Args:
         running, units: int64[workers], requests and load units of the group's workers.
@@ -102,10 +102,11 @@ def thin_out(now: Now, samples: Samples) -> None:
 
 @part
 def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
-    """Record load and requests of every worker at the start of a step of group q. A full table is thinned out first.
+    """Record load and requests of every worker of the fleet at the start of a step of group q; returns whether it did.
 
-    The caller sets the sample's `duration_s` afterwards. Returns True if the step was recorded. It was not if the stride was
-    doubled now and the step is not a multiple of it, or if no row is free even so.
+    Call it only for a step that is a multiple of `now.stride`. A full table is thinned out first, which doubles the stride.
+    It returns False if the step is not a multiple of the new stride, or if the table is still full. After True, the caller
+    sets the sample's `duration_s`.
     """
     if now.samples == samples.rows.size:
         thin_out(now, samples)

@@ -31,8 +31,5 @@ def form_batch_into(
     picked: Any,
     evicted: Any,
 ) -> float:
-    """Call the function set by `answering` with `iteration` and `now_s`; returns its result, the policy's `wake_s`, seconds.
-
-    That function writes the batch to the loop's arrays (`PlainDoor`), so the other arguments are not used.
-    """
+    """Call the function set by `answering` with `iteration` and `now_s`: it writes the batch and gives `wake_s`, seconds."""
     return _ask(iteration, now_s)

@@ -15,7 +15,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def pick(run: Run, row: int, tokens: int) -> int:
-    """Mark a request as picked for this batch (`picked_at`). `Now.detail` becomes its row.
+    """Mark a request as picked for this batch; `Now.detail` becomes its row.
 
     Returns `RUNNING`, `BAD_TOKENS` if `tokens` is not from 1 to the request's `left`, or `PICKED_TWICE`.
     """
@@ -138,10 +138,7 @@ def count_gap(run: Run, gap_s: float, times: int) -> None:
 
 @part
 def finish(run: Run, row: int) -> None:
-    """Free the memory of a request that produced its last token, and set `finished_s` and `last_iteration`.
-
-    It stays in the running list until `remove_finished`.
-    """
+    """Free the memory of a request that produced its last token, and note the end. The caller calls `remove_finished`."""
     fixed, now = run.fixed, run.now
     request, noted = run.requests.shown[row], run.requests.noted[row]
     noted.finished_s = now.now_s
@@ -223,10 +220,7 @@ def remove_finished(run: Run, over: int) -> None:
 
 @part
 def run_batch(run: Run, seconds: float) -> None:
-    """Run the batch that `take` summed up, for `seconds`: advance the clock, run its tokens, add to totals and the table.
-
-    If the table of iterations is kept, it must have a row left.
-    """
+    """Run the batch that `take` summed up, for `seconds`: advance the clock, run its tokens, add to totals and the table."""
     now, batch, started_s = run.now, run.batch, run.now.now_s
     held, ran, waits = run.fixed.kv_capacity - now.kv_free, now.running, now.waiting
     now.seen_s = started_s

@@ -73,7 +73,7 @@ class Course:
         self.form_batch = compiled.address_of(self.form_batch)
 
     def write_to(self, table: Iterations) -> None:
-        """Let the loop write its next iterations to `table`, from the first row on. `self.run` becomes a new tuple with it."""
+        """Let the loop write its next iterations to `table`, from the first row on; `self.run` becomes a new tuple."""
         self.run = self.run._replace(table=table)
         self.run.now.rows = 0
 

@@ -14,7 +14,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def leave(run: Run, row: int, blocks: int) -> None:
-    """Append an entry for the `blocks` blocks that a request gives up to the list of kept memory; `kept_at` refers to it.
+    """Append the `blocks` blocks that a request gives up to the list of kept memory, and set its `kept_at`.
 
     With 0 blocks nothing happens.
     """
@@ -44,7 +44,7 @@ def pack(run: Run) -> None:
 
 @part
 def returns(run: Run, row: int) -> int:
-    """Remove the entry of a request that comes back; returns the number of its blocks that are still readable (0 = none).
+    """Remove the kept entry of a request that comes back. Returns how many of its blocks are readable, 0 without an entry.
 
     The entry's other blocks become unused.
     """

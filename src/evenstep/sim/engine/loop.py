@@ -50,10 +50,7 @@ def wait_for_arrival(run: Run) -> int:
 
 @part
 def ask(form_batch: Any, run: Run) -> float:
-    """Let the policy write its next batch into `Run.policy`: `picked`, `evicted`, and their `counts`.
-
-    Returns its `wake_s`: when to ask again if nothing runs, in seconds on the run's clock.
-    """
+    """Let the policy write its batch to `Run.policy`. Returns `wake_s`: when to ask again if nothing runs, in seconds."""
     fixed, now, lists, requests, policy = run.fixed, run.now, run.lists, run.requests, run.policy
     limits, counts = policy.limits, policy.counts
     limits[view.TOKEN_BUDGET], limits[view.BATCH_LIMIT] = fixed.token_budget, fixed.batch_limit
@@ -86,9 +83,10 @@ def ask(form_batch: Any, run: Run) -> float:
 def hold(run: Run, wake_s: float) -> int:
     """Move the clock after an answer without a batch: to the next arrival, `wake_s` or `until_s`, whichever is first.
 
-    With `schedules_ahead`, the clock stays if requests may have arrived since `Now.seen_s`: this becomes the present time,
-    and the policy is asked again. Returns `RUNNING`; `HOLDS_FOR_EVER` if nothing would ever happen. For a rank it returns
-    `HAS_NONE`, keeps `wake_s` in `Now` and leaves the clock to the host.
+    With `schedules_ahead`, if `Now.seen_s` is before the clock, requests may have arrived since. `Now.seen_s` is then set to
+    the clock, the clock stays, and the policy is asked again. Returns `RUNNING`; `HOLDS_FOR_EVER` if the first of the three
+    times is not after the clock, or is inf. For a rank it only keeps `wake_s` in `Now` and returns `HAS_NONE`: the host
+    moves the clock.
     """
     now = run.now
     if run.fixed.is_rank == 1:

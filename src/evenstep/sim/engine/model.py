@@ -53,9 +53,9 @@ class Fixed(Record):
 class Now(Record):
     """The progress of a run: clock, counts, and the detail of a policy's mistake.
 
-    `known`, `asked`, `running`, `waiting`, `finished` and `evictions` count requests. `coming` and `first` are indices of the
-    next request in `Lists.coming` and `Lists.waiting`; `kept_first` and `kept_last` bound the entries of `Run.kept` in use.
-    `kv_free` and `*_tokens` are tokens, `*_s` seconds; `gaps` are those between consecutive tokens of a request.
+    `known`, `asked`, `running`, `waiting`, `finished` and `evictions` count requests. `coming` and `first` are the index of
+    the next request in `Lists.coming` and `Lists.waiting`; `kept_first` and `kept_last` bound the entries of `Run.kept` in
+    use. `kv_free` and `*_tokens` are tokens, `*_s` seconds; `gaps` are those between consecutive tokens of a request.
     """
 
     iteration: int

@@ -58,10 +58,7 @@ def run(task: Task) -> EngineRun:
 
 
 class Rank:
-    """One data-parallel rank: its own loop and state.
-
-    `row`, int64[10], is the record of its last batch: the columns of `Iterations` without the two times.
-    """
+    """One data-parallel rank: its loop and state. `row`, int64[10], is its last batch in the columns of `Iterations[2:]`."""
 
     def __init__(self, front: Run, task: Task) -> None:
         self.course = Course(rank_of(front, task), task)
@@ -154,10 +151,7 @@ class Ranks:
             now.coming += 1
 
     def form(self, rank: Rank) -> bool:
-        """Let a rank form its batch at the common time, without running it; returns whether it has one.
-
-        A PolicyError if the policy raised or broke its contract.
-        """
+        """Let a rank form its batch now, without running it; returns whether it has one. A PolicyError for a bad answer."""
         front, now = self.front.now, rank.run.now
         now.iteration, now.now_s, now.seen_s, now.rows = front.iteration, front.now_s, front.seen_s, 0
         code = rank.course.advance()
@@ -185,10 +179,7 @@ class Ranks:
         )
 
     def step(self, formed: list[bool]) -> None:
-        """Run the ranks' batches as one step, advance the clock and keep the step's row of the table, if records are kept.
-
-        `formed[r]` is False if rank r runs a dummy batch.
-        """
+        """Run the ranks' batches as one step, advance the clock, record the step; rank r runs a dummy unless `formed[r]`."""
         now, count = self.front.now, len(formed)
         batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):

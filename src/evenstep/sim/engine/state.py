@@ -26,9 +26,10 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """The arguments of a run; see `engine.simulation.simulate_engine`. `label` is the policy's name, for errors.
+    """The arguments of a run; see `engine.simulation.simulate_engine`. `label` is the policy's name, for errors and reports.
 
-    `bounds` are the output lengths that the policy plans with: bounds, or true lengths for a policy with hindsight.
+    `bounds` are the output lengths that the policy plans with: low and high tokens, a predictor's quantiles, or None for the
+    trace's columns. A policy with hindsight gets the true lengths as both.
     """
 
     trace: Trace
@@ -62,10 +63,7 @@ class Task:
 
 
 def prepared(task: Task) -> Run:
-    """Make the state before the first iteration: all requests are still to arrive, the table of iterations has no rows.
-
-    An InputError for bad bounds (`bounds_of`); the trace is not checked.
-    """
+    """Make the state before the first iteration, with an empty table of iterations. An InputError for bad bounds only."""
     fixed, trace, count = fixed_of(task), task.trace, len(task.trace)
     now = _empty(fixed)
     now.known = count

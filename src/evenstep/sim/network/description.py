@@ -115,10 +115,10 @@ class CallSection:
         engine: name of the engine or group that runs it.
         prompt, output: laws from which its lengths, in tokens, are drawn.
         after: calls that have to be done before it starts, and run equally often in every task. Empty = it starts where
-            `then` leads to it, else with the task. If `then` leads to every such call, the first one listed begins the task.
+            `then` leads to it, else with the task. If every call of a task follows another, the first one listed begins it.
         then: calls that may follow it by chance, call -> probability, which sum to 1. ``end`` = no call follows. A call may
             lead back, which makes a loop. Calls named here have no `after`. Empty = only calls with it in `after` follow.
-        delay_s: seconds from the end of the call before it, or the task's arrival, to its start: a tool, a person.
+        delay_s: seconds from the end of the last call before it, or the task's arrival, to its start: a tool, a person.
     """
 
     engine: str
@@ -141,7 +141,8 @@ class TaskSection:
         arrivals: when tasks arrive; with `trace` it replaces the recorded times.
         count: tasks; left out = all that arrive before the network's `until_s`, or all of the trace; needed if all arrive at
             once.
-        trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.
+        trace: recorded requests, the calls: each session is a task. A request follows the one named by its `after`; one without
+            comes as long after the session's first as recorded.
         engine: the engine or group that runs the calls of `trace`.
         one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
     """
@@ -174,7 +175,7 @@ class Network:
         tasks: types of tasks by name.
         until_s: seconds after the start at which the run stops, with tasks left over; None = when all tasks are done.
         order: of the calls that wait at an engine, within a priority: ``fcfs``, the scheduling policy's own order;
-            ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens that the task's calls have run;
+            ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens of the task's finished calls;
             ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with the
             longest path still before them.
         seed: key of every draw.
@@ -231,11 +232,11 @@ class Network:
 
 
 def load(path: str | Path) -> Network:
-    """Read a network from a YAML file; without a ``name`` in it, the network is named after the file.
+    """Read a network from a YAML file; without a ``name`` in it, it is named after the file, without suffix.
 
     Raises:
-        InputError: a value that does not fit, an unknown engine or call, probabilities that do not sum to one, a cycle
-            without exit; each names its place.
+        InputError: an unreadable file, a value that does not fit, an unknown engine or call, probabilities that do not sum
+            to one, or another fault of a task (`check_task`); each names its place.
     """
     place = Path(path)
     file = config.read_yaml(place)
@@ -243,9 +244,10 @@ def load(path: str | Path) -> Network:
 
 
 def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
-    """Read the traces that the network of the file `path` names, relative to its folder; type of task -> trace.
+    """Read the trace of each task type that names one; returns type -> trace. `path` is the network's YAML file.
 
-    Types without a trace are left out. Errors are those of `workload.reading.read_trace`.
+    Trace paths are relative to its folder; ``sample:NAME`` is a bundled sample. Traces have no block ids unless options
+    ask for them (``prefix_blocks``). Errors are those of `workload.reading.read_trace`.
     """
     from evenstep.workload import reading
 

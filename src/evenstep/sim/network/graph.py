@@ -15,7 +15,7 @@ _ZERO, _ROUNDING = 1e-6, 1e-12
 def means(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> F8:
     """float64[calls, calls]: how many runs of each call (column) one run of a call (row) directly leads to on average.
 
-    Arguments as of `endless`.
+    `after` has the parents of each call, of which only the first counts, `then` the chances of the calls that may follow.
     """
     place = {name: k for k, name in enumerate(after)}
     led = np.zeros((len(place), len(place)))

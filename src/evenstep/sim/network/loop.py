@@ -78,9 +78,9 @@ def look(net: Net, before_s: float) -> None:
 
 @part
 def end_batch(net: Net, e: int, now_s: float) -> None:
-    """End an engine's batch: the network now counts its tokens, and finished calls release the calls that waited for them.
+    """End an engine's batch: the network and its routing policies now see its tokens and finished calls.
 
-    A call that waited only for a finished call is released after its `delay_s`.
+    A call whose last parent finished is pushed on the heap, to be sent after its `delay_s`.
     """
     site, now, nodes = net.sites[e], net.now[e], net.nodes
     if nodes.child.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
@@ -139,10 +139,10 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
 
 @part
 def form(policies: Any, net: Net, run: Run, e: int) -> int:
-    """Form the next batch of engine e, or set when its policy wants to be asked again.
+    """Form the next batch of engine e, or set when its policy wants to be asked again (`set_due`).
 
-    The batch's tokens run at once, while its requests are in the processor's caches: nothing can change them any more. The
-    network does not see them before `end_batch`. Returns `GOES_ON`, or the code of the policy's mistake.
+    The batch's tokens run at once, since nothing can change them any more; the network does not see them before `end_batch`.
+    Returns `GOES_ON`, or the code of the policy's mistake.
     """
     now, site = run.now, net.sites[e]
     while True:
@@ -164,10 +164,10 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def ended(net: Net) -> int:
-    """The code of a run without further events: `DONE`, or another one if an engine still has calls.
+    """The code of a run without further events: `DONE` if no engine has calls.
 
-    That engine's policy waits for calls that may come after the time limit (`STOPPED`). Without a limit the code is
-    `HOLDS_FOR_EVER`, and `Clock.engine` is set to the engine.
+    Otherwise an engine's policy holds its calls, and `Clock.engine` is set to that engine. The code is `STOPPED` with a time
+    limit, since calls may come after it, else `HOLDS_FOR_EVER`.
     """
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
@@ -188,7 +188,7 @@ def stop(net: Net) -> None:
 
 @part
 def begin(net: Net) -> None:
-    """Point the clock at island `Clock.island` and its engines, with time and samples at their start."""
+    """Set the clock's words about an island to those of island `Clock.island`; its heap is empty, its sampling at 0 s."""
     clock = net.clock
     island, ends = net.islands[clock.island], net.islands[clock.island + 1]
     clock.first, clock.end = island.first_engine, ends.first_engine
@@ -219,8 +219,8 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
 def advance(policies: Any, routes: Any, net: Net) -> int:
     """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the code of the reason.
 
-    `DONE` and `STOPPED` end the run; other codes are a policy's mistake. At `LISTS_FULL` the caller widens the engines'
-    lists and calls again, and the run goes on where it stood. `policies` and `routes` are the kernels of scheduling and
+    `DONE` and `STOPPED` end the run. At `LISTS_FULL` the caller widens the engines' lists and calls again, and the run goes
+    on where it stood. Any other code is a policy's mistake. `policies` and `routes` are the kernels of scheduling and
     routing policies; `sim.engine.ask` and `sim.cluster.ask` ask policies without one.
     """
     clock = net.clock

@@ -19,25 +19,30 @@ FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
 
 class Clock(Record):
-    """The progress of a run: time, the island that runs, the heap's size, a policy's mistake. Times are seconds."""
+    """The progress of a run: time, the island that runs, the heap's size, a policy's mistake. Times are seconds.
+
+    `first` to `end` - 1 are the engines of the island that runs, and `tree` and `leaves` its words of `Island`. `coming` is
+    the index in `Net.roots` of its next first call, `end_root` one after its last. `engine` or `group` is the one whose
+    policy is asked. `low` and `high` are the first and the last engine with an event now; none if `low` > `high`.
+    """
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
-    island: int  # the one that runs
-    first: int  # its first engine
-    end: int  # one after its last engine
-    tree: int  # the island's part of `Net.due_s`
+    island: int
+    first: int
+    end: int
+    tree: int
     leaves: int
-    coming: int  # place in `Net.roots` of the next task's first call
-    end_root: int  # one after the island's last first call
+    coming: int
+    end_root: int
     heap: int  # entries of the heap of released calls
     most: int  # the most calls that one engine was sent
     next_block: int  # the first place in the table of requests that no engine has
     order: int  # FCFS .. STATIC
     seed: int
-    engine: int  # the engine or the group whose policy is asked
+    engine: int
     group: int
-    low: int  # the first and the last engine with an event at that time; no engine if low > high
+    low: int
     high: int
     detail: int  # the call or number that broke a rule
     raised: int  # whether a routing policy raised an error
@@ -60,16 +65,21 @@ class Island(Record):
 
 
 class Site(Record):
-    """One engine: its counts, and where its parts of the flat arrays begin. A part ends where the next site's begins."""
+    """One engine: its counts, and where its parts of the flat arrays begin (`kept` to `law`), up to the next site's.
+
+    `formed` is 1 while a batch is under way. `finished` calls and `ran` tokens were done when the last batch ended. `work`
+    and `prompt_tokens` are the tokens of all calls sent here, run or not. `policy` is the index of its policy's kernel, and
+    `next_place` the index of its next call in `Net.requests`.
+    """
 
     group: int
-    policy: int  # place of its scheduling policy's kernel
-    formed: int  # whether a batch is under way
-    finished: int  # calls that were done when the last batch ended
-    ran: int  # tokens that had run by then
-    next_place: int  # place in the table of requests for its next call; at a multiple of `BLOCK` it takes a new block
-    work: int  # tokens of the calls that were sent here, whether run or not
-    prompt_tokens: int  # of the calls that were sent here
+    policy: int
+    formed: int
+    finished: int
+    ran: int
+    next_place: int  # at a multiple of `BLOCK` it takes a new block
+    work: int
+    prompt_tokens: int
     kept: int  # `Net.kept` entries before this engine's
     memory: int
     parameters: int
@@ -79,14 +89,18 @@ class Site(Record):
 
 
 class Group(Record):
-    """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy."""
+    """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy.
 
-    first: int  # its first engine
-    count: int  # engines
-    policy: int  # place of its routing policy's kernel
-    capacity: float  # KV tokens of an engine; inf = no limit
+    `policy` is the index of the policy's kernel, and `capacity` are the KV tokens of an engine; inf = no limit. `workers` to
+    `scratch_f` are where its parts of `Routing`'s tables and of `Net.route_flat` begin.
+    """
+
+    first: int
+    count: int
+    policy: int
+    capacity: float
     decisions: int  # of the policy
-    workers: int  # where its part of `Routing`'s tables begins, and of the flat arrays
+    workers: int
     memory: int
     parameters: int
     scratch_i: int
@@ -94,7 +108,7 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task, as engines and policies see it."""
+    """One call of a task, as engines and policies see it: `work` tokens run; `affinity` is its key for routing policies."""
 
     request_id: int
     request_class: int
@@ -103,20 +117,24 @@ class Call(Record):
     output_high: int
     output_tokens: int
     group: int
-    work: int  # tokens that it runs
-    affinity: int  # its key for routing policies
+    work: int
+    affinity: int
 
 
 class Nodes(NamedTuple):
-    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said."""
+    """The graphs of the tasks: for each of the C calls its task, its priority (`rank`, 0 first) and its dependencies.
+
+    `pending` counts its parents that are not done. The calls that wait for call c are ``child[first_child[c] :
+    first_child[c + 1]]``. `key` is its key in a static order, `delay_s` seconds from its last parent's end to its release.
+    """
 
     task: ReadInts
-    rank: ReadInts  # its priority at its engines, 0 first
-    key: ReadFloats  # of a static order
-    delay_s: ReadFloats  # seconds between its parents' end and its release
-    pending: Ints  # parents that are not done
-    first_child: ReadInts  # [C + 1], where its children begin in `child`; they end where the next one's begin
-    child: ReadInts  # one for each dependency: the call that waits, in order of the call that it waits for
+    rank: ReadInts
+    key: ReadFloats
+    delay_s: ReadFloats
+    pending: Ints
+    first_child: ReadInts  # [C + 1]
+    child: ReadInts  # [dependencies]
 
 
 class Flat(NamedTuple):
@@ -178,7 +196,11 @@ class Samples(NamedTuple):
 
 
 class Net(NamedTuple):
-    """Everything the loop reads and writes, in place. `heap_s` and `heap_row` are one heap, the first call at entry 0."""
+    """Everything the loop reads and writes, in place.
+
+    `roots` are the calls without parents, released at `root_s`. `heap_s` and `heap_row` are one binary heap of released
+    calls, the first at entry 0. `call_of` has the row of the call at each place of `requests`.
+    """
 
     clock: Clock
     islands: Rows[Island]  # one more than there are
@@ -186,16 +208,16 @@ class Net(NamedTuple):
     groups: Rows[Group]
     calls: Rows[Call]
     nodes: Nodes
-    roots: Ints  # first calls by island and time of release
+    roots: Ints  # by island and time of release
     root_s: Floats
-    heap_s: Floats  # a binary heap of released calls by time and row
+    heap_s: Floats  # by time and row
     heap_row: Ints
     attained: Ints  # [T], tokens of a task's finished calls; 0 where neither order nor graph depends on them
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]
     requests: Requests  # the calls that were sent, those of an engine near each other in memory
-    call_of: Ints  # the row of the call at each place of `requests`
+    call_of: Ints
     lists: Lists
     kept: Rows[Kept]
     small: Small

@@ -27,8 +27,7 @@ def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
 def remaining(task: TaskSection) -> dict[str, float]:
     """Call -> expected tokens, prompt and output, of the longest path from its start to the end of the task.
 
-    From a call, the ways on are `then`, by its chances, and each call that waits for this one. Policy iteration: solve all
-    paths' lengths for the ways taken, let each call take its longest way, until no way changes.
+    From a call, the ways on are `then`, by its chances, and each call that waits for this one. Found by policy iteration.
     """
     place = {name: k for k, name in enumerate(task.calls)}
     tokens = np.array([sum(both) for both in mean_tokens(task).values()])
@@ -116,10 +115,10 @@ def before(task: TaskSection) -> dict[str, float]:
 
 
 def static_keys(network: Network, calls: Calls) -> F8:
-    """float64[C], the key of each call under `critical-path` or `longest-path`; the smallest goes first.
+    """float64[C], the key of each call under the order `critical-path` or `longest-path`; the smallest goes first.
 
     With `critical-path` it is the slack, in tokens, to the task's longest path; with `longest-path` minus the tokens of the
-    longest path from the call on. Both are expected values for drawn tasks, and recorded ones for the others.
+    longest path from the call on. Both are expected values for drawn tasks, and from recorded lengths for recorded tasks.
     """
     keys = np.zeros(calls.task.size)
     for kind, (name, call) in enumerate(calls.kinds):

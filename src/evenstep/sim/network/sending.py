@@ -22,8 +22,9 @@ _CLASS = float(1 << 44)
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     """Send the call in `row`, released at `now_s`, to an engine of its group, where it waits.
 
-    If the group has several engines, `choose` picks one. Returns `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine
-    of the group; `ROUTE_RAISED` if it raised.
+    If the group has several engines, `choose` picks one. An engine without a batch under way becomes due now. Returns
+    `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine of the group; `ROUTE_RAISED` if it raised. The caller has
+    checked that the engine's lists have room.
     """
     call = net.calls[row]
     group = net.groups[call.group]

@@ -49,8 +49,8 @@ def simulate_network(
         network: engines and tasks.
         traces: type of task -> its recorded tasks, for each type with a trace (`description.read_traces`).
         seed: key of every draw, added to the network's own.
-        samples: number of times, equally spaced from 0 to `until_s` or the last arrival, at which each engine's calls in
-            progress and tokens left to run are recorded.
+        samples: number of times, equally spaced from 0 to `until_s` or the last arrival, at which each engine's unfinished
+            calls and tokens left to run are recorded.
 
     Returns:
         The run: its engines' runs, tables of tasks and calls, and the samples.

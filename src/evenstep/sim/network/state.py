@@ -104,7 +104,8 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
         samples: sampling times, rows of the table of samples.
 
     Raises:
-        InputError: more policies than a network may have, or a call that its engine's memory cannot hold.
+        InputError: over `MOST_POLICIES` different policies, a call that its engine's KV memory cannot hold, or engines that
+            this machine's memory cannot hold.
     """
     places, first = list[Place](), 0
     check_memory(network, calls)

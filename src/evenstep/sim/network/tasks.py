@@ -38,7 +38,8 @@ class Calls:
         task: int64[C], the task of a call, 0..T-1.
         kind: int64[C], place of its call in `kinds`.
         prompt, output: int64[C], tokens.
-        request_class: int64[C], its class where no priority gives it one.
+        request_class: int64[C], its class: that of the trace, or of a drawn call the number of its task type. An engine with
+            priorities uses the priority instead.
         delay_s: float64[C], seconds from the end of its last parent, or its task's arrival, to its release.
         parent, child: int64[P], pairs of rows: the call `child[k]` waits until `parent[k]` is done.
         kinds: (task type, call) by name.

@@ -68,7 +68,10 @@ def set_due(net: Net, e: int, at_s: float) -> None:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high` to the engines due."""
+    """The time of the island's next event, in seconds; inf without one.
+
+    `Clock.low` and `high` become the first and the last engine due then; `low` > `high` if only a call is due.
+    """
     clock = net.clock
     at_s, release_s = net.due_s[clock.tree + 1], np.inf  # `release_s`: the next call of a new task, or released
     if clock.coming < clock.end_root:

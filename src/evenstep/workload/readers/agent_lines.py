@@ -5,7 +5,7 @@ its own requests, in times relative to the marker. Markers are written when the 
 marker's time minus the sub-agent's duration is the end of the previous main request (within a second). So a sub-agent starts
 `duration` before its marker, and:
 
-* Its first request follows the last main request that had begun by then. The think time is the gap from that one's end.
+* Its first request follows the last main request that had begun by then. Its think time is the gap from the main one's end.
 * The next main request follows whichever ends last: the previous main request, or a sub-agent whose result it waited for.
   The think time is the recorded gap, so a replay at the recorded speed keeps the recorded times.
 * A sub-agent launched asynchronously delays no other request.
@@ -34,7 +34,7 @@ class Call:
     """One request of a session; its times are as recorded, in seconds.
 
     `helper` is the index of its sub-agent in the list of helpers, -1 = main line. `start_s` counts from the session's start,
-    or for a sub-agent from any time, since only gaps matter. `model_s` is how long it took. `think_s` may be unknown.
+    or for a sub-agent from any time, since only gaps matter. `model_s` is how long the model took; `think_s` None = unknown.
     """
 
     session: int
@@ -99,7 +99,7 @@ class _Session:
     returned: list[int] = field(default_factory=list[int])  # last calls of those that ended since the main line's last one
 
     def add(self, row: int) -> None:
-        """Add the call at index `row`: link it if it is on the main line, else keep it for `start_helpers`."""
+        """Add the call at index `row`: keep a sub-agent's for later; before a main one is linked, link those kept so far."""
         call, starts = self.calls[row], self.starts
         if call.helper >= 0:
             self.waiting.setdefault(call.helper, []).append(row)
@@ -116,7 +116,7 @@ class _Session:
         self.returned.clear()
 
     def start_helpers(self) -> None:
-        """Link the sub-agents' calls that `add` has kept; their markers stand before the next main call."""
+        """Link the calls that `add` has kept, and empty the list; called before each main call and after the last `add`."""
         calls, starts = self.calls, self.starts
         for number, own in self.waiting.items():
             helper = self.helpers[number]
@@ -154,8 +154,8 @@ def trace(
     Args:
         format: name of the trace's format.
         lengths: prompt and output tokens, int64, of each row of the table.
-        calls, helpers: see `linked`.
-        rows: int64[N], row of the table of each call.
+        calls, helpers: the requests in the order of the file, and the sub-agents that they name (`linked`).
+        rows: int64[N], row of the table of each call; calls of bad rows are left out.
 
     Raises:
         InputError: no request is left.

@@ -86,7 +86,7 @@ class _Sessions:
                 self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
 
     def _request(self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool) -> None:
-        """Add one request. `wrong` is the text that an error shows for a bad one, else empty; `helper` is as in `Call`."""
+        """Add one request. `wrong` is the text that an error shows for a bad one, else empty; `helper` -1 = main line."""
         row = request if isinstance(request, dict) else {}
         self.lines.append(line)
         self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))

@@ -23,8 +23,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read the flat form of agentic sessions as a closed loop: no arrival times, no blocks.
 
     All times are seconds, `t` from the session's start. The file has no markers of sub-agents: a sub-agent's first `t` is
-    taken as its marker, and the span of its requests as its duration (see `agent_lines`). Empty `api_time` and `think_time`
-    are unknown. Requests with an empty output are dropped and counted, and links skip them.
+    taken as its marker, and the span of its requests as its duration (see `agent_lines`). An empty `api_time` counts as 0;
+    for an empty `think_time` the gap between the times counts. Requests with an empty output are dropped and counted, and
+    links skip them.
     """
     types: dict[str, type] = dict(zip(_FIELDS, (str, str, float, int, int, str, str), strict=True))
     return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)

@@ -26,7 +26,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read an Azure 2023 or 2024 CSV file, whose rows have to be in order of time.
 
-    A time may lack its seconds, its fraction (up to nine digits) or its zone (UTC).
+    A time may lack its seconds, its fraction (up to nine digits) or its zone (then it is UTC).
 
     Source: Azure Public Dataset; Splitwise (2023), DynamoLLM (2024).
     """
@@ -63,7 +63,7 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Nanoseconds since 1970 of a time such as ``2023-11-16 18:15:46.68``, UTC without a zone; None for any other text."""
+    """Nanoseconds since 1970 of text like ``2023-11-16 18:15:46`` (no zone = UTC); None for other text or before 1970."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None

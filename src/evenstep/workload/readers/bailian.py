@@ -65,7 +65,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def _linked(chat: I8, parent: I8, readable: I8, table: Table) -> tuple[I8, I8, int]:
-    """Good predecessor (-1 = none) and session of each row; and how many good rows name a parent that no row above has.
+    """Each row's good predecessor (-1 = none) and session; and how many good rows name a parent that is not found above.
 
     `readable` are the rows, ascending, whose `chat` and `parent` could be read.
     """

@@ -15,7 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """Join lists of block ids to an int64 array (unsigned ids keep their bits); None unless all are 64-bit whole numbers."""
+    """Join lists of block ids to one int64 array (uint64 ids keep their bits); None unless all are int64, or all uint64."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)
@@ -41,7 +41,8 @@ def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...]
             taken, or else the first of all.
 
     Raises:
-        InputError, Doubt: a rejected row, as `Table.reject`; or no row has the field (ask `Table.has` before).
+        InputError: a rejected row, unless the table skips bad rows; or no row has the field (ask `Table.has` before).
+        Doubt: a rejected row in a table without line numbers.
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]

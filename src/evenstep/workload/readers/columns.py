@@ -95,7 +95,7 @@ def read(
 
 
 def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str = "columns") -> Trace:
-    """Make a trace of columns in memory, by field of `Trace`; None = absent. See `Trace.from_columns`.
+    """Make a checked trace of columns in memory, by field of `Trace`; None = absent. Rows are sorted by time, from 0 s on.
 
     Raises:
         InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row, from 0).
@@ -232,7 +232,7 @@ def _optional(table: Table, field: str, column: str) -> Any:
 
 
 def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
-    """int64[N], the class of each row, and notes. Numbers stay; names are numbered from 0, and the note lists them."""
+    """int64[N], the class of each row, and notes. Numbers stay; with names among them all are renumbered, as a note says."""
     texts = [text.strip() for text in table.texts(column)]
     if all(map(_is_number, texts)):
         return np.array([int(text) for text in texts], np.int64), []
@@ -241,7 +241,7 @@ def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
 
 
 def _sessions(table: Table, column: str) -> I8:
-    """int64[N], the session of each row: its number, or a number for its name; -1 where the column is empty or -1."""
+    """int64[N], the session of each row: its number, or if some are names, a new one from 0; -1 for an empty cell or -1."""
     texts = ["" if text.strip() == "-1" else text.strip() for text in table.texts(column)]
     if all(text == "" or _is_number(text) for text in texts):
         return np.array([int(text or -1) for text in texts], np.int64)

@@ -65,7 +65,8 @@ def parse(
 ) -> Trace:
     """Read a CSV file and let `build` make a trace of its columns.
 
-    `build` gets a fast table first. If anything in it is doubtful, `build` gets a slow one, whose rows have line numbers.
+    `build` gets a fast table first. If a row is bad or Arrow cannot read the file safely, `build` is called again, with a
+    slow table whose rows have line numbers.
 
     Args:
         fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored. The

@@ -39,7 +39,7 @@ def keys(head: bytes) -> set[str]:
 def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Yield each line's number, from 1, with its object; or with text that shows the line, if it is not an object.
 
-    `blank_lines` skips blank lines, which still count; else they yield the text "a blank line". Raises as `files.head`.
+    `blank_lines` skips blank lines, which still count; else they yield "a blank line". A bad file is an `InputError`.
     """
     import orjson
 

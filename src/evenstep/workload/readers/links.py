@@ -82,7 +82,10 @@ def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
 
 
 def keep_rows(trace: Trace, keep: Bool) -> Trace:
-    """The trace of the rows where `keep`, bool[N], is True, renumbered and `relinked`; the same trace if all are kept."""
+    """The trace of the rows where `keep`, bool[N], is True, renumbered; the same trace if all are kept.
+
+    A kept row that followed a dropped row now follows the nearest kept predecessor of the dropped row (`relinked`).
+    """
     if bool(keep.all()):
         return trace
     if trace.after is not None:
@@ -92,7 +95,9 @@ def keep_rows(trace: Trace, keep: Bool) -> Trace:
 
 
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
-    """As `keep_rows`, for the rows where `dropped`, bool[N], is False; arrival times then count from the first row left.
+    """The trace of the rows where `dropped`, bool[N], is False, renumbered; links skip the others (`keep_rows`).
+
+    Arrival times then count from the first row left. The same trace if none is dropped.
 
     Args:
         note: added if any is dropped; it has a ``{}`` for their number, and maybe a second one for the number of all rows.

@@ -50,7 +50,8 @@ def read(
     then spread over their tick, in the order of the rows and by keyed chance (`tick_ms`, `spread_ticks`).
 
     A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap between the
-    two times, the model's time included. Such a row may lack a time: it then arrives `delay` after the row it follows.
+    two times, the model's time included. Such a row may lack a time: it then arrives `delay` after the row it follows. The
+    other rows have to be in order of time.
 
     Args:
         seed: key of the spread.
@@ -147,7 +148,7 @@ def tick_ms(milliseconds: F8) -> float:
 
 
 def spread_ticks(milliseconds: F8, tick: float, seed: int) -> F8:
-    """float64[N], ascending milliseconds: each time moved later by chance within its tick, keyed by seed and row.
+    """Move each time later by chance within its tick, keyed by seed and row; rows stay in order. Returns float64[N], ms.
 
     Args:
         milliseconds: float64[N], ascending.

@@ -73,7 +73,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def packed(trace: Trace) -> bytes:
-    """The bytes of a Parquet file with a trace's columns, blocks and metadata."""
+    """The bytes of a Parquet file with a trace's columns and blocks, and its name, format and notes as metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

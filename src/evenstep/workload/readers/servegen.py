@@ -30,7 +30,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(
     path: Path, *, seed: int = 0, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> Trace:
-    """Draw requests from all clients for a window of time.
+    """Draw requests from all clients for a window of time; the trace counts as recorded, so its replicates are rotated.
 
     The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate. Prompt and
     output lengths are drawn independently from its length laws (multimodal prompts: text, and count times tokens of each
@@ -43,7 +43,7 @@ def read(
         duration_s: length of the window; by default 600 s, or less where that gives over 20,000 requests.
 
     Raises:
-        InputError: a file of rates only, a damaged file, or a window without requests.
+        InputError: a file of rates only, a damaged file, a start below 0, a duration <= 0, or no request in the window.
 
     Source: ServeGen (Alibaba, 2025).
     """
@@ -54,9 +54,9 @@ def read(
 def source(
     path: Path, *, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> ServeGen:
-    """The `ServeGen` generator of a tar and a window; only its `draw` raises for a window without requests.
+    """The generator of a tar's requests in one window of time: its replicates are drawn. Arguments are those of `read`.
 
-    Arguments and other errors are those of `read`.
+    Errors are those of `read`, but a window without requests is only one when the generator's `draw` is called.
     """
     clients = load(path)
     complete = [c for c in clients if c.laws_at(0.0)]

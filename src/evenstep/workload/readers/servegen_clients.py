@@ -55,9 +55,9 @@ class Client:
     laws: dict[float, dict[str, Law]] = field(default_factory=dict)
 
     def laws_at(self, time_s: float) -> dict[str, Law]:
-        """The laws by field in force at this time: those of the last window up to then, or else the first, that has laws.
+        """The laws by field that hold at `time_s`, in the file's time; {} if the client has no laws.
 
-        {} if the client has no laws. `time_s` is in the file's time.
+        They are those of the last window with laws that began by then, or if none had, of the first window with laws.
         """
         known = [start for start, laws in sorted(self.laws.items()) if laws]
         before = [start for start in known if start <= time_s]

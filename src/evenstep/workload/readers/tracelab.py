@@ -25,8 +25,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read TraceLab rounds; prompts are `input_tokens_total`, rows are sorted by arrival.
 
     A round arrives at its last input event (user message or tool result) or, without one, at its first listed event. It ends
-    at its last event. It follows the round before it in its session. Its think time is the seconds from that one's end to
-    its arrival, at least 0. A time without a zone is UTC.
+    at its last event. It follows the round before it in its session. Its think time is the seconds from the end of the round
+    before to its own arrival, at least 0. A time without a zone is UTC.
 
     Source: uw-syfi/TraceLab.
     """

@@ -19,7 +19,7 @@ from evenstep.request import F8
 class Arrivals(Protocol):
     """An arrival process: `times` returns the seconds, float64[N] ascending from 0, at which N `requests` arrive.
 
-    It returns None for a workload without times. The same seed and replicate give the same times.
+    For a workload without times, `times` returns None. The same seed and replicate give the same times.
     """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
@@ -31,7 +31,7 @@ def _uniform(stream: str, count: int, seed: int, replicate: int) -> F8:
 
 
 def _exponential(stream: str, count: int, seed: int, replicate: int) -> F8:
-    """float64[count], exponential numbers of mean 1, keyed as in `_uniform`."""
+    """float64[count], exponential numbers of mean 1, keyed by stream, seed and replicate."""
     return -np.log1p(-_uniform(stream, count, seed, replicate))
 
 

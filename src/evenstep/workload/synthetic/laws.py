@@ -266,7 +266,7 @@ class ParetoTailed(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Bimodal(_Checked):
-    """A mixture: the first law with probability `share`, else the second."""
+    """A mixture: the law `first` with probability `share`, a number from 0 to 1, else the law `second`."""
 
     share: float
     first: Law

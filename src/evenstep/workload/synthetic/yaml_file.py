@@ -36,7 +36,8 @@ VERSION = config.VERSION
 class Fitted:
     """A law from the lengths of a trace file: drawn from them (empirical), or from a lognormal law fitted to them.
 
-    `column` is the trace's column. `file` is ``sample:NAME`` or a path from the YAML file's folder. A `format` of None: any.
+    `column` is the trace's column. `file` is ``sample:NAME`` or a path from the YAML file's folder. A `format` of None is
+    recognised from the file.
     """
 
     file: str
@@ -49,7 +50,8 @@ class Fitted:
 class LikeTrace:
     """Arrivals with the gaps of a trace file, scaled to a rate if one is given.
 
-    `file` and `format` are as in `Fitted`. A trace without times is an `InputError`.
+    `file` is ``sample:NAME`` or a path from the YAML file's folder; a `format` of None is recognised from the file. A trace
+    without times is an `InputError`.
     """
 
     file: str
@@ -195,8 +197,8 @@ def check_means(workload: Workload) -> None:
 def check_arriving(workload: Workload, at_rate: bool) -> None:
     """Call `check_means` on a workload whose requests arrive over time: under an infinite mean no rate above 0 is stable.
 
-    A workload whose requests all wait from the start (`Saturated`, `AtOnce`) has finite work and passes. With `at_rate`,
-    arrivals are scaled to a rate or load, so it is checked as well.
+    A workload whose requests all wait from the start (`Saturated`, `AtOnce`) has finite work and passes, unless `at_rate`:
+    then its arrivals are scaled to a rate or load.
     """
     own = getattr(workload.source, "arrivals", None)
     if at_rate or not isinstance(own, arrivals.Saturated | arrivals.AtOnce):
@@ -262,7 +264,7 @@ class Reading:
             raise self._error(_join(place, error.field), error.value, error.expected, error.hint) from None
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
-        """A value of the file converted to the type `kind`, as in `made`, whose errors it raises."""
+        """A value of the file converted to the type `kind`, dataclasses by `made`; `InputError` if it does not fit."""
         import msgspec
 
         inner = kind

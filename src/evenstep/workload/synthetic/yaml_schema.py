@@ -27,7 +27,7 @@ def schema() -> dict[str, Any]:
 
 
 def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a YAML file that holds this dataclass, with laws and processes chosen by name; as `schema`.
+    """The JSON Schema, ready for `json.dumps`, of a YAML file that holds this dataclass, with laws and processes by name.
 
     `rules` are further JSON Schema keywords for the top object, which win over its own.
     """

@@ -56,7 +56,7 @@ def kinds(setting: ex.Setting) -> tuple[str, ...]:
 def run_on(
     setting: ex.Setting, kind: str, workers: int, methods: Mapping[str, str], *, samples: int = 0
 ) -> tuple[dict[str, list[Run]], str]:
-    """Run methods (spec by label) on a workload of this kind, sized for `workers`; see `workload`.
+    """Run methods (spec by label) on a workload of this kind, 500 requests a worker (40 when quick), or the user's trace.
 
     Returns runs by label, then by replicate, and a phrase on what stands in for the paper's data. The first replicate keeps
     `samples` samples of every worker's load.

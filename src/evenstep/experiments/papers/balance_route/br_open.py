@@ -86,7 +86,10 @@ Tiers = Mapping[tuple[int, str, bool], Sequence[float]]
 
 
 def _prefill(setting: ex.Setting, served: float) -> Tiers:
-    """Run JSQ and BR-H at each G, with a limiting prefill tier and without one; `served` comes from `_served`."""
+    """Run JSQ and BR-H at each G with a limiting prefill tier and without, and return tokens a second and worker (`Tiers`).
+
+    `served` is the capacity of a worker, requests a second, from `_served`.
+    """
     methods = {name: br.METHODS[name] for name in (br.JSQ, br.ORACLE)}
     rate = LOAD * served
     prompt = float(_workload(setting, 8).draw(setting.seed).prompt_tokens.mean())
@@ -117,7 +120,10 @@ Latency = Mapping[tuple[float, int | str], Sequence[float]]
 
 
 def _latency(setting: ex.Setting, served: float) -> Latency:
-    """Run BR-0 with the pool, where a transfer of KV takes steps in the slot, and with the bypass, which sends it before."""
+    """Run BR-0 with the pool and with the bypass, and return mean latencies in seconds (`Latency`).
+
+    With the pool, a transfer of KV takes steps in the slot; the bypass transfers before. `served` comes from `_served`.
+    """
     workers, single = 8, replace(setting, seeds=1)
     replicates = setting.pick(MORE_LATENCIES, 1) * setting.replicates
     found: dict[tuple[float, int | str], list[float]] = {}
@@ -164,7 +170,7 @@ Kept = Mapping[tuple[int, int], Sequence[float]]
 
 
 def _noise(setting: ex.Setting) -> Kept:
-    """Run BR-0 and BR-H memorised at each G and each noise of outputs."""
+    """Run BR-0 and BR-H memorised at each G and each noise of outputs, and return the ratios of their spreads (`Kept`)."""
     methods = {name: br.METHODS[name] for name in (br.BR0, br.MEMORISED)}
     found: dict[tuple[int, int], list[float]] = {}
     setting = replace(setting, seeds=setting.pick(MORE_NOISES, 1) * setting.replicates)

@@ -45,8 +45,8 @@ def project_all(repeats: int, load: Any, running: Any, counts: Any, loads: Any, 
     """Compute all workers' projections from their windows of departures `repeats` times; returns `repeats`.
 
     Args:
-        load, running: int64[G], tokens and requests of each worker.
-        counts, loads: int64[G, *], their windows of departures.
+        load, running: int64[G], tokens and requests of each worker now, at step 0. Each request gains a token a step.
+        counts, loads: int64[G, 2^k], 2^k > H. Column h has the requests that leave before step h, and their tokens by then.
         projected: float64[G, H+1], written.
     """
     for _ in range(repeats):

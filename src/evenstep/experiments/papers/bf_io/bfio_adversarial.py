@@ -72,7 +72,7 @@ def instance(against: str, workers: int) -> Trace:
     """The requests of the paper's instance, in order, with arrival times in seconds and prompts of one token.
 
     Each wave has one long request. If `against` is ``round-robin``, every G-th request is long. If it is ``jsq``, short
-    requests first bring all workers but the first to its number of requests, so that a tie decides.
+    requests first bring the other workers to the first worker's number of requests, so that a tie decides.
     """
     waves = EACH * workers
     counts = [(workers - 1) * (wave if against == "jsq" else 1) for wave in range(waves)]

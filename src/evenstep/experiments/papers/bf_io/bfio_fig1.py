@@ -68,7 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _idle(run: Run) -> F8:
-    """Idle share of each step of the steady window, per cent of local time without the fixed part of a step."""
+    """Load imbalance of each step of the steady window, float64, per cent: 100 * (1 - mean load / largest load)."""
     steps, first, last = bf.steady(run)
     size = metrics.of_group(run.conditions.group_sizes, steps.group)
     return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]

@@ -40,7 +40,7 @@ MANY_SLOTS = (72, 144, 288, 576)
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A setting of the theorems: outputs of `OUTPUT` tokens if `equal`, else geometric ones, and the drift of loads."""
+    """A setting of the theorems: outputs of `OUTPUT` tokens if `equal`, else geometric of this mean; the drift of loads."""
 
     name: str
     equal: bool = False
@@ -249,10 +249,11 @@ def _drifts(setting: ex.Setting, found: _Found) -> None:
 
 
 def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
-    """Add to `found`, and return, the gains against B and G in each theorem's setting: the proven and the seen ones.
+    """Measure the proven and the seen gains against B and G in each theorem's setting, and add them to `found`.
 
-    A proven gain is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. Seen gains
-    have no exponent with equal outputs: BF-IO(0) often balances those exactly.
+    Returns them under keys such as ``Theorem 1, log G, proven``. A proven gain is FCFS's imbalance over BF-IO's bound,
+    (G - 1) s_max, times 1 / p where outputs are geometric. A seen gain is over BF-IO(0)'s own imbalance; it is left out for
+    equal outputs, which BF-IO(0) often balances exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]

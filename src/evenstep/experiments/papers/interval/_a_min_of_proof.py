@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """Admit from the head of the queue while claims fit memory, then evict until the growth of running requests fits."""
+    """Admit from the head of the queue while KV claims fit memory; evict until they fit one token later; run the rest."""
     claimed, grown = 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -113,7 +113,7 @@ def bound(view: RuleView, row: int) -> int:
 
 @part
 def claim(view: RuleView, row: int, tokens: int) -> int:
-    """KV tokens that a request claims if it runs `tokens` more: up to its bound, or those that it then holds if more."""
+    """KV tokens that a request claims: those it holds at its bound, or after `tokens` more tokens if these are more."""
     return base(view, row) + max(bound(view, row) - view.produced[row], tokens)
 
 
@@ -134,7 +134,7 @@ def key_of(view: RuleView, options: Any, row: int) -> float:
 
 @part
 def count(view: RuleView, options: Any, batch: Batch, row: int) -> None:
-    """Count an eviction in `batch.memory`: from the request's present bound to its next. Nothing if `longest` is 0."""
+    """Count an eviction in `batch.memory`: -1 at the request's present bound, +1 at its next. Nothing if `longest` is 0."""
     if options.longest > 0:
         words, output = int(options.longest) + 1, view.request_class[row]
         batch.memory[bound(view, row) * words + output] -= 1

@@ -176,7 +176,10 @@ def latency_under(
     remark: str,
     size: tuple[float, float] = (9.0, 5.0),
 ) -> ex.Experiment:
-    """The experiment that sweeps the number of requests under intervals (bounds by name); `claims` judges the sweep."""
+    """The experiment that sweeps the number of requests under intervals (bounds by name); `claims` judges the sweep.
+
+    `figure` is the paper's number; `size` is that of our figure, inches.
+    """
 
     def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()

@@ -76,7 +76,7 @@ def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int
 
 
 def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[float, float]:
-    """(A_max's, H-SF's) total latency in iterations on the instance of `a_max_on_instance`.
+    """(A_max's, H-SF's) total latency in iterations on the instance in the proof of Theorem 3.4.
 
     `alpha` is lower over upper length, `mix` is a / b, and `batches` is b, the batches of long requests.
     """

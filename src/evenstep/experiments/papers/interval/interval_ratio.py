@@ -132,7 +132,7 @@ class Case:
         return found / np.maximum(found.sum(axis=0), 1)
 
     def as_proved(self, victim: Literal["grown", "any"], count: int, seed: int) -> tuple[float, F8]:
-        """(mean latency in iterations, shares as of `completions`) of `AMinOfProof` with these victims."""
+        """(mean latency in iterations, shares completed by period and output as `completions`) of `AMinOfProof`."""
         size = self.mix.size + 1
         run = self.run(AMinOfProof(victim=victim, longest=self.mix.size), count, seed, tells=True)
         stays = np.array([[run.totals.counted[f"{i} of {j}"] for j in range(size)] for i in range(size)], float)

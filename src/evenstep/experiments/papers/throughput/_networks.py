@@ -81,7 +81,7 @@ def drift(run: NetworkRun, engine: int | None = None) -> float:
 
 
 def keeps_up(share: ex.Interval) -> bool | None:
-    """True if growth, a share of the arrivals, is below `DRIFT`; None if its interval contains that or has no ends."""
+    """True if growth, a share of the arrivals, is below `DRIFT`, False if above; None if the interval decides neither."""
     return ex.clearly(ex.beyond(share, DRIFT), -1)
 
 
@@ -97,10 +97,10 @@ def missed(value: ex.Interval, limit: float) -> ex.Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
-    """Measurements on both sides of a limit, as means over replicates.
+    """Measurements above and below a limit of throughput: means over replicates, with intervals.
 
-    `served` is the rate served in an overload, a second, in the limit's unit. `grows` is the growth below the limit, as a
-    share of the arrivals.
+    `served` is the rate served in an overload, a second, in the limit's unit. `grows` is how much unfinished work grows at a
+    load below the limit, as a share of the work that arrives.
     """
 
     served: ex.Interval

@@ -81,7 +81,7 @@ def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, *
 
 
 def _cases(setting: ex.Setting) -> dict[str, Case]:
-    """The bisected systems by name: policies that fill every batch, groups, caps, seats, memories, short prompts."""
+    """The cases whose largest rate is searched, by name: policies that fill batches, groups, caps, seats, memories."""
     return {
         **{name: case(name) for name in CONSERVING},
         **{
@@ -111,7 +111,7 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
 
 
 def _off(formula: float, rate: ex.Interval) -> ex.Interval:
-    """Error of the closed form against a simulated rate, per cent."""
+    """Error of the closed form against a simulated rate, per cent of the latter; positive if the form is larger."""
     return rate.map(lambda end: 100 * (formula / end - 1))
 
 

@@ -44,7 +44,7 @@ LIMIT = ENGINES * tokens_per_s(pool().engines["pool"]) / (PROMPT + OUTPUT)
 
 
 def hot(until_s: float, seed: int) -> tuple[str, NetworkRun]:
-    """Half of the requests share a key, and a hash routes: (the reason that `judge` gives, a simulated run)."""
+    """Judge and simulate the pool behind a hash, half of the requests with one key: (the reason of `judge`, the run)."""
     network = pool(HASH)
     kinds = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(HOT_RATE)) for name in KINDS}
     network = replace(network, tasks=kinds)

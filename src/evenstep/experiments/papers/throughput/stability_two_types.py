@@ -55,7 +55,7 @@ def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: s
 
 
 def work(run: NetworkRun) -> tuple[float, float]:
-    """(tokens a second that the engine runs, growth of the tokens left over those that arrive), as `_networks.work`."""
+    """(tokens a second that the engine runs, growth of the tokens left over those that arrive), in the run's second half."""
     return net.work(run, [TOKENS[name] for name, _ in run.kinds])
 
 

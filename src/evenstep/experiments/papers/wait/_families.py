@@ -78,7 +78,7 @@ class TenTypes:
         return Types([rate * share / sum(SHARES) for share in SHARES], (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
 
     def scaled(self, fits: float) -> tuple[int, ...]:
-        """The paper's ratios over `over`, or scaled to iterations of `fits` requests if that is less; whole numbers >= 1."""
+        """The paper's ratios divided by `over`, or by more if an iteration holds only `fits` requests; integers >= 1."""
         share = min(1 / self.over, fits / LIMIT)
         return tuple(max(round(n * share), 1) for n in RATIOS)
 

@@ -266,7 +266,10 @@ def relative(ours: Sequence[float], base: Sequence[float]) -> ex.Interval:
 def _claim(
     runs: Runs, label: str, other: str, cases: Sequence[Case], field: str, sign: int, says: str, up_to: float
 ) -> ex.Claim:
-    """The claim that `label` `says` `other` in every case with a load below `up_to`: all intervals must have the sign."""
+    """The claim that one policy beats another in `field` in every case with a load below `up_to`.
+
+    The sentence is `label`, `says`, `other`. The paired relative difference must clearly have the sign in each case.
+    """
     below = [case for case in cases if case.load < up_to]
     apart = {case.said: relative(*ex.pair(runs, (label, case), (other, case), field)) for case in below}
     seen = "; ".join(f"{said} {ex.with_interval(one)} %" for said, one in apart.items())
@@ -289,8 +292,8 @@ def thresholds(limit: float, shares: Sequence[float], outputs: Sequence[int], *,
     """WAIT's thresholds under a batch limit B, one a type, rounded down, at least 1.
 
     `shares` are the arrivals lambda_j in proportion, `outputs` the tokens l'_j. n_j = B lambda_j / sum lambda_i (l'_i + 1),
-    in proportion to the arrivals as eq. 9 needs. As `printed` in sec. 6.1 it is B rho_j / (l'_j + 1), which gives long
-    outputs too little.
+    in proportion to the arrivals as eq. 9 needs. As `printed` in sec. 6.1 it is B rho_j / (l'_j + 1), rho_j = lambda_j / sum
+    lambda_i, which gives long outputs too little.
     """
     if printed:
         exact = [limit * s / sum(shares) / (o + 1) for s, o in zip(shares, outputs, strict=True)]
