@@ -141,8 +141,8 @@ class TaskSection:
         arrivals: when tasks arrive; with `trace` it replaces the recorded times.
         count: tasks; left out = all that arrive before the network's `until_s`, or all of the trace; needed if all arrive at
             once.
-        trace: recorded requests, the calls: each session is a task. A request follows the one named by its `after`; one without
-            comes as long after the session's first as recorded.
+        trace: recorded requests, the calls: each session is a task. A request follows the one named by its `after`; one
+            without comes as long after the session's first as recorded.
         engine: the engine or group that runs the calls of `trace`.
         one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
     """

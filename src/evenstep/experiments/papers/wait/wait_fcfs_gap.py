@@ -121,9 +121,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             ),
             ex.placed(f"the queue of type 2 is at least {GROWTH:g} t", growth, GROWTH, math.inf),
             *(
-                ex.limited(
-                    f"{name} {loses} {number})", stays[name], CONSTANT, 1, f"{lost[name]} tokens/s"
-                )
+                ex.limited(f"{name} {loses} {number})", stays[name], CONSTANT, 1, f"{lost[name]} tokens/s")
                 for name, number in PROPOSITION.items()
             ),
         ],
