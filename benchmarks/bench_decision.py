@@ -31,7 +31,7 @@ from evenstep.cost.linear import Linear
 from evenstep.policy_rules import KernelCall
 from evenstep.predict import departures
 from evenstep.request import Trace
-from evenstep.routing.doors import kernel_call
+from evenstep.routing.checks import kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim.cluster import lookahead as lookahead_kernel
 from evenstep.sim.cluster.model import EXPECTED

@@ -26,7 +26,7 @@ from evenstep.load.processes import beside, cpu_s, free_ports, resident_mb
 from evenstep.load.run import Outcome, drive, timed
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
-from evenstep.load.watching import Watch
+from evenstep.load.watching import Sample, watched
 from evenstep.request import Trace
 from gateway_peers import compile_kernels
 
@@ -87,14 +87,14 @@ def running(step_ms: float, slots: int, policy: str):
             yield f"http://127.0.0.1:{gateway}", Target("127.0.0.1", engine, False, ""), pid
 
 
-def sent(trace: Trace, url: str, pid: int, engine: Target, **settings) -> tuple[Outcome, dict, Process, Watch]:
+def sent(trace: Trace, url: str, pid: int, engine: Target, **settings) -> tuple[Outcome, dict, Process, list[Sample]]:
     """A run with the gateway's process and the engines' page watched."""
     asked = LoadSettings(source="bench", url=url, model="emulated", **settings)
-    process, pages = Process(pid), Watch(engine, None)
-    with pages:
+    process = Process(pid)
+    with watched(engine, None, {}) as samples:
         outcome = drive(timed(trace, asked), asked)
     process.end()
-    return outcome, summary(outcome, asked), process, pages
+    return outcome, summary(outcome, asked), process, samples
 
 
 def streams(count: int, step_ms: float, seconds: float, policy: str) -> str:
@@ -102,13 +102,13 @@ def streams(count: int, step_ms: float, seconds: float, policy: str) -> str:
     tokens = int(1e3 * seconds / step_ms)
     sizes = np.full(count, 200, np.int64), np.full(count, tokens, np.int64)
     with running(step_ms, -(-count // RANKS), policy) as (url, engine, pid):
-        outcome, found, process, pages = sent(Trace(*sizes, name="bench"), url, pid, engine, closed=count)
+        outcome, found, process, samples = sent(Trace(*sizes, name="bench"), url, pid, engine, closed=count)
     records = outcome.records
     share, memory = process.between(
         outcome.start_s + float(np.nanmax(records.first_s)),
         outcome.start_s + float(np.nanmin(records.last_s)),
     )
-    first, last = pages.samples[0].engine, pages.samples[-1].engine
+    first, last = samples[0].engine, samples[-1].engine
     late = (last["late"] - first["late"]) / max(1.0, last["steps"] - first["steps"])
     return "; ".join(
         (

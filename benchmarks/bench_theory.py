@@ -29,7 +29,7 @@ CASE = Case("sarathi", TokenBudget(), ENGINE, alike(129, 112))
 
 def bisected() -> None:
     """One replicate of the largest stable rate, to 1 %."""
-    Bisection(CASE, CASE.closed.requests_per_s or 0.0, 12_000, 0.01, 0, 0).carry_out()
+    Bisection(CASE, CASE.closed.requests_per_s or 0.0, 12_000, 0.01, 0, 0).search()
 
 
 #: What is timed, and the seconds it is held to.

@@ -31,7 +31,7 @@ from evenstep import streams
 from evenstep.emulator import tokens
 from evenstep.engines.metrics.prometheus import lines, wanted
 from evenstep.gateway.operate.compiling import compile_all
-from evenstep.load.connection import Call
+from evenstep.load.client import Call
 from evenstep.load.models import get
 from evenstep.load.processes import beside, free_ports, resident_mb
 from evenstep.load.prompts import Prompts

@@ -211,7 +211,7 @@ async def serving(schedule: Schedule, policy: str) -> AsyncIterator[Server]:
     await server.open()
     try:
         await server.ready()
-        while server.gateway.not_ready() or server.gateway.pools.unknown:
+        while server.gateway.front.not_ready() or server.gateway.pools.unknown:
             await asyncio.sleep(0.002)
         schedule.ignoring = {engine.url[7:] for engine in engines if engine.name.startswith("ignoring")}
         yield server

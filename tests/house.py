@@ -140,11 +140,7 @@ class House:
         templates = [file.read_text(encoding="utf-8") for file in self.root.rglob("*.py.txt")]
         named = set(re.findall(r"evenstep(?:\.\w+)+", " ".join([*self.text.values(), *templates, _project()])))
         members = {
-            file.stem
-            for room, word in names.BINDINGS.items()
-            for folder in names._folders(room)
-            for file in folder.glob("*.py")
-            if names._binds(file, word)
+            file.stem for room, word in names.BINDINGS.items() for file in names._files(room) if names._binds(file, word)
         }
         return [
             str(file.relative_to(self.root))

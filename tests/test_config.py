@@ -127,7 +127,10 @@ def test_a_bad_file_is_one_error_that_names_file_line_and_field(tmp_path, monkey
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["1" * 5000, "[" * 3000, "!!timestamp 2001-13-45"])
+@pytest.mark.parametrize(
+    "value",
+    ["1" * 5000, "[" * 3000, "!!timestamp 2001-13-45", "!!timestamp soon", "!!bool maybe", "!!int ''"],
+)
 def test_a_value_that_python_cannot_hold_is_an_error_of_the_file(tmp_path, value):
     path = tmp_path / "fleet.yaml"
     path.write_text(f"version: 1\npool: {value}\n")
@@ -164,6 +167,8 @@ def test_a_missing_field_is_named(tmp_path):
 def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="expected a readable file"):
         config.load(tmp_path / "absent.yaml", Fleet)
+    with pytest.raises(InputError, match="expected a readable file. File name too long"):
+        config.load("a" * 300, Fleet)
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"version: 1\nname: \xff\xfe\n")
     with pytest.raises(InputError, match="expected UTF-8 text"):
@@ -182,6 +187,16 @@ def test_later_layers_win_and_every_value_remembers_its_origin():
     assert settled.origin["workers"] == "command line"
     assert settled.origin["name"] == "fleet.yaml"
     assert settled.origin["pool"] == "default"
+
+
+@dataclass(frozen=True)
+class Keyed:
+    api_key: str | None = None
+
+
+def test_a_secret_that_does_not_fit_is_not_shown():
+    with pytest.raises(InputError, match=r"load.yaml: api_key is '\(hidden\)'; expected text"):
+        config.settle(Keyed, config.Layer("load.yaml", {"api_key": 12345678}))
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def test_a_member_may_lie_one_folder_below_its_room(tmp_path, monkeypatch):
 
 def test_no_name_has_two_files():
     for room, word in names.BINDINGS.items():
-        found = [f for folder in names._folders(room) for f in folder.glob("*.py") if names._binds(f, word)]
+        found = [f for f in names._files(room) if names._binds(f, word)]
         assert len({f.stem for f in found}) == len(found), room
 
 
@@ -119,6 +119,8 @@ def test_a_module_of_another_package_is_found_by_its_full_name():
             "thing is 'Oracel'; expected a name bound in evenstep.predict.oracle",
         ),
         ("absent.py", "absent.py: file is 'absent.py'; expected an existing Python file"),
+        ("a" * 300, "expected a known predictor"),
+        ("a" * 300 + ".py", "expected a Python file that loads. OSError: "),
     ],
 )
 def test_what_is_not_found_is_one_error(name, message):

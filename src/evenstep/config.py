@@ -140,7 +140,7 @@ def read_yaml(path: str | Path) -> Document:
         node = loader.get_single_node()
         _lines_of(node, "", lines, shown)  # before merge keys (<<) become keys of the mapping that has them
         values = loader.construct_document(node) if node is not None else None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:  # of explicit tags, too
         mark = getattr(error, "problem_mark", None)
         where = f"{shown} line {mark.line + 1}" if mark else shown
         raise InputError(where, "text", getattr(error, "problem", "") or "not YAML", "YAML") from error
@@ -493,7 +493,7 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
         meant = nearest(str(value), _choices(hint))
-        raise InputError(layer.origin, shown, value, expectation(str(error), hint), meant) from None
+        raise InputError(layer.origin, shown, unless_secret(name, value), expectation(str(error), hint), meant) from None
 
 
 def _reachable(kind: Any) -> list[Any]:

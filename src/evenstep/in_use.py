@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from evenstep.errors import InputError
 
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Existing files by device and inode: those read so far, and those to be replaced with the flag that names each."""
-
-    read: set[tuple[int, int]] = field(default_factory=set)
-    replaced: dict[tuple[int, int], str] = field(default_factory=dict)
-
-
-_files: ContextVar[_Files | None] = ContextVar("files of the command", default=None)
+_Key: TypeAlias = tuple[int, int]
+#: Existing files by device and inode: those read so far, and those to be replaced with the flag that names each.
+_files: ContextVar[tuple[set[_Key], dict[_Key, str]] | None] = ContextVar("files of the command", default=None)
 
 
 @contextmanager
 def one_command() -> Generator[None]:
     """Context manager: in its block `reads` and `writes` refuse a file that was given to both. Outside they do nothing."""
-    before = _files.set(_Files())
+    before = _files.set((set(), {}))
     try:
         yield
     finally:
@@ -36,9 +30,10 @@ def reads(path: Path) -> None:
     """Note that the command reads a file. Raises an `InputError` if `writes` was called for the same file."""
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
-        if key in files.replaced:
-            raise _refusal(files.replaced[key], path)
-        files.read.add(key)
+        read, replaced = files
+        if key in replaced:
+            raise _refusal(replaced[key], path)
+        read.add(key)
 
 
 def writes(path: Path, flag: str = "output") -> None:
@@ -48,17 +43,19 @@ def writes(path: Path, flag: str = "output") -> None:
     """
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
-        if key in files.read:
+        read, replaced = files
+        if key in read:
             raise _refusal(flag, path)
-        files.replaced[key] = flag
+        replaced[key] = flag
 
 
-def _key(path: Path) -> tuple[int, int] | None:
+def _key(path: Path) -> _Key | None:
     """Device and inode of an existing regular file; None for anything else."""
-    if "\0" in str(path) or not path.is_file():
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # there is none, or it cannot be reached, or this is no path
         return None
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def _refusal(flag: str, path: Path) -> InputError:

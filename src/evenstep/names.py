@@ -27,7 +27,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from evenstep.config import MOST, expectation, numeral
 from evenstep.errors import EvenstepError, InputError, nearest
 
-#: The name a member of each room binds; ``""`` means the module itself is the member.
+#: The name a member of each room binds, in `workload` next to others: there the module itself is the member.
 BINDINGS: dict[str, str] = {
     "routing": "policy",
     "scheduling": "policy",
@@ -48,7 +48,6 @@ _NOUNS = {
 }
 #: Start of the names of modules loaded from users' files; a hash of the path is their end.
 USER_MODULE = "evenstep_user_"
-_MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
 _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where members lie, if not in the room's own folder
 
@@ -60,7 +59,7 @@ def members(room: str) -> tuple[str, ...]:
     `room` is a key of `BINDINGS`; any other is a KeyError. The answer is kept until the process ends.
     """
     word = BINDINGS[room]
-    own = [_name(f.stem) for folder in _folders(room) for f in folder.glob("*.py") if _binds(f, word)]
+    own = [_name(file.stem) for file in _files(room) if _binds(file, word)]
     other = [e.name for e in _offered(room)]
     return tuple(sorted({*own, *other}))
 
@@ -86,8 +85,7 @@ def find(room: str, name: str) -> Any:
         raise InputError(name, "option", thing, "key=value", f"Write {place}:key=value,key=value.")
     if thing:
         return _member(room, _import(place, name), thing, name)
-    files = (folder / f"{name.replace('-', '_')}.py" for folder in _folders(room))
-    own = [file for file in files if name == _name(file.stem) and file.exists() and _binds(file, word)]
+    own = [file for file in _files(room) if _name(file.stem) == name and _binds(file, word)]
     others = [e for e in _offered(room) if e.name == name]
     if len(own) + len(others) > 1:
         owners = [*(f"evenstep.{room}" for _ in own), *(e.value for e in others)]
@@ -246,10 +244,10 @@ def _name(stem: str) -> str:
 
 
 @cache
-def _folders(room: str) -> tuple[Path, ...]:
-    """The folders that hold a room's members: the room's own, and those one below."""
+def _files(room: str) -> tuple[Path, ...]:
+    """The Python files that may be a room's members: in the room's own folder, then in those one below."""
     own = _ROOT.joinpath(*_PLACES.get(room, room).split("."))
-    return own, *sorted(path for path in own.iterdir() if path.is_dir() and path.name != "__pycache__")
+    return (*own.glob("*.py"), *sorted(own.glob("*/*.py")))
 
 
 def _module(file: Path) -> str:
@@ -284,7 +282,7 @@ def _binds(file: Path, word: str) -> bool:
 
 def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
     """The object that a module binds to `thing`, else an `InputError` about `name`. If members are modules, the module."""
-    if room in _MODULE_MEMBERS:
+    if room == "workload":  # a trace format is its module: `recognises` and `read`
         return module
     if not hasattr(module, thing):
         here = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
@@ -304,12 +302,12 @@ def _import(module: str, name: str) -> ModuleType:
 def _load_file(place: str) -> ModuleType:
     """Execute a user's file and return its module; any exception becomes an `InputError` about `place`, its path."""
     path = Path(place)
-    if not path.is_file():
-        raise InputError(place, "file", place, "an existing Python file", "Check the path.")
     try:
-        return _load_version(path.resolve(), path.stat().st_mtime_ns)
+        if path.is_file():
+            return _load_version(path.resolve(), path.stat().st_mtime_ns)
     except (Exception, SystemExit) as error:
         raise InputError(place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}.") from error
+    raise InputError(place, "file", place, "an existing Python file", "Check the path.")
 
 
 @cache

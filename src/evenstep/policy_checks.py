@@ -39,7 +39,6 @@ class Judged:
         answer: class of its answers.
         views: makes the same views, as new objects, at each call. Its argument sets the numbers that stand in memory before
             and after the views' arrays (`spare` of `window`).
-        own: copies an answer, because a policy may return an array that it writes again.
         differ: ``(answer, other, view)`` -> a sentence on how two answers to a view differ; empty if they are equal in bits.
             It calls the first ``plain VERB`` and the second ``the kernel``, words that checks replace.
         kernel_call: ``(policy, view)`` -> the prepared call of the policy's compiled rule; None if it has no rule.
@@ -49,17 +48,16 @@ class Judged:
     verb: str
     answer: type[Any]
     views: Callable[[int], Sequence[Any]]
-    own: Callable[[Any], Any]
     differ: Callable[[Any, Any, Any], str]
     kernel_call: Callable[[Any, Any], KernelCall | None]
 
     def raw(self, view: Any) -> Any:
-        """The policy's own answer to a view; the policy may write its arrays again at the next call."""
+        """The policy's own answer to a view, not copied."""
         return getattr(self.policy, self.verb)(view)
 
     def ask(self, view: Any) -> Any:
-        """A copy of the policy's answer to a view."""
-        return self.own(self.raw(view))
+        """A copy of the policy's answer to a view, because a policy may return an array that it writes again."""
+        return copy.deepcopy(self.raw(view))
 
 
 #: Given a policy, and ``plain`` or ``compiled`` for the way to call it: the digest of a short run.
@@ -113,8 +111,7 @@ def verdict(name: str, message: str) -> Finding:
 
 def frozen(policy: Any) -> Finding:
     """Check that the policy is a frozen dataclass."""
-    parameters: Any = getattr(type(policy), "__dataclass_params__", None)
-    is_frozen = parameters is not None and parameters.frozen
+    is_frozen = getattr(getattr(type(policy), "__dataclass_params__", None), "frozen", False)
     text = f"{type(policy).__name__} is no frozen dataclass; write @dataclass(frozen=True) above it"
     return verdict("frozen", "" if is_frozen else text)
 
@@ -139,7 +136,11 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
         if not isinstance(decision, judged.answer):
             text = f"{judged.verb} answers {type(decision).__name__}; expected a {judged.answer.__name__}"
             return Finding("answers", False, text), said
-        said.append(judged.own(decision))
+        for name, value in ((f.name, getattr(decision, f.name)) for f in dataclasses.fields(decision)):
+            if isinstance(value, list | tuple):
+                text = f"view {number}: {judged.verb} answers {name} as a {type(value).__name__}; expected an array"
+                return Finding("answers", False, text), said
+        said.append(copy.deepcopy(decision))
     return Finding("answers", True), said
 
 
@@ -163,11 +164,10 @@ def outside(judged: Judged) -> list[Finding]:
 
     The first also fails if numbers in memory beyond the view's arrays change an answer. `answers` must have passed.
     """
-    views, seen = judged.views(1000), dict[str, str]()
+    views = judged.views(1000)
     with watching() as found:
         said = [judged.ask(view) for view in views]
-    for kind, what in found:
-        seen.setdefault(kind, what)
+    seen = dict(reversed(found))  # the first of each kind
     rules = {
         "peek": ("no peeking", "it reaches outside its view: {}"),
         "clock": ("no clock", "it reads a clock: {}; the view has now_s"),

@@ -580,6 +580,11 @@ def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_besid
     assert "Error of the simulator" in page
 
 
+def test_a_flag_that_would_change_nothing_is_refused_beside_a_log_too(capsys, recorded):
+    assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--prefill-budget", "4096"]) == 2
+    assert "--prefill-budget is 4096; expected no value here, as it would change nothing" in capsys.readouterr().err
+
+
 def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
     assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--workers", "8"]) == 0
     out = capsys.readouterr().out

@@ -11,7 +11,7 @@ from tests.load.running import emulated
 
 from evenstep.cli.load import _trace
 from evenstep.cli.main import main
-from evenstep.cli.parts.load_bar import LoadBar
+from evenstep.cli.parts.outputs import LoadBar
 from evenstep.load.settings import LoadSettings
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
@@ -53,11 +53,11 @@ def test_a_run_without_a_good_answer_fails(trace, capsys):
 
 
 def test_ctrl_c_reports_what_was_measured_until_then(trace, tmp_path, monkeypatch, capsys):
-    def show(self, at):
+    def draw(self, at):
         if at.done:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(LoadBar, "show", show)
+    monkeypatch.setattr(LoadBar, "draw", draw)
     report, rows = tmp_path / "load.html", tmp_path / "rows.parquet"
     with emulated(speed=500.0) as url:
         words = ["--url", url, "--speed", "0.02", "--report", str(report), "--save-requests", str(rows)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from tests.measure.test_comparison import replicates
 
 from evenstep.cli.parts import outputs
 from evenstep.errors import InputError
+from evenstep.load.run import Progress
+from evenstep.measure import parquet
 from evenstep.measure.comparison import compare_runs
 
 
@@ -73,14 +77,42 @@ def test_versions_say_what_runs_the_kernels():
     assert set(outputs.versions()) == {"evenstep", "python", "numpy", "kernels"}
 
 
-def test_records_of_an_earlier_command_in_the_same_folder_are_named(tmp_path):
+def test_records_of_an_earlier_command_in_the_same_folder_are_named(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(parquet, "write_run", lambda run, folder: written.append(folder))
     for place in ("0-jsq/replicate-0", "0-jsq/replicate-1", "1-br-0/replicate-0", "notes"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "1-file").write_text("")
     head = f"records: {tmp_path}/"
-    runs = [tmp_path / "0-jsq" / "replicate-0", tmp_path / "1-best" / "replicate-0"]
+    runs = {"jsq": {"replicate-0": None}, "best": {"replicate-0": None}}
     said = "of an earlier command, and left as they were: "
-    assert outputs.records_lines(tmp_path, runs) == [head, said + "0-jsq/replicate-1, 1-br-0"]
-    assert outputs.records_lines(tmp_path, [tmp_path / "0-jsq", tmp_path / "1-br-0"])[:1] == [head]
-    kept = [tmp_path / place for place in ("0-jsq/replicate-0", "0-jsq/replicate-1", "1-br-0/replicate-0")]
-    assert outputs.records_lines(tmp_path, kept) == [head]
+    assert outputs.write_records(tmp_path, runs) == [head, said + "0-jsq/replicate-1, 1-br-0"]
+    assert written == [tmp_path / "0-jsq" / "replicate-0", tmp_path / "1-best" / "replicate-0"]
+    assert outputs.write_records(tmp_path, {"jsq": {"": None}, "br-0": {"": None}})[:1] == [head]
+    assert written[2:] == [tmp_path / "0-jsq", tmp_path / "1-br-0"]
+    kept = {"jsq": {"replicate-0": None, "replicate-1": None}, "br-0": {"replicate-0": None}}
+    assert outputs.write_records(tmp_path, kept) == [head]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    bar = outputs.LoadBar()
+    bar.say("starting")
+    bar.draw(Progress(done=3, failed=1, running=2, total=9, tokens=50, now_s=2.0), "jsq")
+    bar.end()
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_how_far_it_is(monkeypatch):
+    text = shown(Terminal(), monkeypatch)
+    assert "starting" in text
+    assert "jsq: 2 under way, 25 tokens/s, 1 failed" in text
+
+
+def test_a_file_sees_nothing(monkeypatch):
+    assert shown(io.StringIO(), monkeypatch) == ""

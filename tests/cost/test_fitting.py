@@ -1,5 +1,7 @@
 """Fitted batch-time laws: the true one is found again, poor fits and bad logs are refused."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,17 @@ def test_a_log_may_quote_the_names_of_its_columns_and_have_spaces_around_them(tm
     for head in ('"seconds","kv"', "seconds, kv"):
         path.write_text(f"{head}\n" + "".join(f"{0.01 * k},{k}\n" for k in range(1, 31)))
         assert read_log(path)["kv"].tolist() == list(range(1, 31))
+
+
+def test_a_log_with_a_quote_that_nothing_closes_is_refused(tmp_path):
+    usual = csv.field_size_limit(1000)
+    try:
+        for head in ('seconds,kv\n0.1,"2\n', '"seconds,kv\n0.1,2\n'):
+            (tmp_path / "log.csv").write_text(head + "0.3,4\n" * 200)
+            with pytest.raises(InputError, match="expected a readable CSV file"):
+                read_log(tmp_path / "log.csv")
+    finally:
+        csv.field_size_limit(usual)
 
 
 def test_a_poor_fit_is_refused():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.energy import energy_j
 
-from evenstep.cost.power import Power, energy_j, watts
+from evenstep.cost.power import Power, watts
 from evenstep.errors import InputError
 
 PLAIN = Power(model_params=1.0, peak_flops=6.0, idle_w=100.0, max_w=400.0, mfu_sat=0.5, gamma=0.5)  # mfu = tokens/s

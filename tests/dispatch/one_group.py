@@ -9,8 +9,8 @@ from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.fleet.mirror import WorkerColumns
 from evenstep.dispatch.requests.rows import RequestColumns
 from evenstep.dispatch.rounds.barriers import tables_of
-from evenstep.dispatch.steps.counting import count_chunks, count_leave
 from evenstep.dispatch.steps.groups import GroupSteps
+from evenstep.dispatch.steps.lockstep import count_chunks, count_leave
 from evenstep.dispatch.steps.state import NEW
 
 _count, _leave = compiled.entry(count_chunks), compiled.entry(count_leave)
@@ -43,7 +43,7 @@ class OneGroup:
             row = self.row[name] = self.free.pop(0)
             self.requests.at.step[row], self.requests.at.copies[row] = NEW, copies
             self.requests.at.produced[row] = 0
-            self.steps.joins(0)
+            self.at.running[0] += 1
         self.steps.make_room(0, self.requests.at.step[row], tokens)
         told, before = np.array([row, tokens]), (self.at.step[0], self.at.ended_s[0])
         assert _count(told, 0, 1, now_s, row if joined else -1, self.tables()) == 1

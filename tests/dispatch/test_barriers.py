@@ -28,6 +28,6 @@ def test_a_group_in_which_nothing_runs_has_no_step():
     for at in (1.0, 2.0, 3.0):
         story.now_s = at
         story.chunk(leg.row)
-    assert story.d.parts.barriers.steps[0].steps > 0
+    assert story.d.parts.barriers.all.at.steps[0] > 0
     story.tell(ev.Finished, request=1, leg=leg.leg)
     assert list(story.d.parts.barriers.all.at.running) == [0]

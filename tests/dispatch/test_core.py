@@ -265,11 +265,11 @@ def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
     story.worker("a", slots=2)
     streamed, whole = story.sent(1), story.sent(2)
     story.chunk(streamed.row)
-    steps = story.d.parts.barriers.steps[0].steps
+    steps = story.d.parts.barriers.all.at.steps[0]
     story.tell(ev.Finished, request=2, leg=whole.leg, prompt_tokens=12, output_tokens=7, at=3.0)
     meters = story.d.parts.meters
     assert (meters.output_tokens, meters.requests["200"], meters.tpot_s.values()["count"]) == (7, 1, 0)
-    assert meters.ttft_s.values()["sum"] == 3.0 and story.d.parts.barriers.steps[0].steps == steps
+    assert meters.ttft_s.values()["sum"] == 3.0 and story.d.parts.barriers.all.at.steps[0] == steps
     assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 11.0
 
 

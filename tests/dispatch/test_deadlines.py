@@ -25,9 +25,9 @@ def test_who_is_sent_by_the_next_tick_never_had_a_deadline():
     story = Story("jsq")
     story.worker("a", slots=1)
     story.arrives(1)
-    assert story.d.parts.deadlines.newcomers and not len(story.d.parts.fleet.timers)
+    assert story.d.parts.deadlines.newcomers and not story.d.parts.fleet.timers.at
     story.tick()
-    assert not story.d.parts.deadlines.newcomers and not len(story.d.parts.fleet.timers)
+    assert not story.d.parts.deadlines.newcomers and not story.d.parts.fleet.timers.at
 
 
 def test_who_still_waits_after_a_tick_has_the_deadline_of_its_arrival():

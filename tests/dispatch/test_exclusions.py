@@ -13,7 +13,7 @@ def test_all_engines_of_a_barrier_group_are_lost_with_one_of_them():
     story.fails(leg, "connect")
     found = story.d.parts.exclusions
     assert found.excluded == {leg.row: {"a", "b"}}
-    assert found.has_others(leg.row, False) and not found.has_others(leg.row, False, without="c")
+    assert found.has_others(leg.row) and not found.has_others(leg.row, without="c")
     assert found.forbids(leg.row, "b") and not found.forbids(leg.row, "c")
     assert found.concerns([leg.row]) and not found.concerns([leg.row + 1])
 

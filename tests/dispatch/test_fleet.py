@@ -52,6 +52,9 @@ def test_a_prefiller_whose_metrics_are_no_longer_read_takes_prompts():
     assert story.arrives(1) == []
     (told,) = story.worker("p", role="prefill", heard=False, scraped=False)
     assert (told.request, told.worker) == (1, "p")
+    story.tell(ev.ScrapeFailed, worker="p")  # of a reading that was under way
+    (told,) = story.arrives(2)
+    assert (told.request, told.worker) == (2, "p")
 
 
 def test_a_prefiller_with_another_group_leaves_the_steps_of_the_workers_alone():
@@ -69,8 +72,10 @@ def test_a_shared_worker_whose_metrics_are_no_longer_read_is_neither_full_nor_st
     for story.now_s in (1.0, 2.0):
         story.sampled("a", running=7)
     story.worker("a", slots=8, heard=False, scraped=False)
-    (shown,) = story.d.snapshot()["workers"]
-    assert (shown["foreign_requests"], shown["is_shared"], shown["free_slots"]) == (0, False, 8)
+    for _ in range(2):
+        (shown,) = story.d.snapshot()["workers"]
+        assert (shown["foreign_requests"], shown["is_shared"], shown["free_slots"]) == (0, False, 8)
+        story.sampled("a", running=7)  # a reading that was under way
     story.now_s = 500.0
     story.sent(1)
     assert story.d.snapshot()["fallback_total"] == {}

@@ -11,7 +11,7 @@ from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.log.records import Round
 from evenstep.dispatch.replay import replay
-from evenstep.dispatch.rounds import deciding
+from evenstep.dispatch.rounds.deciding import Deciding
 from evenstep.routing.view import RoutingDecision
 
 
@@ -129,7 +129,8 @@ def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
 
 
 def test_a_storm_sees_a_request_that_waits_beside_an_idle_worker(monkeypatch):
-    monkeypatch.setattr(deciding, "fill_idle", lambda rows, mirror, packed, pool, shown, *_: shown)
+    given = lambda self, pool, answer, margin, reason, excluded: (answer, reason)  # noqa: E731
+    monkeypatch.setattr(Deciding, "_leave_no_worker_idle", given)
     with pytest.raises(AssertionError, match="waits while"):
         for seed in range(5):
             IdleStorm(seed, "holds", 2).run(300)

@@ -127,3 +127,37 @@ def test_a_log_without_workers_or_requests_is_one_clear_error(tmp_path):
     (tmp_path / "log.jsonl").write_text("".join(lines[:cut]))
     with pytest.raises(InputError, match="expected at least one request that arrived, ran and finished"):
         observe(tmp_path / "log.jsonl")
+
+
+def test_a_worker_that_joins_a_barrier_group_adds_no_step_without_a_time(tmp_path):
+    """The count of steps begins anew when it comes."""
+    file = LogFile(tmp_path / "log.evlog")
+    story = Story(log=file)
+    for name in "ab":
+        story.worker(name, group="g")
+    command = story.sent(1)
+    for number in range(6):
+        if number == 3:
+            story.worker("c", group="g")
+        story.now_s += 0.25
+        story.chunk(command.row)
+    story.finishes(command)
+    file.close()
+    steps = observe(tmp_path / "log.evlog").steps
+    assert [step[4] for step in steps] == [0.25] * 3
+
+
+def test_each_token_of_a_chunk_is_a_step_of_the_run(tmp_path):
+    """Two tokens each half second, as with speculative decoding: steps of a quarter of a second, without gaps."""
+    file = LogFile(tmp_path / "log.evlog")
+    story = Story(log=file)
+    story.worker("a")
+    command = story.sent(1)
+    for _ in range(20):
+        story.now_s += 0.5
+        story.chunk(command.row, tokens=2)
+    story.finishes(command)
+    file.close()
+    steps = observe(tmp_path / "log.evlog").steps
+    assert len(steps) > 35 and {step[4] for step in steps} == {0.25}
+    assert np.diff([step[5] for step in steps]).tolist() == [0.25] * (len(steps) - 1)

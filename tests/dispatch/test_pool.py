@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from array import array
 
+import pytest
+from tests.dispatch.told import Story
+
+from evenstep.dispatch.commands import Reject
 from evenstep.dispatch.requests.pool import AdmissionLimits, Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.settings import Settings, TenantLimits
@@ -28,11 +32,15 @@ def test_who_comes_back_takes_the_place_of_its_arrival():
 
 def test_a_rate_fills_up_again_and_a_burst_is_bounded():
     door = AdmissionLimits(Settings(tenants={"a": TenantLimits(per_s=0.5, burst=2)}))
-    assert [door.refusal("a", 0, 0.0, 0.0) for _ in range(3)] == [None, None, (429, "rate-limit", 2)]
-    assert door.refusal("a", 0, 0.0, 2.0) is None
-    assert door.refusal("b", 0, 0.0, 2.0) is None
+    assert [door.refusal("a", 0.0, 0.0) for _ in range(3)] == [None, None, (429, "rate-limit", 2)]
+    assert door.refusal("a", 0.0, 2.0) is None
+    assert door.refusal("b", 0.0, 2.0) is None
 
 
 def test_a_full_pool_says_when_to_come_back():
-    assert AdmissionLimits(Settings(pool_limit=1)).refusal("a", 1, 3.2, 0.0) == (503, "pool-full", 4)
-    assert AdmissionLimits(Settings(pool_limit=1)).refusal("a", 1, 1e9, 0.0) == (503, "pool-full", 60)
+    story = Story(pool_limit=1)
+    story.worker("a")
+    story.arrives(1)
+    for request, wait_s, retry_s in ((2, 3.2, 4), (3, 1e9, 60)):
+        story.d.parts.meters.waits.sums = array("d", [wait_s, 1.0])
+        assert story.arrives(request) == [Reject(request, 503, "pool-full", retry_s)]

@@ -10,7 +10,7 @@ import pytest
 from evenstep.compiled import as_plain
 from evenstep.dispatch.steps import step_fit
 from evenstep.dispatch.steps.groups import GroupSteps
-from evenstep.dispatch.steps.step_fit import StepFit
+from evenstep.dispatch.steps.step_fit import fit_of
 
 
 class Fitted:
@@ -23,7 +23,7 @@ class Fitted:
         as_plain(step_fit.add)(self.at, 0, envelope, seconds)
 
     def __getattr__(self, name):
-        return getattr(StepFit(self.at, 0), name)
+        return getattr(fit_of(self.at, 0), name)
 
 
 def test_a_law_is_found_again():

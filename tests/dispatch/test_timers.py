@@ -21,9 +21,9 @@ def test_what_is_due_comes_in_order_and_what_was_moved_or_cleared_does_not(told,
         else:
             timers.set(("x", name), float(at))
             kept[name] = at
-    assert timers.next_s == min(kept.values(), default=float("inf")) and len(timers) == len(kept)
+    assert timers.next_s == min(kept.values(), default=float("inf")) and len(timers.at) == len(kept)
     found = []
     while (name := timers.pop(float(now))) is not None:
         found.append((kept.pop(name[1]), name[1]))
     assert found == sorted(found) and all(at > now for at in kept.values())
-    assert len(timers) == len(kept)
+    assert len(timers.at) == len(kept)

@@ -10,9 +10,8 @@ import pytest
 
 from evenstep import compiled
 from evenstep.dispatch.fleet import prefixes
-from evenstep.dispatch.requests import sending
-from evenstep.dispatch.rounds import projecting, showing
-from evenstep.dispatch.steps import counting
+from evenstep.dispatch.rounds import projecting, showing, slots
+from evenstep.dispatch.steps import lockstep
 from evenstep.dispatch.warming import warm
 from evenstep.errors import InputError
 
@@ -25,13 +24,13 @@ def test_every_compiled_part_of_a_round_was_called_once():
     warm("br-h:horizon=4", predictor="survival")
     asleep = {
         name
-        for module in (counting, prefixes, projecting, sending, showing)
+        for module in (lockstep, prefixes, projecting, showing, slots)
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures") and not kernel.signatures
     }
     parts_of_others = {
         name
-        for module in (counting, projecting, sending, showing)
+        for module in (lockstep, projecting, showing, slots)
         for name, kernel in vars(module).items()
         if hasattr(kernel, "targetoptions") and kernel.targetoptions.get("forceinline")
     }

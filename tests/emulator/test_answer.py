@@ -61,7 +61,9 @@ def answer(fault=None, *, chat=False, dialect="vllm", **body):
     base = {"messages": [{"role": "user", "content": "hi"}]} if chat else {"prompt": "hi"}
     read = asked(json.dumps({"stream": True, **base, **body}).encode(), chat=chat, model="m", longest=999)
     out, host = Out(), Host()
-    made = Answer(read, Wording(read, dialect, "id", 17, "m"), out, host, fault, 3, range(100, 100 + read.n))
+    made = Answer(
+        read, Wording(read, dialect, "id", 17, "m"), out, host.stop, host.strike, fault, 3, range(100, 100 + read.n)
+    )
     return made, out, host
 
 
@@ -255,6 +257,14 @@ def test_a_cut_answer_is_half_a_json_object():
         assert out.replied[0] == 200, after
         with pytest.raises(json.JSONDecodeError):
             json.loads(out.replied[1])
+
+
+@pytest.mark.parametrize("kind", ["cut", "malformed"])
+def test_an_answer_of_fewer_tokens_than_a_fault_lets_through_is_whole(kind):
+    made, out, _ = answer(Fault(kind, after_tokens=2), stream=False)
+    made.begin()
+    feed(made, 3, 4, finish="length")
+    assert json.loads(out.replied[1])["choices"][0]["text"] == " bab bad"
 
 
 def test_a_malformed_event_comes_between_good_ones():

@@ -46,10 +46,44 @@ def test_a_port_that_is_taken_is_one_clear_error_and_leaves_no_port_open():
         asyncio.run(story())
 
 
+def test_a_law_that_does_not_fit_the_groups_is_one_clear_error_and_leaves_no_port_open():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def story():
+        emulator = Emulator(EmulatorSettings(**{**FAST, "port": port}, sync_s="2:0.1/4:0.2"))
+        with pytest.raises(InputError, match=r"group size is 1; expected a group of 2 to 4 workers") as caught:
+            await emulator.open()
+        with socket.socket() as again:
+            again.bind(("127.0.0.1", port))
+        assert caught.value.field == "group size"
+
+    asyncio.run(story())
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("evenstep.sockets.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[gateway\]'"):
         Emulator(EmulatorSettings())
+
+
+def test_ranks_with_ports_of_their_own_may_die_and_come_back_again_and_again_at_once():
+    async def story():
+        async with running(ranks=2, groups=[1, 1], port_per_rank=True) as emulator:
+            fleet, port = emulator.fleet, emulator.ports[0][0]
+            for end in (fleet.heal, lambda: fleet.kill([0])):
+                fleet.kill([0])
+                fleet.heal()
+                await asyncio.sleep(0)
+                fleet.heal()  # while its port is being opened
+                end()
+                for _ in range(9):
+                    await asyncio.sleep(0)
+                with socket.socket() as client:
+                    assert (client.connect_ex(("127.0.0.1", port)) == 0) == (end == fleet.heal)
+
+    asyncio.run(story())
 
 
 def test_an_address_of_another_machine_is_one_clear_error():

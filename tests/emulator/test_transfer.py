@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -51,6 +52,21 @@ def test_the_decode_leg_gives_what_one_engine_gives_and_computes_no_prompt():
             _, alone = await completion(session, url(decode), max_tokens=9)
             assert second["choices"][0]["token_ids"] == alone["choices"][0]["token_ids"]
             assert second["choices"][0]["token_ids"][0] == first["choices"][0]["token_ids"][0]
+
+    asyncio.run(story())
+
+
+def test_kv_is_fetched_from_an_engine_that_listens_at_an_ipv6_address():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+    async def story():
+        async with running(host="::1") as prefill, running() as decode, aiohttp.ClientSession() as session:
+            _, first = await completion(session, f"http://[::1]:{prefill.ports[0][0]}", **LEG)
+            given = {"kv_transfer_params": first["kv_transfer_params"], "max_tokens": 9}
+            assert (await completion(session, url(decode), **given))[0] == 200
 
     asyncio.run(story())
 

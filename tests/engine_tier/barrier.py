@@ -307,9 +307,10 @@ def mirrored(found: Judged) -> Mirrored:
 
     def look() -> None:
         (group,) = dispatcher.parts.barriers.steps
-        if group.steps > len(loads):
-            seconds.append(group.step_s)
-            ended_s.append(found.unix_s + group.ended_s)
+        at = dispatcher.parts.barriers.all.at
+        if at.steps[0] > len(loads):
+            seconds.append(at.step_s[0])
+            ended_s.append(found.unix_s + at.counted_s[0])
             loads.append([group.load[dispatcher.mirror.place[name]] for name in names])
 
     for record in records:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
+from evenstep.engines.streams.answers import Answer, read_answer, read_prefilled
 from evenstep.errors import EngineError
 
 USAGE = b'"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}'
@@ -52,7 +52,7 @@ def test_a_bad_answer_is_the_engines_error(body):
 
 def test_a_prefill_answer_hands_its_object_over_unread():
     handover = b'{"remote_block_ids": [[1]], "x": "\\u00e9"}'
-    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(7, handover)
+    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == (7, handover)
 
 
 def test_a_prefill_answer_without_one_is_the_engines_error():

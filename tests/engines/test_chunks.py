@@ -57,7 +57,7 @@ def test_what_is_no_chunk_is_the_engines_error(data):
 
 def test_tools_and_reasoning_are_more_than_text():
     def others(delta: bytes) -> bool:
-        return read_chunk(b'{"choices":[{"delta":' + delta + b"}]}").choices[0].delta.others
+        return read_chunk(b'{"choices":[{"delta":' + delta + b"}]}").choices[0].others
 
     assert others(b'{"tool_calls":[{"index":0}]}')
     assert others(b'{"reasoning_content":"hm"}')

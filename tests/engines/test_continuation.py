@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,13 @@ def test_stop_strings_hold_text_back_so_only_text_is_joined():
     assert not found.ids and json.loads(found.body)["prompt"] == "pabc"
     assert json.loads(go_on(completions(prompt=["p"], stop="x")).body)["prompt"] == "pabc"
     assert "stop strings" in go_on(chat(stop="x")).why_not
+
+
+def test_a_completion_that_cannot_be_joined_names_what_is_in_the_way():
+    silent = replace(TEXT_ONLY, text="")
+    assert go_on(completions(), silent).why_not.startswith("no text of the answer has come")
+    assert go_on(completions(stop="x"), silent).why_not.startswith("its stop strings hold text back")
+    assert go_on(completions(prompt=[1, 2], stop="x")).why_not.startswith("its stop strings hold text back")
 
 
 def test_an_answer_with_all_its_tokens_is_spent():

@@ -65,6 +65,7 @@ def test_looking_ahead_needs_a_predictor_and_the_error_names_one(asked):
         ([{"ties": "lowest"}], "name is 'missing'"),
         (["jsq", 3], "expected an object with a method `route(view)`"),
         (["jsq:predictor.limit=5"], "predictor is 'missing'"),
+        ([{"name": "jsq", "ties": {"a": 1}}], "ties is {'a': 1}; expected one of random, lowest"),
         (["br-h:predictor=orakel"], "expected a known predictor"),
     ],
 )

@@ -21,8 +21,8 @@ def case(policy="sarathi", engine=ENGINE, lengths=None):
 
 @pytest.mark.slow
 def test_the_limit_of_a_policy_that_fills_every_batch_is_found_from_afar():
-    jobs = [Bisection(case(), guess, 4_000, 0.02, 0, r) for guess in (0.2, 1.7) for r in (0, 1)]
-    assert [one.served for one in work_through(jobs, 1)] == pytest.approx([0.5] * 4, rel=0.01)
+    searches = [Bisection(case(), guess, 4_000, 0.02, 0, r).search for guess in (0.2, 1.7) for r in (0, 1)]
+    assert [one.served for one in work_through(searches, 1)] == pytest.approx([0.5] * 4, rel=0.01)
 
 
 def test_what_an_overload_serves_is_no_limit_where_a_run_just_below_it_does_not_keep_up():
@@ -35,7 +35,7 @@ def test_what_an_overload_serves_is_no_limit_where_a_run_just_below_it_does_not_
         def _left_below(self, rate):
             return max(0.0, 1.0 - 0.9 * 0.5 / (0.99 * rate))
 
-    found = FailsFrom90(case(), 0.5, 4_000, 0.02, 0, 0).carry_out()
+    found = FailsFrom90(case(), 0.5, 4_000, 0.02, 0, 0).search()
     assert found.served is None
     assert found.middle == pytest.approx(0.45, rel=0.01)
 
@@ -65,7 +65,7 @@ def test_a_bracket_that_never_closed_has_no_width(monkeypatch):
 def test_rates_are_of_the_sample_where_lengths_differ():
     lengths = Rows(np.array([1, 5]), np.array([5, 5]))
     assert case(lengths=lengths).size == pytest.approx(8.0, rel=0.01)
-    found = Bisection(case(lengths=lengths), 0.5, 4_000, 0.02, 0, 0).carry_out()
+    found = Bisection(case(lengths=lengths), 0.5, 4_000, 0.02, 0, 0).search()
     assert found.served == pytest.approx(0.5, rel=0.015)
 
 
@@ -80,7 +80,7 @@ def test_an_overload_is_not_hidden_by_tokens_that_evictions_for_a_seat_had_compu
 def test_with_memory_requests_are_counted_and_the_limit_is_lower():
     tight = Engine(token_budget=4, batch_limit=0, kv_tokens=16, first_token="decode")
     assert unit_of(case(engine=tight).run(0.5, 1_000, 0, 0)) == "requests"
-    found = Bisection(case(engine=tight), 0.5, 4_000, 0.02, 0, 0).carry_out()
+    found = Bisection(case(engine=tight), 0.5, 4_000, 0.02, 0, 0).search()
     assert 0.2 < found.low < found.high < 0.45
 
 

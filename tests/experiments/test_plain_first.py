@@ -71,7 +71,7 @@ def place(runs, compiling):
 
 
 def begins_with(monkeypatch, compiling):
-    monkeypatch.setattr(crew, "begin", lambda cold, beside, policies: (compiling, True))
+    monkeypatch.setattr(crew.Kernels, "begin", lambda kernels, places: (compiling, True))
 
 
 def test_a_run_in_plain_python_has_the_bits_of_a_compiled_one(monkeypatch):

@@ -15,8 +15,8 @@ def test_a_rate_is_judged_and_the_limit_stands_beside_its_closed_form():
     found = answer(StabilitySettings("3/5", rate=0.4, seeds=2, precision=0.02, **SMALL), 1)
     (one,) = found.policies
     assert one.at_rate.verdict == "stable"
-    assert one.closed.requests_per_s == pytest.approx(0.5)
-    assert one.largest.value == pytest.approx(0.5, rel=0.01)
+    assert one.closed_form.requests_per_s == pytest.approx(0.5)
+    assert one.largest_requests_per_s.value == pytest.approx(0.5, rel=0.01)
     over = answer(StabilitySettings("3/5", rate=0.6, seeds=1, precision=0.1, **SMALL), 1)
     assert over.policies[0].at_rate.verdict == "unstable"
 
@@ -25,7 +25,7 @@ def test_a_rate_is_judged_and_the_limit_stands_beside_its_closed_form():
 def test_a_trace_brings_its_own_rate():
     found = answer(StabilitySettings("sample:azure-conv", seeds=1, precision=0.2, requests=1_000, limit=500), 1)
     assert found.rate > 1
-    assert found.source.startswith("the 500 rows")
+    assert found.arrivals.startswith("the 500 rows")
     assert found.policies[0].at_rate is not None
 
 
@@ -85,13 +85,13 @@ def test_a_workload_file_whose_law_has_no_mean_is_refused(tmp_path):
 def test_a_long_law_that_is_cut_off_has_a_mean():
     cut = "pareto:alpha=0.9,minimum=2,high=50"
     found = answer(StabilitySettings(f"3/{cut}", seeds=1, precision=0.1, **SMALL), 1)
-    assert found.policies[0].largest.value > 0
+    assert found.policies[0].largest_requests_per_s.value > 0
 
 
 @pytest.mark.slow
 def test_a_heavy_tail_is_named_since_the_closed_form_asks_for_a_finite_variance():
     def said(source):
-        return answer(StabilitySettings(source, requests=1_000, seeds=1, precision=0.5), processes=1).source
+        return answer(StabilitySettings(source, requests=1_000, seeds=1, precision=0.5), processes=1).arrivals
 
     assert "the variance is finite only because the tail is cut" in said("129/pareto:alpha=1.6,mean=112")
     assert "variance" not in said("129/pareto:alpha=2.5,mean=112") and "variance" not in said("129/112")

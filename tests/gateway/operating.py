@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 from tests.gateway.fake_gateway import FakeGateway
 
-from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.server import Server
 
@@ -31,7 +31,7 @@ async def operating(workers: str = WORKERS, file: str = "", **flags: str) -> Asy
     """Operation, with its admin port open, and a client for it. Dots in settings are written as two underscores."""
     given = {"policy": "jsq", "admin.port": "0", "workers": workers}
     given.update({name.replace("__", "."): value for name, value in flags.items()})
-    sources = Sources(file=file, flags={name: Given("command line", value) for name, value in given.items()})
+    sources = Sources(file=file, flags={name: ("command line", value) for name, value in given.items()})
     settled = sources.settled()
     gateway = FakeGateway(settled.value)
     operation = Operation(sources, settled, gateway, asyncio.get_running_loop())
@@ -56,7 +56,7 @@ async def beside(server_settings, *workers, file=""):
         "workers": " ".join(workers),
         **server_settings,
     }
-    sources = Sources(file=file, flags={name: Given("test", value) for name, value in flags.items()})
+    sources = Sources(file=file, flags={name: ("test", value) for name, value in flags.items()})
     settled = sources.settled()
     server = Server(settled.value, is_scraped=True)
     await server.open()

@@ -33,7 +33,7 @@ async def serving(*workers, is_ready=True, **settings):
     try:
         await server.ready()
         if is_ready:
-            await until(lambda: not server.gateway.not_ready() and not server.gateway.pools.unknown)
+            await until(lambda: not server.gateway.front.not_ready() and not server.gateway.pools.unknown)
         yield server
         await emptied(server)
     finally:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.gateway.config.sections import RequestClass
-from evenstep.gateway.serve.classes import Attainment
-from evenstep.gateway.serve.ended import Ended, Outcome
+from evenstep.gateway.serve.ended import Attainment, Ended, Outcome
 
 CLASSES = {"fast": RequestClass(weight=3.0, ttft_s=1.0, tpot_s=0.1), "any": RequestClass()}
 

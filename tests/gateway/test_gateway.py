@@ -71,7 +71,7 @@ def test_draining_lets_what_runs_end_and_takes_nothing_new():
             await reader.readuntil(b" a")
             draining = asyncio.create_task(server.drain(5.0))
             assert await idle.read() == b""
-            await until(lambda: gateway.not_ready() == "draining")
+            await until(lambda: gateway.front.not_ready() == "draining")
             assert not draining.done()
             go_on.set()
             assert b"[DONE]" in await reader.read()

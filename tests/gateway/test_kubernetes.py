@@ -12,7 +12,7 @@ from aiohttp import web
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Kubernetes, Worker
-from evenstep.gateway.operate.kubernetes import Pods
+from evenstep.gateway.operate.discovery import Pods
 
 
 def pod(name: str, ip: str = "10.0.0.1", ready: str = "True", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig, value_at
-from evenstep.gateway.config.layers import Given, Sources, leaves, variable_of
+from evenstep.gateway.config.layers import Sources, leaves, variable_of
 from evenstep.gateway.config.sections import Tls
 
 
@@ -26,7 +26,7 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(file):
     found = Sources(
         file=file("listen: {host: 0.0.0.0, port: 1}\nslots: 3\npolicy: br-0\n"),
         environment={"EVENSTEP_LISTEN_PORT": "2", "EVENSTEP_SLOTS": "4"},
-        flags={"slots": Given("command line --slots", "5")},
+        flags={"slots": ("command line --slots", "5")},
     ).settled()
     assert (found.value.listen.host, found.value.listen.port, found.value.slots) == ("0.0.0.0", 2, 5)
     assert found.value.policy == "br-0"
@@ -132,7 +132,7 @@ def test_a_former_setting_is_refused_with_what_to_do_instead(file, section, name
     for sources in (
         Sources(file=file(f"{section}: {{{name}: {value}}}\n")),
         Sources(environment={f"EVENSTEP_{section}_{name}".upper(): value}),
-        Sources(flags={f"{section}.{name}": Given("command line --set", value)}),
+        Sources(flags={f"{section}.{name}": ("command line --set", value)}),
     ):
         with pytest.raises(InputError, match=said):
             sources.settled()
@@ -140,7 +140,7 @@ def test_a_former_setting_is_refused_with_what_to_do_instead(file, section, name
 
 def test_a_flag_that_sets_nothing_known_offers_the_nearest():
     with pytest.raises(InputError, match=r"command line --set: setting is 'slot'.*slots"):
-        Sources(flags={"slot": Given("command line --set", "3")}).settled()
+        Sources(flags={"slot": ("command line --set", "3")}).settled()
 
 
 def test_what_kubernetes_says_of_a_service_called_evenstep_admin_is_no_setting():

@@ -26,12 +26,11 @@ from tests.gateway.running import base, until
 from evenstep.config import Settled
 from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
-from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.sections import Log
-from evenstep.gateway.operate.control import ControlProxy
+from evenstep.gateway.operate.control import ControlProxy, Snapshots
 from evenstep.gateway.operate.logs import logging_to
 from evenstep.gateway.operate.operation import Operation
-from evenstep.gateway.operate.snapshots import Snapshots
 
 
 def threads() -> list[str]:
@@ -122,7 +121,7 @@ def test_fallbacks_are_reported_once_with_what_is_new():
     async def story():
         loop = asyncio.get_running_loop()
         gateway = FakeGateway()
-        sources = Sources(flags={"policy": Given("command line", "jsq")})
+        sources = Sources(flags={"policy": ("command line", "jsq")})
         operation = Operation(sources, sources.settled(), gateway, loop)
         fallback = gateway.dispatcher.parts.deciding.fallback
         for number, more in enumerate(({"stale": 2}, {}, {"stale": 1, "raised": 3})):
@@ -140,7 +139,7 @@ def test_fallbacks_are_reported_once_with_what_is_new():
 def test_a_new_interval_of_status_lines_ends_the_wait_for_the_former_one(caplog):
     async def story():
         loop = asyncio.get_running_loop()
-        sources = Sources(flags={"policy": Given("command line", "jsq"), "log.status_s": Given("test", "3600")})
+        sources = Sources(flags={"policy": ("command line", "jsq"), "log.status_s": ("test", "3600")})
         gateway, settled = FakeGateway(), sources.settled()
         operation, reloader = Operation(sources, settled, gateway, loop), SimpleNamespace(settled=settled)
         snapshots = Snapshots(ControlProxy(gateway, loop), dict)
@@ -178,7 +177,7 @@ def test_a_served_request_is_on_the_metrics_page_with_its_class():
         async with running(ranks=2, slots=4, speed=20.0) as emulator:
             settings = {"classes": classes}
             async with beside(settings, f"{url(emulator)},ranks=2,slots=4") as (server, client):
-                await until(lambda: not server.gateway.not_ready())
+                await until(lambda: not server.gateway.front.not_ready())
                 async with aiohttp.ClientSession(base(server), headers={"x-evenstep-class": "fast"}) as asker:
                     assert (await asker.post("/v1/completions", json=BODY)).status == 200
                 page = await (await client.get("/metrics")).text()
@@ -202,7 +201,7 @@ def test_workers_and_policy_change_while_requests_are_served(caplog):
             running(slots=4, speed=20.0) as second,
             beside({}, f"{url(first)},name=a,slots=4") as (server, client),
         ):
-            await until(lambda: not server.gateway.not_ready())
+            await until(lambda: not server.gateway.front.not_ready())
             async with aiohttp.ClientSession(base(server)) as asker:
 
                 async def ask():
@@ -237,7 +236,7 @@ def test_a_reload_reaches_the_real_gateway_whole_or_not_at_all(tmp_path):
             text = "version: 1\nkeys: [{key: one, tenant: t}]\n"
             file.write_text(text)
             async with beside({}, f"{url(emulator)},name=a", file=str(file)) as (server, client):
-                await until(lambda: not server.gateway.not_ready())
+                await until(lambda: not server.gateway.front.not_ready())
 
                 async def status(key):
                     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as asker:
@@ -260,7 +259,7 @@ def test_clients_are_served_over_tls():
 
     async def story():
         async with running(slots=4, speed=20.0) as emulator, beside(tls, url(emulator)) as (server, _):
-            await until(lambda: not server.gateway.not_ready())
+            await until(lambda: not server.gateway.front.not_ready())
             trust = ssl.create_default_context(cafile=str(files / "ca.pem"))
             async with aiohttp.ClientSession() as asker:
                 body = {**BODY, "stream": True}
@@ -331,7 +330,7 @@ def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_s
                 aiohttp.ClientSession(base(second)) as late,
             ):
                 for server in (first, second):
-                    await until(lambda server=server: not server.gateway.not_ready())
+                    await until(lambda server=server: not server.gateway.front.not_ready())
                 endless = {**BODY, "max_tokens": 100_000, "stream": True}
                 running_ = [await early.post("/v1/completions", json=endless) for _ in range(3)]
                 while await foreign(seen) < 3:
@@ -367,7 +366,7 @@ def test_two_gateways_under_full_load_do_not_overfill_the_engine_they_share():
                 aiohttp.ClientSession(base(second)) as late,
             ):
                 for server in (first, second):
-                    await until(lambda server=server: not server.gateway.not_ready())
+                    await until(lambda server=server: not server.gateway.front.not_ready())
                 rank, left, statuses, done = emulator.fleet.rank(0), [300], set(), [0, 0]
 
                 async def client(session, who, number):
@@ -394,7 +393,7 @@ def test_two_gateways_under_full_load_do_not_overfill_the_engine_they_share():
 
 
 def test_the_usual_admin_port_may_be_taken_and_the_one_in_its_place_is_said():
-    sources = Sources(flags={"policy": Given("test", "jsq")})
+    sources = Sources(flags={"policy": ("test", "jsq")})
     settled = sources.settled()
 
     async def story():
@@ -418,7 +417,7 @@ def test_an_engine_whose_metrics_page_is_another_ones_serves_and_counts_what_is_
         async with running(slots=2, speed=20.0) as emulator:
             worker = f"{url(emulator)},name=a,slots=2,engine=sglang"  # it speaks vLLM
             async with beside({"engines.scrape_s": "0.02"}, worker) as (server, client):
-                await until(lambda: not server.gateway.not_ready())
+                await until(lambda: not server.gateway.front.not_ready())
                 async with aiohttp.ClientSession(base(server)) as asker:
 
                     async def ask():
@@ -446,7 +445,7 @@ def test_a_gateway_that_could_not_read_any_metrics_yet_is_not_ready():
             beside(never, f"{url(emulator)},name=a") as (server, _),
         ):
             await until(lambda: not server.gateway.pools.unknown)
-            assert server.gateway.not_ready().startswith("the metrics of no worker could be read yet")
+            assert server.gateway.front.not_ready().startswith("the metrics of no worker could be read yet")
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
@@ -459,7 +458,7 @@ def test_the_engines_counters_of_their_prefix_cache_correct_what_they_are_believ
                 beside(quick, f"{url(emulator)},slots=4") as (server, client),
                 aiohttp.ClientSession(base(server)) as asker,
             ):
-                await until(lambda: not server.gateway.not_ready())
+                await until(lambda: not server.gateway.front.not_ready())
                 (pool,) = server.gateway.pools.all
                 belief = pool.dispatcher.parts.prefixes.belief(0)
                 await until(lambda: pool.dispatcher.mirror.workers[0].is_known)

@@ -162,10 +162,10 @@ def test_a_worker_without_a_tongue_can_be_taken_away_again():
     async def story():
         async with serving(Worker(url="http://127.0.0.1:9", name="dead"), is_ready=False) as server:
             await until(lambda: server.gateway.pools.unknown == ["dead"])
-            assert "1 asked" in server.gateway.not_ready()
+            assert "1 asked" in server.gateway.front.not_ready()
             server.gateway.pools.remove("dead", drain=False)
             assert server.gateway.pools.unknown == []
-            assert server.gateway.not_ready() == "no worker"
+            assert server.gateway.front.not_ready() == "no worker"
 
     asyncio.run(story())
 

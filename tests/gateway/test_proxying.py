@@ -250,16 +250,19 @@ def test_which_paths_are_passed_on(path, body, headers, status):
     asyncio.run(story())
 
 
-def test_a_head_request_has_no_body():
+@pytest.mark.parametrize("length", [b"Content-Length: 5\r\n", b""])
+def test_the_answer_to_a_head_request_has_the_head_of_a_get_and_no_body(length):
     async def story():
         async def answers(number, head, body, writer):
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nETag: a\r\n%b\r\n" % length)
 
         async with engine(answers) as one, serving(one.url) as server:
             for _ in range(2):
                 answer = await raw(server, request(b"", "/v1/x", "HEAD", CLOSE))
                 assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-                assert rest(answer) == b""
+                assert b"\r\nContent-Type: text/csv\r\n" in answer and b"\r\netag: a\r\n" in answer
+                assert (length in answer) and answer.count(b"Content-Length") == len(length[:1])
+                assert b"Transfer-Encoding" not in answer and rest(answer) == b""
 
     asyncio.run(story())
 

@@ -7,7 +7,7 @@ import pytest
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
 from evenstep.gateway.connections.callers import ANONYMOUS, Callers
-from evenstep.gateway.connections.request_context import ClientHeads, RequestContext, context_of
+from evenstep.gateway.connections.request_context import RequestContext, cached, context_of
 from evenstep.http.head import read_request_head
 
 KEYS = GatewayConfig(keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()})
@@ -72,12 +72,12 @@ def test_a_head_that_differs_in_its_traceparent_asks_for_what_it_would_alone(pat
         asked = context_of(found, callers, ())
         return asked, found.length, asked.caller is not None
 
-    heads = ClientHeads(read)
+    heads = cached(read)
     for trace in [*TRACES, "", "00-AA", *TRACES]:
         for length in (3, 12):
             shown = [line.replace("{}", trace) for line in (*lines, f"Content-Length: {length}")]
             head = "\r\n".join((f"POST {path} HTTP/1.1", "Host: a", *shown, "", "")).encode()
-            (found, found_length), (alone, alone_length, _) = heads.read(head), read(head)
+            (found, found_length), (alone, alone_length, _) = heads(head), read(head)
             assert (found_length, found.caller) == (alone_length, alone.caller) == (length, alone.caller)
             for name in ("name", "kind", "number", "carried", "carries_key", "traceparent"):
                 assert getattr(found, name) == getattr(alone, name)
@@ -90,10 +90,10 @@ def test_heads_that_differ_in_their_traceparent_are_parsed_once():
         parsed.append(head)
         return context_of(read_request_head(head), Callers(GatewayConfig()), ()), 0, True
 
-    heads = ClientHeads(read)
+    heads = cached(read)
     for trace in TRACES:
         head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
-        assert heads.read(head.encode())[0].traceparent == trace
+        assert heads(head.encode())[0].traceparent == trace
     assert len(parsed) == 1
 
 

@@ -187,7 +187,7 @@ def test_a_failure_to_compile_is_told_by_the_task_that_serves_alone():
     async def fails():
         raise RuntimeError
 
-    gateway = SimpleNamespace(not_ready=str, pools=SimpleNamespace(all=[]), workers=list)
+    gateway = SimpleNamespace(front=SimpleNamespace(not_ready=str), pools=SimpleNamespace(all=[]), workers=list)
     said: list[str] = []
     asyncio.run(_say_when_ready(SimpleNamespace(begins_plain=True, gateway=gateway, ready=fails), said.append))
     assert said == ["ready:  on 0 workers"]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.show import as_json, as_text
 
 SOURCES = Sources(
     environment={"EVENSTEP_ADMIN_KEY": "sk-admin"},
     flags={
-        "workers": Given("command line --worker", "http://a:1,api_key=sk-engine http://b:1"),
-        "keys": Given("command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'),
-        "decisions.salt": Given("command line --set", "sk-salt"),
-        "listen.tls.certificate": Given("command line --set", "server.pem"),
-        "listen.tls.key": Given("command line --set", "server.key"),
-        "admin.tls.certificate": Given("command line --set", "admin.pem"),
-        "admin.tls.key": Given("command line --set", "admin.key"),
+        "workers": ("command line --worker", "http://a:1,api_key=sk-engine http://b:1"),
+        "keys": ("command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'),
+        "decisions.salt": ("command line --set", "sk-salt"),
+        "listen.tls.certificate": ("command line --set", "server.pem"),
+        "listen.tls.key": ("command line --set", "server.key"),
+        "admin.tls.certificate": ("command line --set", "admin.pem"),
+        "admin.tls.key": ("command line --set", "admin.key"),
     },
 )
 

@@ -7,9 +7,8 @@ import asyncio
 import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
-from evenstep.gateway.operate import snapshots
-from evenstep.gateway.operate.control import ControlProxy
-from evenstep.gateway.operate.snapshots import Snapshots
+from evenstep.gateway.operate import control
+from evenstep.gateway.operate.control import ControlProxy, Snapshots
 
 
 def test_many_readers_share_one_snapshot():
@@ -29,8 +28,8 @@ def test_a_data_path_that_does_not_answer_leaves_the_last_snapshot_with_its_age(
         loop = asyncio.get_running_loop()
         found = Snapshots(ControlProxy(FakeGateway(), loop), dict)
         first, _ = await found.latest()
-        monkeypatch.setattr(snapshots, "_FRESH_S", -1.0)
-        monkeypatch.setattr(snapshots, "_ASK_S", 0.01)
+        monkeypatch.setattr(control, "_FRESH_S", -1.0)
+        monkeypatch.setattr(control, "_ASK_S", 0.01)
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: None)
         again, age_s = await found.latest()
         assert again["models"].keys() == first["models"].keys() and age_s > 0.0

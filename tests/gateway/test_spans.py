@@ -147,7 +147,7 @@ def test_a_collector_gets_the_span_of_a_request_that_the_gateway_served():
             running(slots=4, speed=20.0) as emulator,
             beside({"traces.endpoint": endpoint}, url(emulator)) as (server, _),
         ):
-            await until(lambda: not server.gateway.not_ready())
+            await until(lambda: not server.gateway.front.not_ready())
             async with aiohttp.ClientSession(base(server), headers={"X-Request-Id": "mine"}) as asker:
                 assert (await asker.post("/v1/completions", json=BODY)).status == 200
         await runner.cleanup()  # operation has ended, and sent what waited

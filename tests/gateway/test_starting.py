@@ -16,7 +16,7 @@ import pytest
 
 from evenstep import kernel_cache, sockets
 from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
-from evenstep.gateway.starting import MEANWHILE, UNTIL_CHECKED, WaitingRoom
+from evenstep.gateway.starting import MEANWHILE, UNTIL_CHECKED, waiting_room
 
 
 def asked(port, path, method="GET", body=None):
@@ -32,7 +32,7 @@ def asked(port, path, method="GET", body=None):
 def test_health_is_answered_and_requests_are_told_to_wait():
     bound = sockets.listening("x", "127.0.0.1", 0)
     port = bound.getsockname()[1]
-    with WaitingRoom(bound):
+    with waiting_room(bound):
         assert asked(port, "/healthz") == asked(port, "/health?x=1") == (200, b"ok")
         assert asked(port, "/readyz") == (503, b"starting")
         status, body = asked(port, "/v1/completions", "POST")
@@ -72,18 +72,21 @@ def test_the_compiler_is_not_imported_to_know_what_is_compiled():
 
 COLD = """
 import sys
+from contextlib import contextmanager
 from evenstep.cli import main
 from evenstep import kernel_cache
 from evenstep.gateway import starting
 sys.argv = ["evenstep", "serve", "--port", "0", "--admin-port", "0"]
 starting.is_compiled = lambda policy, predictor: False
-opened = starting.WaitingRoom.__enter__
-def told(self):
-    opened(self)
-    print(self._server.socket.getsockname()[1], flush=True)
-    from evenstep.gateway.operate import compiling
-    compiling.COMPILE = "import sys; print(sys.stdin.read())"
-starting.WaitingRoom.__enter__ = told
+opened = starting.waiting_room
+@contextmanager
+def told(bound):
+    with opened(bound):
+        print(bound.getsockname()[1], flush=True)
+        from evenstep.gateway.operate import compiling
+        compiling.COMPILE = "import sys; print(sys.stdin.read())"
+        yield
+starting.waiting_room = told
 sys.exit(main.main())
 """
 

@@ -38,7 +38,7 @@ class Rules:
 
     def __init__(self, **limits):
         self.limits = Limits(**limits)
-        self.heads = Heads(self._read)
+        self.read = Heads(self._read).read
 
     @staticmethod
     def _read(head):
@@ -61,7 +61,7 @@ def fed(server, text, size=0):
                 break
             status = event.status if isinstance(event, HttpError) else 200
             written += server.whole(status, JSON, b"ok")
-            event = server.following() if server.waiting else None
+            event = server.receive(b"") if server.waiting else None
     return heard, written
 
 
@@ -99,7 +99,7 @@ def test_the_tail_of_the_next_request_waits_for_the_answer(first: Message, secon
     if not first.keep_alive:
         assert server.state is State.OVER and server.receive(GET) is None
         return
-    event = server.following()
+    event = server.receive(b"")
     if event is None or isinstance(event, bytes):
         event = server.receive(second.text[len(tail) :])
     assert isinstance(event, Request) and event.body == second.body
@@ -214,7 +214,7 @@ def test_bytes_that_come_before_the_waiting_ones_are_asked_for_keep_their_place(
     server.whole(200, JSON, b"")
     event = server.receive(second[9:])
     assert isinstance(event, Request) and event.body == b"next"
-    assert server.following() is None
+    assert server.receive(b"") is None
 
 
 # --- answers -------------------------------------------------------------------------------------------------

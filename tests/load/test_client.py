@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 from tests.gateway.running import until
 from tests.load.running import server
@@ -11,8 +12,7 @@ from tests.load.test_connection import SIZED
 
 from evenstep.load import client as module
 from evenstep.load.answer import Answer, Meters
-from evenstep.load.client import Client
-from evenstep.load.connection import Call
+from evenstep.load.client import Call, Client
 from evenstep.load.settings import target_of
 
 
@@ -80,6 +80,28 @@ def test_closing_ends_what_is_on_its_way():
             return len(client._open)
 
     assert asyncio.run(go()) == 0
+
+
+def test_a_connection_that_closes_before_it_is_used_ends_the_call_at_once():
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            connect = client._loop.create_connection
+
+            async def closed(*args, **options):  # as uvloop may: the task learns of the connection after its end
+                transport, connection = await connect(*args, **options)
+                transport.abort()
+                await asyncio.sleep(0.01)
+                return transport, connection
+
+            client._loop = SimpleNamespace(
+                create_connection=closed, create_task=client._loop.create_task, call_later=client._loop.call_later
+            )
+            error = (await asyncio.wait_for(ask(client), 2.0)).answer.error
+            await asyncio.wait_for(client.close(), 2.0)
+            return error, client.connections, len(client._open)
+
+    assert asyncio.run(go()) == ("connect", 0, 0)
 
 
 def test_the_base_of_a_target_has_no_slash_at_its_end():

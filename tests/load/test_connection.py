@@ -10,7 +10,7 @@ from tests.load.test_answer import GOOD
 
 from evenstep.http.heads import response_heads
 from evenstep.load.answer import Answer, Meters
-from evenstep.load.connection import Call, Connection
+from evenstep.load.client import Call, Connection
 
 BODY = b"".join(GOOD)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"

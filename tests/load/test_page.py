@@ -7,7 +7,7 @@ import re
 import numpy as np
 from tests.load.outcomes import four
 
-from evenstep.load.page import Shown, charts_of, page, table
+from evenstep.load.page import charts_of, page, table
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import summary
 from evenstep.measure.quantiles import LogHistogram
@@ -16,11 +16,11 @@ from evenstep.report.svg import series_of
 
 def shown(**changes):
     outcome = four(**changes)
-    return Shown(outcome, summary(outcome, LoadSettings(goodput="ttft:250")))
+    return outcome, summary(outcome, LoadSettings(goodput="ttft:250"))
 
 
 def test_the_table_tells_errors_goodput_and_latencies():
-    text = "\n".join(table(shown().summary))
+    text = "\n".join(table(shown()[1]))
     assert "3 of 4 good in 2.4 s; failed: 1 cut" in text
     assert "goodput 0.833 requests/s" in text
     assert re.search(r"^TTFT +233 +200", text, re.M)
@@ -28,8 +28,8 @@ def test_the_table_tells_errors_goodput_and_latencies():
 
 def test_the_table_of_a_run_without_good_answers_has_dashes():
     one = shown(gaps=LogHistogram())
-    one.outcome.records.error[:] = ["cut"] * 4
-    lines = table(summary(one.outcome, LoadSettings()))
+    one[0].records.error[:] = ["cut"] * 4
+    lines = table(summary(one[0], LoadSettings()))
     assert re.fullmatch(r"ITL( +-)+", lines[-2])
 
 
@@ -50,7 +50,7 @@ def test_every_chart_has_a_line_for_each_run():
 
 def test_charts_of_nothing_are_empty_and_not_an_error():
     one = shown(gaps=LogHistogram(), tokens=np.zeros(0, np.int64))
-    one.outcome.records.error[:] = ["cut"] * 4
+    one[0].records.error[:] = ["cut"] * 4
     assert [bool(svg) for _, svg, _ in charts_of({"a": one})][:4] == [False] * 4
 
 

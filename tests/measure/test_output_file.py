@@ -20,6 +20,13 @@ def test_a_file_is_replaced_whole(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path):
+    path = tmp_path / ("é" * 125 + ".html")
+    with replacing(path) as out:
+        out.write(b"new")
+    assert path.read_text() == "new"
+
+
 def test_a_new_file_has_the_permissions_any_file_would_have(tmp_path):
     (tmp_path / "plain").write_text("")
     with replacing(tmp_path / "ours"):

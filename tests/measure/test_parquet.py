@@ -106,3 +106,11 @@ def test_classes_come_back_where_a_table_has_them(tmp_path):
     write_table(dataclasses.replace(run.requests, request_class=kinds), tmp_path / "requests.parquet", {})
     table, _ = read_table(tmp_path / "requests.parquet")
     assert table.request_class.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("head", [b"no JSON", b"[1]", b'"text"'])
+def test_damaged_metadata_is_one_clear_error(tmp_path, head):
+    table = pa.table({"decision": [1]}).replace_schema_metadata({b"evenstep": head})
+    pq.write_table(table, tmp_path / "decisions.parquet")
+    with pytest.raises(InputError, match="a record table of version 1"):
+        read_table(tmp_path / "decisions.parquet")

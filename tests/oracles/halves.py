@@ -1,4 +1,4 @@
-"""The laws of two samples compared by sorting: Kaplan and Meier's estimates of both, as `predict.halves` counts them."""
+"""The laws of two samples compared by sorting: Kaplan and Meier's estimates of both, as `predict.history.differ` counts them."""
 
 from __future__ import annotations
 

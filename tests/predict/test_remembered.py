@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.predict.asked import active, finished, ints
 
+from evenstep.predict.history import ALL
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 
 
@@ -20,12 +21,17 @@ def test_a_prompt_keeps_its_latest_lengths_while_the_table_grows():
     assert len(prompts) == 500
 
 
+def learn(sizes, *completions):
+    sizes.begin(*completions)
+    sizes.advance(ALL)
+
+
 def test_sizes_take_quantiles_as_bounds_and_learn_again_from_the_latest():
     sizes = Sizes(buckets=4, window=1000, drift=0.0, running=0, ahead=0)
     prompt = np.arange(1, 201)
     _, silent = sizes.asked(ints(900), ints(7), ints(0), 5, 1)
     assert silent.tolist() == [True]
-    sizes.learn(np.arange(200), prompt, prompt * 2)
+    learn(sizes, np.arange(200), prompt, prompt * 2)
     assert sizes.bounds.tolist() == [50, 100, 150]
     assert np.searchsorted(sizes.bounds, [1, 50, 51, 200]).tolist() == [0, 0, 1, 3]
     stays, silent = sizes.asked(ints(901, 902), ints(30, 180), ints(0, 0), 400, 1)
@@ -37,9 +43,9 @@ def test_sizes_take_quantiles_as_bounds_and_learn_again_from_the_latest():
 def test_running_requests_of_a_size_count_in_its_bucket():
     sizes = Sizes(buckets=2, window=1000, drift=0.0, running=1, ahead=0)
     prompt = np.repeat([10, 1000], 100)
-    sizes.learn(np.arange(200), prompt, np.full(200, 9))
+    learn(sizes, np.arange(200), prompt, np.full(200, 9))
     sizes.asked(ints(900, 901), ints(10, 10), ints(50, 50), 1, 1)
-    sizes.learn(ints(902), ints(10), ints(60))
+    learn(sizes, ints(902), ints(10), ints(60))
     stays, _ = sizes.asked(ints(903, 904), ints(10, 1000), ints(8, 8), 1, 1)
     assert stays[0, 1] == 3 / 103
     assert stays[1, 1] == 0.0
@@ -47,7 +53,7 @@ def test_running_requests_of_a_size_count_in_its_bucket():
 
 def test_one_size_of_prompts_is_one_bucket():
     sizes = Sizes(buckets=4, window=100, drift=0.0, running=0, ahead=0)
-    sizes.learn(np.arange(300), np.full(300, 7), np.full(300, 5))
+    learn(sizes, np.arange(300), np.full(300, 7), np.full(300, 5))
     stays, silent = sizes.asked(ints(900, 901), ints(7, 3), ints(0, 0), 5, 1)
     assert silent.tolist() == [False, False]
     assert stays.tolist() == [[1.0] * 5 + [0.0]] * 2

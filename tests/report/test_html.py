@@ -11,7 +11,7 @@ from tests.measure.test_comparison import replicates
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, compare_runs
 from evenstep.measure.output_file import write_text
-from evenstep.report.html import facts, page, subtitle
+from evenstep.report.html import facts, figure_of, page, subtitle, title_of
 
 ORACLE = "bf-io:horizon=20,predictor=oracle"
 VOID = {"meta", "br", "wbr"}
@@ -93,6 +93,16 @@ def test_groups_that_differ_in_their_overhead_show_its_range():
     found, _ = made(1)
     conditions = dataclasses.replace(found.conditions, group_sizes=(1, 1), overhead_s=(0.005, 0.006))
     assert "C = 0.005 to 0.006 s" in subtitle(dataclasses.replace(found, conditions=conditions))
+
+
+def test_every_figure_of_a_table_has_its_unit_in_a_sweep_and_a_plot_too():
+    assert [title_of(name) for name in ("prefix_hit_share", "slo_share", "idle_share", "tpot_p99_s")] == [
+        "prefix hits, % of prompt",
+        "SLO met, %",
+        "load imbalance, %",
+        "tpot p99 s",
+    ]
+    assert figure_of("prefix_hit_share").scale == 100.0
 
 
 def test_facts_are_told_in_words():

@@ -41,6 +41,13 @@ def test_a_short_logarithmic_axis_has_ticks_between_powers_of_ten():
     assert Scale(2.1, 4.4, log=True).ticks() == [2.5, 3, 3.5, 4]
 
 
+def test_numbers_of_a_narrow_axis_differ():
+    chart = Board(Scale(0.0, 1.0), Scale(45.2311, 45.2319))
+    chart.axes("x", "y")
+    texts = re.findall(r'text-anchor="end">([^<]+)<', chart.svg())
+    assert texts == ["45.2312", "45.2314", "45.2316", "45.2318"]
+
+
 def test_a_policy_keeps_its_colour_wherever_it_stands():
     usual = ["fcfs", "jsq", "least-load", "br-0", "bf-io", "best", "bf-io:horizon=20"]
     numbers = series_of(usual)
@@ -101,7 +108,7 @@ def test_a_bar_stands_on_the_axis():
 def test_a_whole_chart_is_well_formed():
     b = Board(Scale(0, 10), Scale(0, 100), label='a "quoted" <label>')
     b.axes("time, s", "share & more")
-    b.titles("x", "y")
+    b.axes("x", "y", x_ticks=0)
     b.note(0.5, "1 < 2")
     root = ET.fromstring(b.svg())
     assert root.attrib["aria-label"] == 'a "quoted" <label>'

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.routing.doors import difference, kernel_call
+from evenstep.routing.checks import difference, kernel_call
 from evenstep.routing.policies.best import Best
 from evenstep.routing.rules import RuleView
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView, broken_rule

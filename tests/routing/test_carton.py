@@ -8,6 +8,7 @@ from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
+from evenstep.routing.checks import kernel_call
 from evenstep.routing.policies.carton import Carton
 from evenstep.routing.policies.round_robin import RoundRobin
 
@@ -50,3 +51,9 @@ def test_it_keeps_the_contract(view):
 def test_a_gain_out_of_range_is_named(gain):
     with pytest.raises(InputError, match=f"carton: gain is {gain}; expected a finite number >= 0"):
         Carton(gain=gain)
+
+
+def test_a_gain_near_the_largest_float_limits_to_the_fastest_worker():
+    view = moment([0, 5], [2, 2], [5, 5], memory=[0])
+    plain = kernel_call(Carton(gain=1e308), view).in_plain().decision().worker.tolist()
+    assert plain == Carton(gain=1e308).route(view).worker.tolist() == [0, 0]

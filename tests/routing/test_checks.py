@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.routing._routed import moment
 
 from evenstep import names
 from evenstep.cli.policy import _short_run
 from evenstep.policy_checks import _in_second_process
-from evenstep.routing.checks import check
+from evenstep.routing.checks import check, difference, kernel_call
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.policies.round_robin import RoundRobin
 from evenstep.routing.view import RoutingDecision
@@ -50,6 +51,15 @@ def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
     also |= {"never holds what fits an idle worker"}  # most of them send next to nothing
     assert {name} <= set(found) <= {name} | also
     assert message in found[name]
+
+
+def test_a_list_for_an_array_is_no_answer():
+    @dataclass(frozen=True)
+    class Lists:
+        def route(self, view):
+            return RoutingDecision(FCFS().route(view).worker.tolist())
+
+    assert failures(Lists()) == {"answers": "view 0: route answers worker as a list; expected an array"}
 
 
 def test_a_good_policy_passes_and_names_every_check():
@@ -141,3 +151,38 @@ def test_a_policy_that_writes_into_a_read_only_array_is_told_to_copy():
 
 def test_a_policy_whose_parameters_can_change_is_told():
     assert "no frozen dataclass" in failures(Thaws())["frozen"]
+
+
+# --- the compiled door beside the plain one ------------------------------------------------------------------
+
+VIEW = moment([0, 0], [1, 2], [5, 5, 5])
+
+
+class NoKernel:
+    def route(self, view):
+        return RoutingDecision(np.full(view.waiting_id.size, -1, np.int64))
+
+
+def test_a_policy_without_a_kernel_has_no_compiled_door():
+    assert kernel_call(NoKernel(), VIEW) is None
+
+
+def test_the_compiled_door_answers_like_the_plain_one():
+    assert kernel_call(FCFS(), VIEW).decision().worker.tolist() == FCFS().route(VIEW).worker.tolist() == [1, 0, 1]
+
+
+def test_a_write_beyond_the_scratch_is_seen():
+    call = kernel_call(FCFS(), VIEW)
+    call.decision()
+    assert call.overrun() == ""
+    call.guarded["scratch_f"][-1] = 0.0
+    assert call.overrun() == "the kernel writes beyond the end of scratch_f"
+
+
+def test_differences_are_told_by_the_first_field_that_differs():
+    a = RoutingDecision(np.array([0, 1]), np.array([1]))
+    none = np.array([0])
+    assert difference(a, a, none) == ""
+    assert "request 1: plain route answers 1, the kernel -1" in difference(a, RoutingDecision(np.array([0, -1])), none)
+    assert "memory: plain route keeps [1], the kernel [0]" in difference(a, RoutingDecision(np.array([0, 1])), none)
+    assert "bound" in difference(a, RoutingDecision(np.array([0, 1]), np.array([1]), 2.0), none)

@@ -11,6 +11,7 @@ from tests.routing._routed import assert_doors_agree, moment
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
+from evenstep.routing.checks import kernel_call
 from evenstep.routing.policies.consistent_hash import ConsistentHash
 
 
@@ -41,6 +42,14 @@ def test_workers_that_are_lost_have_no_share_of_the_bound():
         moment([0] * len(free), free, [1] * 60, running=[0] * len(free), **keys) for free in ([99] * 3, [99] * 3 + [0])
     )
     assert ConsistentHash().route(four).worker.tolist() == ConsistentHash().route(three).worker.tolist()
+
+
+def test_a_bound_beyond_every_count_keeps_a_key_on_its_worker():
+    """Plain Python used to fail where ``bound * requests`` is too large for a float."""
+    view = moment([0, 0], [3, 3], [5, 5, 5], waiting_key=[7, 7, 7])
+    assert len(set(ConsistentHash(bound=1e308).route(view).worker.tolist())) == 1
+    assert_doors_agree(ConsistentHash(bound=1e308), view)
+    assert len(set(kernel_call(ConsistentHash(bound=1e308), view).in_plain().decision().worker.tolist())) == 1
 
 
 def test_another_seed_is_another_ring():

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from evenstep.routing import view as at
 from evenstep.routing.check_views import tight_views
-from evenstep.routing.checks import held_beside_idle
-from evenstep.routing.doors import kernel_call
+from evenstep.routing.checks import held_beside_idle, kernel_call
 from evenstep.routing.idle import send_to_idle
 from evenstep.routing.policies.least_load import LeastLoad
 from evenstep.routing.view import HOLD, RoutingDecision, broken_rule

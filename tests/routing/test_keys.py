@@ -17,9 +17,8 @@ from evenstep.routing.balance_route.keys import (
     first_between,
     key_at_rank,
     key_of,
+    list_first,
     list_fitting,
-    list_largest,
-    list_smallest_above,
     nearest,
     tokens_of,
 )
@@ -90,20 +89,20 @@ def test_ranks_count_equal_sizes_one_by_one():
 
 def test_the_largest_come_larger_first_and_older_first():
     waiting = pool(5, 9, 5, GONE, 2, 9)
-    assert listed(list_largest, waiting, key(20), count=3) == ([1, 5, 0], [9, 9, 5])
-    assert listed(list_largest, waiting, key(9), count=1) == ([1], [9])
-    assert listed(list_largest, waiting, key(8), count=8) == ([0, 2, 4], [5, 5, 2])
-    assert listed(list_largest, waiting, key(20), count=0) == ([], [])
-    assert listed(list_largest, waiting, key(1), count=3) == ([], [])
-    assert listed(list_largest, pool(0, 1), key(20), count=3) == ([1, 0], [1, 0])
+    assert listed(list_first, 1, waiting, -1, key(20), count=3) == ([1, 5, 0], [9, 9, 5])
+    assert listed(list_first, 1, waiting, -1, key(9), count=1) == ([1], [9])
+    assert listed(list_first, 1, waiting, -1, key(8), count=8) == ([0, 2, 4], [5, 5, 2])
+    assert listed(list_first, 1, waiting, -1, key(20), count=0) == ([], [])
+    assert listed(list_first, 1, waiting, -1, key(1), count=3) == ([], [])
+    assert listed(list_first, 1, pool(0, 1), -1, key(20), count=3) == ([1, 0], [1, 0])
 
 
 def test_the_smallest_above_come_smaller_first_and_older_first():
     waiting = pool(9, 5, 7, GONE, 2, 5, 6)
-    assert listed(list_smallest_above, waiting, key(2), key(20), count=3) == ([1, 5, 6], [5, 5, 6])
-    assert listed(list_smallest_above, waiting, key(2), key(20), count=1) == ([1], [5])
-    assert listed(list_smallest_above, waiting, key(5), key(7), count=8) == ([6, 2], [6, 7])
-    assert listed(list_smallest_above, waiting, key(2), key(20), count=0) == ([], [])
+    assert listed(list_first, -1, waiting, key(2), key(20), count=3) == ([1, 5, 6], [5, 5, 6])
+    assert listed(list_first, -1, waiting, key(2), key(20), count=1) == ([1], [5])
+    assert listed(list_first, -1, waiting, key(5), key(7), count=8) == ([6, 2], [6, 7])
+    assert listed(list_first, -1, waiting, key(2), key(20), count=0) == ([], [])
 
 
 def test_those_that_fit_stand_around_the_peak():
@@ -133,7 +132,7 @@ def test_lists_equal_their_oracle(sizes, high, limit, count):
     size = np.array(sizes, float)
     rows = np.flatnonzero(size <= limit)
     score = FScore(np.array([float(high)]), np.ones(1), 1.0, 8.0)
-    found = listed(list_largest, pool(*size), key(limit), count=count)
+    found = listed(list_first, 1, pool(*size), -1, key(limit), count=count)
     assert found[0] == oracle.largest(size, rows, count).tolist()
     found = listed(list_fitting, pool(*size), key(high), key(limit), count=count)
     expected = oracle.fitting(oracle.FScore(*score), size, rows, count).tolist()

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.doors import kernel_call
+from evenstep.routing.checks import kernel_call
 from evenstep.routing.policies.round_robin import RoundRobin
 
 

@@ -9,7 +9,7 @@ from tests.routing._routed import moment
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.doors import difference, kernel_call
+from evenstep.routing.checks import difference, kernel_call
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.policies.throttled import Throttled
 
@@ -45,6 +45,11 @@ def test_nobody_is_sent_beyond_its_threshold(view):
 def test_both_doors_agree(view):
     for policy in (Throttled(), Throttled(threshold=3), Throttled(threshold=3, capability=(1.0, 0.4))):
         assert difference(policy.route(view), kernel_call(policy, view).decision(), view.memory) == ""
+
+
+def test_a_threshold_beyond_every_count_throttles_nobody():
+    view = moment([0, 0], [2, 1], [5, 5, 5])
+    assert Throttled(threshold=10**19).route(view).worker.tolist() == [0, 0, 1]
 
 
 def test_a_threshold_below_one_is_refused():

@@ -65,7 +65,7 @@ def test_a_decision_within_slots_and_memory_breaks_nothing():
 @pytest.mark.parametrize(
     ("worker", "options", "said"),
     [
-        ([0, 1, HOLD], {}, "worker has shape (3,); expected (3,), one entry a waiting request"),
+        ([0, 1, HOLD], {}, "worker is a list; expected an array of int64"),
         (np.array([0, 1]), {}, "worker has shape (2,); expected (3,), one entry a waiting request"),
         (np.array([0.0, 1.0, -1.0]), {}, "worker has dtype float64; expected int64"),
         (np.array([0, 2, 9]), {}, "unknown worker 2; expected -1 (hold) or 0..1"),
@@ -81,6 +81,8 @@ def test_a_decision_within_slots_and_memory_breaks_nothing():
             {"kept": np.zeros(1, np.int64)},
             "memory has shape (1,); expected (2,)",
         ),
+        (np.array([HOLD] * 3), {"kept": [0, 1]}, "memory is a list; expected an array of int64"),
+        (np.array([HOLD] * 3), {"kept": np.zeros(2)}, "memory has dtype float64; expected int64"),
     ],
 )
 def test_a_broken_rule_is_one_sentence(worker, options, said):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evenstep import names
 from evenstep.scheduling.checks import check
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.view import BatchDecision
 
 BAD = Path(__file__).parent.parent / "bad_scheduling"
 EXPECTED = {
@@ -60,6 +62,23 @@ def test_a_digest_that_differs_is_found():
     assert "plain door plain, compiled door compiled" in failures(Sarathi(), lambda p, door: door)["same digest"]
     counted = iter(range(9))
     assert "two equal runs: 0 and 1" in failures(Sarathi(), lambda p, door: str(next(counted)))["same digest"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "failed", "said"),
+    [
+        (list, "answers", "form_batch answers tokens as a list; expected an array"),
+        (lambda n: np.full(n, 0.5), "tokens left", "answers tokens of dtype float64; expected int64"),
+    ],
+)
+def test_an_answer_that_no_engine_takes_is_said(tokens, failed, said):
+    @dataclass(frozen=True)
+    class Odd:
+        def form_batch(self, view):
+            none = np.zeros(view.left.size, np.int64)
+            return BatchDecision(tokens(none if tokens is list else none.size), none > 0, view.memory)
+
+    assert said in failures(Odd())[failed]
 
 
 def test_what_is_no_policy_is_said():

@@ -29,7 +29,7 @@ def popped(run) -> list[tuple[float, int]]:
     found = []
     while run.now.coming > 0:
         found.append((float(run.coming[0].time_s), int(run.coming[0].key)))
-        heap_pop(run.now, run.coming)
+        run.now.coming = heap_pop(run.coming, run.now.coming)
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_session_goes_on_after_each_request_and_the_next_starts_when_it_is_don
         think_s=np.array([0.25, 1.0, 2.0, 0.5]),
     )
     run = state(trace, arrivals="closed").run
-    start_session(run.now, run.coming, run.sessions, 0.0)
+    start_session(run)
     assert popped(run) == [(0.25, 0)]
     run.now.now_s = 5.0
     assert needs(run, 0) == 1

@@ -145,6 +145,9 @@ def test_slots_may_be_a_list_and_workers_must_be_a_number():
         ({"drift": 5}, "drift is 5; expected a Drift"),
         ({"outages": 5}, "outages is 5; expected a list of Outage"),
         ({"outages": [1]}, "outages is [1]; expected a list of Outage"),
+        ({"outages": [Outage(1 << 70, 0)]}, f"outages is {Outage(1 << 70, 0)}; expected a step in 0..{1 << 53}"),
+        ({"pool": 1 << 70}, f"pool is {1 << 70}; expected an integer from 1 to {1 << 53}"),
+        ({"queue_depth": 1 << 70}, f"queue_depth is {1 << 70}; expected an integer from -1 to {1 << 53}"),
     ],
 )
 def test_a_fleet_of_other_kinds_is_named(changes, message):

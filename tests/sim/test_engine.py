@@ -253,6 +253,8 @@ def test_a_policy_that_lets_too_many_hold_memory_is_told_how_many():
         {"token_budget": -1},
         {"resident_limit": -1},
         {"batch_limit": 1.5},
+        {"batch_limit": 1 << 70},
+        {"kv_tokens": 10**400},
         {"block_tokens": 0},
         {"kv_tokens": 8, "block_tokens": 16},
         {"swap_s": (1.0, -1.0)},

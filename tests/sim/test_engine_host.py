@@ -49,3 +49,18 @@ def test_a_broken_contract_is_one_error(policy, engine, said):
 def test_a_policy_without_a_kernel_has_no_compiled_door():
     with pytest.raises(InputError, match="door is 'compiled'"):
         simulate_engine(PAIR, Answers(), door="compiled")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"trace": "azure.csv"},
+        {"engine": "token-budget=512"},
+        {"until_s": "soon"},
+        {"door": "back"},
+        {"trace": Trace(np.array([1 << 62]), np.array([1 << 62]))},
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named(given):
+    with pytest.raises(InputError, match=f"{next(iter(given))}"):
+        simulate_engine(**{"trace": PAIR, "policy": Answers(), "engine": Engine(kv_tokens=64)} | given)

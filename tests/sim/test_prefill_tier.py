@@ -40,8 +40,9 @@ def test_more_than_the_tier_can_do_comes_out_at_its_pace():
 
 
 def test_bad_tiers_and_traces_without_times_are_refused():
-    with pytest.raises(InputError, match="prefillers is 0"):
-        PrefillTier(0, LAW)
+    for prefillers in (0, 2.5, None):
+        with pytest.raises(InputError, match=f"prefillers is {prefillers}; expected an integer >= 1"):
+            PrefillTier(prefillers, LAW)
     with pytest.raises(InputError, match="arrival_s"):
         PrefillTier(1, LAW).ready(Trace(np.array([1]), np.array([1])))
 

@@ -22,6 +22,7 @@ from evenstep.routing.view import RoutingDecision
 from evenstep.sim.cluster import short_state as short_loop
 from evenstep.sim.cluster import state as cluster_state
 from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.model import ShortRun
 from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 from evenstep.sim.cluster.state import Options, prepared
 
@@ -52,7 +53,8 @@ def runs(cluster, policy=None, **options):
 
 
 def is_short(cluster, step_time=STEP, decisions=False, policy=None) -> bool:
-    return prepared(TRACE, policy or FCFS(), cluster, step_time, Options(decisions=decisions)).is_short
+    state = prepared(TRACE, policy or FCFS(), cluster, step_time, Options(decisions=decisions))
+    return isinstance(state.run, ShortRun)
 
 
 def equal(ours, theirs) -> list[str]:
@@ -131,7 +133,7 @@ def test_record_buffers_that_fill_up_and_blocks_of_the_tables_change_nothing(mon
     whole = runs(SATURATED)[1]
     monkeypatch.setattr(cluster_state, "KEPT_ROWS", 7)
     monkeypatch.setattr(cluster_state, "MOST_STEP_ROWS", 7)
-    monkeypatch.setattr(short_loop, "_BLOCK", 33)
+    monkeypatch.setattr(short_loop.kept_tables, "__defaults__", (33,))  # rows of a table
     pieces = runs(SATURATED)[1]
     assert whole.digest == pieces.digest
     assert flat(whole.summary) == pytest.approx(flat(pieces.summary), rel=1e-12)

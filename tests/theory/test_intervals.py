@@ -102,7 +102,7 @@ def test_without_prompts_the_general_form_is_the_quotient(counts):
     assert intervals.a_min_mixed(np.array(counts), 0, 1) == pytest.approx(intervals.a_min_ratio(np.array(counts)))
 
 
-@pytest.mark.parametrize("lower", [0, 3])
+@pytest.mark.parametrize("lower", [0, 1.5, 3])
 def test_a_lower_bound_outside_the_outputs_is_refused(lower):
     with pytest.raises(InputError, match="lower"):
         intervals.a_min_mixed(np.ones(2), 1, lower)

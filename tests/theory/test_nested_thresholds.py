@@ -171,3 +171,9 @@ def test_types_of_which_none_come_need_no_more_than_the_others():
 def test_types_without_any_arrivals_are_refused(ask):
     with pytest.raises(InputError, match=r"arrivals_per_s is \[0, 0\.0\]; expected at least one number > 0"):
         ask(Types([0, 0.0], (20, 20), (10, 30), 1.0, 0.0))
+
+
+@pytest.mark.parametrize(("field", "value"), [("delta", 0.0), ("delta", 2.0), ("iterations", 0.0)])
+def test_a_share_that_is_no_probability_is_refused(field, value):
+    with pytest.raises(InputError, match=f"{field} is {value}"):
+        solve(TYPES, **{field: value})

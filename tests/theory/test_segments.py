@@ -57,7 +57,7 @@ def test_numbers_that_cannot_keep_up_are_left_out_and_too_little_memory_is_refus
     needed = best(TYPES).solved.enough_kv_tokens
     with pytest.raises(InputError, match="at least"):
         best(TYPES, kv_tokens=needed / 2)
-    for count in (0, 61):
+    for count in (0, 1.5, 61):
         with pytest.raises(InputError, match="segments"):
             merged(TYPES, count)
 

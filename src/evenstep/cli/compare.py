@@ -1,29 +1,33 @@
-"""``evenstep compare`` runs policies on one workload and prints paired differences as a table or JSON."""
+"""``evenstep compare`` compares routing policies on one workload, or scheduling policies inside one engine.
+
+It prints paired differences as a table or JSON; flags add a report and records. An engine, by ``--engine`` or in the
+settings file, chooses scheduling policies. A decision log as source also sets fleet, step-time law and policy.
+"""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenstep import config
-from evenstep.cli.parts import engine, flags, outputs
+from evenstep.cli.parts import flags, outputs
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
     from evenstep.experiments.compare.observed import FromLog
     from evenstep.experiments.settings import CompareSettings
+    from evenstep.measure.engine_comparison import EngineComparison
+
+#: Attributes that argparse and the command add to the settings.
+_BESIDE = {"columns", "format", "report", "records", "config", "debug", "command", "command_line", "run"}
 
 
 class Compare:
-    """The command ``evenstep compare`` (see `main.Command`): compares routing policies on a simulated fleet.
-
-    With an engine, by ``--engine`` or in the settings file, it compares scheduling policies (`parts.engine.compare`). A
-    decision log as source also sets fleet, step-time law and policy. Flags add a report and records.
-    """
-
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (
         "Runs every policy on the same requests with the same random numbers, and prints the time that each one loses at\n"
@@ -53,7 +57,7 @@ class Compare:
         text = f"a policy to compare; may be given many times (default {', '.join(USUAL)})"
         flags.add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", text, dest="policies")
         flags.add_flags(parser, CompareSettings, leave_out=("source", "policies"))
-        engine.add_engine_flags(parser)
+        _add_engine_flags(parser)
         flags.add_format(parser)
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
         parser.add_argument("--records", metavar="DIR", help="write the record tables of every run as Parquet")
@@ -64,23 +68,21 @@ class Compare:
 
         in_file = {} if args.config is None else config.read_yaml(args.config).values
         if hasattr(args, "engine") or "engine" in in_file:
-            return engine.compare(args)
+            return _compare_engine(args)
         for name in ("batch_time", "bounds", "until_s"):
             if hasattr(args, name):
                 flag, hint = "--" + name.replace("_", "-"), "Name an engine, or leave it out."
                 raise InputError("evenstep compare", flag, getattr(args, name), "no such flag without --engine", hint)
         source = getattr(args, "source", None) or str(in_file.get("source", ""))
-        if not (source and is_log(source)):
-            found = flags.settled(args, CompareSettings)
-            settings = checked(found)
-            check_used(found)
-            return _compare(args, found, settings)
-        log = from_log(source)
-        policies = [log.policy, *(name for name in USUAL if name != log.policy)]
-        layer = config.Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
+        log = from_log(source) if source and is_log(source) else None
+        layer = None
+        if log is not None:
+            policies = [log.policy, *(name for name in USUAL if name != log.policy)]
+            layer = config.Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
         found = flags.settled(args, CompareSettings, layer)
         settings = checked(found)
-        if log.policy not in settings.policies:  # simulated as well, to show the error of the simulator
+        check_used(found)
+        if log is not None and log.policy not in settings.policies:  # simulated as well, for the error of the simulator
             settings = replace(settings, policies=[log.policy, *settings.policies])
         return _compare(args, found, settings, log)
 
@@ -89,7 +91,7 @@ command = Compare()
 
 
 def _compare(
-    args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None = None
+    args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None
 ) -> int:
     """Compare routing policies, print the table or JSON, and write the files `args` asks for; returns the exit code, 0."""
     from evenstep.experiments.compare.compared import SAMPLES
@@ -121,27 +123,125 @@ def _compare(
         prefill=settings.prefillers == 0 and settings.prefill_base_s + settings.prefill_per_token_s > 0,
     )
     rows = outputs.Rows(asked, columns, observed) if args.format == "table" else None
-    outcome = run_comparison(
+    comparison, runs = run_comparison(
         plan,
         asked,
         baseline=settings.baseline,
         processes=settings.processes,
         progress=outputs.bar(args.format),
-        on_contender=rows.add if rows is not None else None,
+        on_contender=rows.add if rows is not None else lambda runs: None,
     )
-    comparison = outputs.described(outcome.comparison, args.command_line)
+    comparison = replace(comparison, command=args.command_line, versions=outputs.versions())
     if log is not None and observed is not None:
         comparison = with_observed(comparison, log, observed, settings, log.overridden(found.origin))
-    told: list[str] = []
-    if args.records is not None:
-        told += outputs.write_records(outcome, settings.policies, Path(args.records))
-    if args.report is not None:
-        first = {result.policy: runs[0] for result, runs in zip(comparison.policies, outcome.runs, strict=True)}
-        told.append(outputs.write_report(args.report, page(comparison, first)))
-    else:
-        told.append("for load bands, time lost at the barrier and waits by prompt size, add --report FILE.html")
+    each = [{f"replicate-{index}": run for index, run in enumerate(own)} for own in runs]
+    kept = dict(zip([result.policy for result in comparison.policies], each, strict=True))
+    told = _written(args, comparison, kept, page, "load bands, time lost at the barrier and waits by prompt size")
     if rows is not None:
         rows.end(comparison, told)
     else:
         outputs.print_json({**to_json_object(comparison), "settings": outputs.settings_object(found, settings)})
     return 0
+
+
+def _written(
+    args: argparse.Namespace, comparison: Any, kept: Mapping[str, Mapping[str, Any]], page: Callable[..., str], more: str
+) -> list[str]:
+    """Write the report and the record tables that `args` asks for; returns lines for the user that say where they are.
+
+    Args:
+        comparison, page: the comparison, and the page of it and of each policy's first run.
+        kept: the runs to record, as for `outputs.write_records`.
+        more: what a report shows besides, for a hint where none is asked for.
+    """
+    told: list[str] = []
+    if args.records is not None:
+        told += outputs.write_records(Path(args.records), kept)
+    if args.report is None:
+        return [*told, f"for {more}, add --report FILE.html"]
+    first = {policy: next(iter(own.values())) for policy, own in kept.items()}
+    return [*told, outputs.write_report(args.report, page(comparison, first))]
+
+
+def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine`` (without a value = all defaults), ``--batch-time``, ``--bounds`` and ``--until-s`` as one group.
+
+    A flag that is not given sets no attribute.
+    """
+    from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
+
+    said = config.meaning(EngineSettings)
+    about = (
+        "compare scheduling policies inside one engine, not routing. With --engine other flags differ:\n"
+        f"--policy (default {', '.join(USUAL)}), --arrivals timed|together (default timed;\n"
+        "together = all requests at time zero), --load (a share of the rate that the engine serves)"
+    )
+    group = parser.add_argument_group("one engine", about)
+    shapes = {"engine": "KEY=VALUE,...", "batch_time": "NAME[:KEY=VALUE,...]", "bounds": "NAME[:...]", "until_s": "X"}
+    for name, shape in shapes.items():
+        alone: dict[str, Any] = {"nargs": "?", "const": ""} if name == "engine" else {}
+        flag, text = "--" + name.replace("_", "-"), said.get(name, "").rstrip(".")
+        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=text, **alone)
+
+
+def _compare_engine(args: argparse.Namespace) -> int:
+    """Compare scheduling policies inside one engine; returns the exit code, 0.
+
+    It prints a table or JSON, and writes the report and records asked for. Records are of each policy's first replicate.
+
+    Raises:
+        InputError: a flag that only routing has, or a bad source, policy or number.
+        PolicyError: a policy broke its contract.
+    """
+    from evenstep.experiments.compare.engine_compare import run_engine_comparison
+    from evenstep.experiments.compare.engine_settings import EngineSettings, check
+    from evenstep.measure.engine_comparison import to_json_object
+    from evenstep.report.engine_page import page
+    from evenstep.report.engine_table import table_lines
+
+    known = {field.name for field in fields(EngineSettings)}
+    strange = [name for name in vars(args) if name not in known | _BESIDE]
+    if strange:
+        flag = "--" + strange[0].replace("_", "-")
+        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag with --engine")
+    found = flags.settled(args, EngineSettings)
+    settings = check(found.value)
+    flags.need_source("evenstep compare", settings.source)
+    outputs.check_report(args.report)
+    outputs.check_folder(args.records)
+    fewer = found.origin["seeds"] == "default"
+    comparison, runs = run_engine_comparison(settings, fewer=fewer, progress=outputs.bar(args.format))
+    comparison = replace(comparison, command=args.command_line, versions=outputs.versions())
+    kept = {result.policy: {"": own[0]} for result, own in zip(comparison.policies, runs, strict=True)}
+    told = _written(args, comparison, kept, page, "queues, memory, batches and latencies as pictures")
+    if args.format == "table":
+        for line in table_lines(comparison, outputs.terminal_width()):
+            print(line)
+        outputs.tell([*_foot(comparison), *told])
+    else:
+        outputs.print_json(to_json_object(comparison))
+        for line in told:
+            print(line, file=sys.stderr)
+    return 0
+
+
+def _foot(comparison: EngineComparison) -> list[str]:
+    """Lines below the table: requests and replicates, how the runs ended, verdicts, notes, counted events, and digests."""
+    from evenstep.report.engine_table import count_lines, verdict_lines
+    from evenstep.report.numbers import short
+
+    seeds = len(comparison.policies[0].seeds)
+    left = ", ".join(f"{r.policy} {short(r.mean('unfinished'))}" for r in comparison.policies)
+    is_whole = all(r.mean("unfinished") == 0 for r in comparison.policies)
+    end = "run to completion" if is_whole else f"stopped at a time with requests left over ({left})"
+    rate = comparison.trace["requests_per_s"]
+    arrivals = "all at once" if rate is None else f"{rate:.4g} a second"
+    lines = [
+        f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
+        f" ({arrivals}), {end}; TBT is the gap between two tokens."
+    ]
+    lines += [f"verdict {line}" for line in verdict_lines(comparison)]
+    lines += [f"note: {note}" for note in comparison.notes]
+    lines += [f"counted in {line}" for line in count_lines(comparison)]
+    lines += [f"digest {result.policy}: {result.digest[:16]}" for result in comparison.policies]
+    return lines

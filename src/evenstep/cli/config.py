@@ -1,4 +1,4 @@
-"""``evenstep config print`` prints the settings of a gateway, and where each value comes from."""
+"""``evenstep config print`` prints the settings of a gateway without secrets, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Config:
-    """The command ``evenstep config print`` (see `main.Command`): prints a gateway's settings and origins, no secrets."""
-
     summary = "print the settings of a gateway, and where each value comes from"
     description = (
         "Checks the file, the flags and the environment of `evenstep serve`, and prints every setting with its\n"

@@ -1,4 +1,7 @@
-"""``evenstep demo`` runs emulated engines, the gateway and a recorded trace on this machine, once for each policy."""
+"""``evenstep demo`` replays a recorded trace through the gateway on emulated engines of this machine, once for each policy.
+
+It prints a row for each policy and writes an HTML report. The exit code is 1 if a request failed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
-from evenstep.cli.parts.load_bar import LoadBar
 from evenstep.sockets import need_gateway_extra
 
 if TYPE_CHECKING:
@@ -15,11 +17,6 @@ if TYPE_CHECKING:
 
 
 class Demo:
-    """The command ``evenstep demo`` (see `main.Command`): replays a trace through the gateway on emulated engines.
-
-    It prints a row for each policy and writes an HTML report. The exit code is 1 if a request failed.
-    """
-
     summary = "see the gateway even out emulated engines, policy by policy"
     description = (
         "Starts emulated data-parallel ranks that share a barrier, with the gateway in front of them. Replays a recorded\n"
@@ -55,10 +52,10 @@ class Demo:
         outputs.check_report(args.report)
         trace = replayed(read_trace(settings.source, prefix_blocks=False), settings)
         rows: list[Shown] = []
-        bar = LoadBar()
+        bar = outputs.LoadBar()
         bar.say("starting engines and gateway; the first time, kernels are compiled for up to a minute")
         try:
-            for row in run_demo(settings, trace, lambda name, at: bar.show(at, name)):
+            for row in run_demo(settings, trace, lambda name, at: bar.draw(at, name)):
                 bar.end()
                 rows.append(row)
                 if args.format == "table":

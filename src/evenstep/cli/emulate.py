@@ -1,4 +1,4 @@
-"""``evenstep emulate`` starts emulated engines, which need no accelerator."""
+"""``evenstep emulate`` serves emulated vLLM or SGLang engines, which need no accelerator, until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from evenstep.cli.parts.flags import add_flags, settled
 
 
 class Emulate:
-    """The command ``evenstep emulate`` (see `main.Command`): serves emulated vLLM or SGLang engines until it is stopped."""
-
     summary = "start emulated vLLM or SGLang engines, to try gateways and policies"
     description = (
         "Listens like data-parallel inference engines whose ranks share a barrier: a step lasts as long as that of the\n"

@@ -1,4 +1,8 @@
-"""``evenstep fit`` fits batch-time laws to measurements."""
+"""``evenstep fit step-time`` fits batch-time laws to a CSV log of iterations.
+
+It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; if the R^2 of this law is
+below 0.8, it raises an `InputError` instead.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,6 @@ from evenstep.cli.parts import flags, outputs
 
 
 class FitLaws:
-    """The command ``evenstep fit step-time`` (see `main.Command`): fits batch-time laws to a CSV log of iterations.
-
-    It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; if the R^2 of this law
-    is below 0.8, it raises an `InputError` instead.
-    """
-
     summary = "fit batch-time laws to a log of iterations"
     description = (
         "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations. Its columns are\n"
@@ -49,14 +47,8 @@ class FitLaws:
             with replacing(plot) as file:
                 file.write(residual_plot(fitted, best, plot.suffix[1:].lower()))
         fits = [
-            {
-                "law": fit.law,
-                "r_squared": fit.r_squared,
-                "refused": fit.is_poor,
-                "bic": fit.score,
-                "options": dict(fit.options),
-            }
-            for fit in fitted.fits
+            {"law": f.law, "r_squared": f.r_squared, "refused": f.is_poor, "bic": f.score, "options": dict(f.options)}
+            for f in fitted.fits
         ]
         value = {"iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out), "fits": fits}
         lines = [f"{best.seconds.size:,} iterations of {args.file}"]

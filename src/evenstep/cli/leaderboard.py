@@ -1,4 +1,8 @@
-"""``evenstep leaderboard`` ranks every policy on every workload of a board, or runs a tenth of it again as a check."""
+"""``evenstep leaderboard`` ranks every policy on every workload of a board, or runs a tenth of it again as a check.
+
+It writes page, data and picture; ``--check`` writes nothing. The exit code is 130 after Ctrl-C, and 1 if ``--check`` finds
+two policies in the opposite order, with disjoint intervals in both runs.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,6 @@ if TYPE_CHECKING:
 
 
 class Leaderboard:
-    """The command ``evenstep leaderboard`` (see `main.Command`): ranks policies on a board, or checks a published board.
-
-    It writes page, data and picture; ``--check`` writes nothing. The exit code is 130 after Ctrl-C, and 1 if ``--check``
-    finds two policies in the opposite order, with disjoint intervals in both runs.
-    """
-
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
         "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board. It writes a page of ranks\n"
@@ -92,10 +90,9 @@ command = Leaderboard()
 def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
     """Run the board, print the ranks, and write the page to `out`, its data and the picture; returns the exit code, 0."""
     from evenstep.experiments.crew import Places
-    from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
     from evenstep.experiments.leaderboard.picture import picture
-    from evenstep.experiments.leaderboard.table import Origin, write_table
+    from evenstep.experiments.leaderboard.table import Origin, commit_of, write_table
     from evenstep.measure.output_file import replacing
 
     commit = commit_of(Path(args.source).parent)
@@ -153,7 +150,7 @@ def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
 
     Outside a checkout it is the day of the published board. `InputError` if ``--part`` is out of range.
     """
-    from evenstep.experiments.leaderboard.origin import day_of
+    from evenstep.experiments.leaderboard.table import day_of
 
     if args.part is not None:
         if not 0 <= args.part < parts:

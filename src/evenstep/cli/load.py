@@ -1,4 +1,7 @@
-"""``evenstep load`` sends a trace to any OpenAI endpoint and measures the answers."""
+"""``evenstep load`` sends a trace to any OpenAI endpoint and prints what it measured.
+
+The exit code is 1 if no request completed, and 130 after Ctrl-C. In both cases it still prints the figures so far.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
-from evenstep.cli.parts.load_bar import LoadBar
 from evenstep.sockets import need_package
 
 if TYPE_CHECKING:
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 
 
 class Load:
-    """The command ``evenstep load`` (see `main.Command`): sends a trace to an OpenAI endpoint and prints what it measured.
-
-    The exit code is 1 if no request completed, and 130 after Ctrl-C. In both cases it still prints the figures so far.
-    """
-
     summary = "send a trace to an OpenAI endpoint and measure what comes back"
     description = (
         "Sends the requests of a trace or workload to any server with OpenAI's endpoints, as streams, with synthetic\n"
@@ -61,9 +58,9 @@ class Load:
         outputs.check_report(args.save_requests, "--save-requests", ".parquet")
         trace = _trace(settings)
         settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
-        bar, partial = LoadBar(), False
+        bar, partial = outputs.LoadBar(), False
         try:
-            outcome = drive(trace, settings, bar.show)
+            outcome = drive(trace, settings, bar.draw)
         except Interrupted as stop:
             outcome, partial = stop.outcome, True
         finally:
@@ -104,7 +101,7 @@ def _write(
     args: argparse.Namespace, outcome: Outcome, found: dict[str, Any], settings: LoadSettings, told: list[str], command: str
 ) -> list[str]:
     """Write the report and the request table that `args` asks for; returns a line for each file that says where it is."""
-    from evenstep.load.page import Shown, page
+    from evenstep.load.page import page
 
     written: list[str] = []
     if args.save_requests is not None:
@@ -114,7 +111,7 @@ def _write(
         facts = {"server": settings.url, "model": outcome.model, "workload": settings.source, **outputs.versions()}
         lead = [f'<p class="hint">{escape(line)}</p>' for line in told]
         totals = {key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")}
-        text = page(f"Load on {settings.url}", {outcome.model: Shown(outcome, found)}, lead, {**totals, **facts}, command)
+        text = page(f"Load on {settings.url}", {outcome.model: (outcome, found)}, lead, {**totals, **facts}, command)
         written.append(outputs.write_report(args.report, text))
     return written
 

@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
     if argv is None:  # this process is the command
         kernel_cache.announce.say = lambda line: _on_stderr(f"evenstep: {line}")
-        _show_unknown_letters()
+        for stream in (sys.stdout, sys.stderr):  # a letter that its encoding lacks is printed as a question mark
+            if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+                stream.reconfigure(errors="replace")
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
@@ -139,13 +141,6 @@ def _run(words: list[str]) -> int:
             raise stop.__context__ from None
         # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
-
-
-def _show_unknown_letters() -> None:
-    """Make stdout and stderr print a question mark, instead of raising, for each letter that their encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="replace")
 
 
 def _by_flag(error: Exception, words: Sequence[str]) -> Exception:

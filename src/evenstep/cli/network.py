@@ -1,9 +1,12 @@
-"""``evenstep network`` simulates several engines on one clock, and tasks made of calls."""
+"""``evenstep network`` simulates several engines on one clock, and tasks made of calls, or checks their stability.
+
+``run`` compares task latency under orders of service; with ``--live`` also through the gateway on emulated engines.
+``check`` judges stability by the engines' loads and by one simulated run.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
@@ -16,12 +19,6 @@ if TYPE_CHECKING:
 
 
 class NetworkCommand:
-    """The command ``evenstep network`` (see `main.Command`): simulates a network of engines, or checks its stability.
-
-    ``run`` compares task latency under orders of service; with ``--live`` also through the gateway on emulated engines.
-    ``check`` judges stability by the engines' loads and by one simulated run.
-    """
-
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (
         "Simulates engines on one clock, not in lock-step, and tasks that are graphs of calls: parallel, fork-join,\n"
@@ -44,26 +41,21 @@ class NetworkCommand:
         check = actions.add_parser("check", help="judge stability by loads and by a run")
         for one in (run, check):
             one.add_argument("file", metavar="NETWORK.yaml", help="engines and tasks; see the how-to page on networks")
-            one.add_argument("--until-s", type=float, metavar="X", help="stop at this time in seconds; overrides the file")
-            one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
+            until = "stop at this time in seconds; overrides the file"
+            flags.add_values(one, {"--until-s X": (until, float), "--seed SEED": ("key of every draw (0)", int, 0)})
             flags.add_format(one)
-        run.add_argument(
-            "--seeds", type=int, metavar="N", help="replicates of each order (3, or 1 if they are copies; 1 with --live)"
+        flags.add_values(
+            run,
+            {
+                "--seeds N": ("replicates of each order (3, or 1 if they are copies; 1 with --live)", int),
+                "--orders NAME,...": "orders to compare, the first is the baseline: fcfs, oldest-task, least-attained, "
+                "critical-path, longest-path; that of the file when left out",
+                "--report FILE.html": "write a self-contained HTML report",
+                "--live": "run the same tasks through the gateway on emulated engines, once for each order, and show both; "
+                "takes the file's time",
+                "--speed X": ("with --live: how many times faster time passes (1)", float),
+            },
         )
-        run.add_argument(
-            "--orders",
-            metavar="NAME,...",
-            help="orders to compare, the first is the baseline: fcfs, oldest-task, least-attained, critical-path, "
-            "longest-path; that of the file when left out",
-        )
-        run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
-        run.add_argument(
-            "--live",
-            action="store_true",
-            help="run the same tasks through the gateway on emulated engines, once for each order, and show both; takes the "
-            "file's time",
-        )
-        run.add_argument("--speed", type=float, metavar="X", help="with --live: how many times faster time passes (1)")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.action == "run" and args.live:
@@ -127,19 +119,14 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
         told.append(outputs.write_report(args.report, page.page(found, judged, args.command_line)))
-    if args.format == "json":
-        outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes})
-        for line in told:
-            print(line, file=sys.stderr)
-        return 0
+    value = {"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes}
     lines = [*page.order_lines(found), ""]
     if types := page.type_lines(found):
         lines += [*types, ""]
     means = f"Means over {replicates} replicate{'s' if replicates > 1 else ''}"
     lines += [*page.engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
     lines += [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
-    print("\n".join([*lines, *told]))
-    return 0
+    return outputs.answer(args, value, lines, told)
 
 
 def _check(args: argparse.Namespace) -> int:

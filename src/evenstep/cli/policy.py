@@ -1,4 +1,8 @@
-"""``evenstep policy`` lists, shows, creates and checks policies: those that route, and those that schedule in an engine."""
+"""``evenstep policy`` lists, shows, creates and checks policies: those that route, and those that schedule in an engine.
+
+``--kind`` chooses between the two. ``list`` and ``show`` describe policies. ``new`` writes NAME.py and test_NAME.py in the
+current folder, and replaces no file. ``check`` tests the promises of a policy, with exit code 1 if one is broken.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,6 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 class Policy:
-    """The command ``evenstep policy`` (see `main.Command`), for routing policies or, by ``--kind``, scheduling policies.
-
-    ``list`` and ``show`` describe policies. ``new`` writes NAME.py and test_NAME.py in the current folder, and replaces no
-    file. ``check`` tests the promises of a policy, with exit code 1 if one is broken.
-    """
-
     summary = "list, show, create and check policies"
     description = (
         "list shows every policy with its options; show explains one; new writes a policy of your own and a\n"

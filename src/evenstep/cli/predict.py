@@ -1,4 +1,4 @@
-"""``evenstep predict`` measures how good predictors of output lengths are on a trace."""
+"""``evenstep predict evaluate``: predictors of output lengths learn from a trace's first part and are judged on the rest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from evenstep.cli.parts import flags, outputs
 
 
 class Predict:
-    """The command ``evenstep predict evaluate``: predictors learn from a trace's first part and are judged on the rest."""
-
     summary = "judge predictors of output lengths on a trace"
     description = (
         "evaluate lets predictors learn from the first part of a trace and judges them on the rest. It prints how well\n"

@@ -1,4 +1,7 @@
-"""``evenstep replay`` repeats the decisions of a live dispatcher from its decision log."""
+"""``evenstep replay`` gives the events of a live dispatcher's decision log to a fresh one, and compares their decisions.
+
+It prints the first decision that differs. Then the exit code is 1, unless ``--policy`` or ``--predictor`` is given.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,6 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """The command ``evenstep replay`` (see `main.Command`): gives the events of a decision log to a fresh dispatcher.
-
-    It prints the first decision that differs. Then the exit code is 1, unless ``--policy`` or ``--predictor`` is given.
-    """
-
     summary = "replay a decision log, with the same rules or others"
     description = (
         "Gives the events of a decision log to a fresh dispatcher. With the log's own policy every decision must be the\n"

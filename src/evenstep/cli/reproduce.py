@@ -1,4 +1,8 @@
-"""``evenstep reproduce`` runs an experiment of a paper and prints the paper's numbers next to ours."""
+"""``evenstep reproduce`` runs experiments of the papers, or lists them, and prints the papers' numbers next to ours.
+
+It writes figure, data and page to ``--out``. With ``all`` an experiment that fails does not stop the others, and the exit
+code is then 1.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,6 @@ if TYPE_CHECKING:
 
 
 class Reproduce:
-    """The command ``evenstep reproduce`` (see `main.Command`): runs one experiment of the papers, or all, or lists them.
-
-    It prints the findings and writes figure, data and page to ``--out``. With ``all`` an experiment that fails does not stop
-    the others, and the exit code is then 1.
-    """
-
     summary = "run an experiment of a paper and print its numbers next to ours"
     description = (
         "Runs one experiment of the papers this project builds on. Prints the paper's numbers next to ours with 95 %\n"
@@ -45,9 +43,7 @@ class Reproduce:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME|list|all", help="an experiment, list or all; a file of yours: mine.py")
-        parser.add_argument(
-            "--quick", action="store_true", help="run a reduced size to show that it works; marked, proves nothing"
-        )
+        flags.add_values(parser, {"--quick": "run a reduced size to show that it works; marked, proves nothing"})
         flags.add_format(parser, "table", "csv", "latex", "json")
         flags.add_values(
             parser,
@@ -62,7 +58,23 @@ class Reproduce:
         flags.add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        return _list(args) if args.name == "list" else _reproduce(args)
+        from evenstep.experiments.reproduce import Setting
+
+        if args.name == "list":
+            return _list(args)
+        check_at_least("evenstep reproduce", 1, args, "seeds", "processes")
+        check_at_least("evenstep reproduce", 0, args, "seed")
+        outputs.check_folder(args.out)
+        bar = outputs.bar(args.format)
+        setting = Setting(args.quick, args.seeds, tuple(args.trace), args.seed, args.processes, bar)
+        if args.name == "all":
+            return _all(args, setting)
+        found, written = _one(args, args.name, setting)
+        _print([found], args.format)
+        told = f"wrote {', '.join(str(path) for path in written)}"
+        is_table = args.format == "table"
+        print(f"\n{told}" if is_table else told, file=sys.stdout if is_table else sys.stderr)
+        return 0
 
 
 command = Reproduce()
@@ -81,31 +93,6 @@ def _list(args: argparse.Namespace) -> int:
         writer.writerows(rows)
     else:
         print("\n".join(aligned([[*row.values()] for row in rows], left=range(3))))
-    return 0
-
-
-def _reproduce(args: argparse.Namespace) -> int:
-    """Run one experiment, or with ``all`` every one, print the findings and write the files; returns the exit code."""
-    from evenstep.experiments.reproduce import Setting
-
-    check_at_least("evenstep reproduce", 1, args, "seeds", "processes")
-    check_at_least("evenstep reproduce", 0, args, "seed")
-    outputs.check_folder(args.out)
-    setting = Setting(
-        quick=args.quick,
-        seeds=args.seeds,
-        traces=tuple(args.trace),
-        seed=args.seed,
-        processes=args.processes,
-        progress=outputs.bar(args.format),
-    )
-    if args.name == "all":
-        return _all(args, setting)
-    found, written = _one(args, args.name, setting)
-    _print([found], args.format)
-    told = f"wrote {', '.join(str(path) for path in written)}"
-    is_table = args.format == "table"
-    print(f"\n{told}" if is_table else told, file=sys.stdout if is_table else sys.stderr)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``evenstep serve`` runs the gateway between OpenAI clients and unmodified engines."""
+"""``evenstep serve`` runs the gateway between OpenAI clients and unmodified engines until SIGTERM has drained it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Serve:
-    """The command ``evenstep serve`` (see `main.Command`): runs the gateway until SIGTERM has drained it."""
-
     summary = "run a gateway that evens out the load of vLLM or SGLang engines"
     description = (
         "Takes OpenAI requests, holds them while no engine has a slot, and sends each to the engine that the policy picks.\n"

@@ -1,4 +1,7 @@
-"""``evenstep simulate`` runs one policy once and keeps records of what happened."""
+"""``evenstep simulate`` runs one policy once on a simulated fleet, and prints all metrics and the digest.
+
+Flags add record tables and a Chrome trace.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +63,6 @@ MOST_SAMPLED = 50_000_000
 
 
 class Simulate:
-    """The command ``evenstep simulate`` (see `main.Command`): runs one policy once on a simulated fleet.
-
-    It prints all metrics and the digest. Flags add record tables and a Chrome trace.
-    """
-
     summary = "run one policy once and write its records"
     description = (
         "Runs one policy on one workload and prints every metric and the digest. --records writes the tables of\n"
@@ -87,6 +85,7 @@ class Simulate:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import SimulateSettings, check_used, checked
+        from evenstep.measure.metrics import known
 
         found = flags.settled(args, SimulateSettings)
         settings = checked(found)
@@ -106,7 +105,16 @@ class Simulate:
             told += [f"records: {path}" for path in write_run(run, Path(args.records))]
         if args.chrome_trace is not None:
             told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
-        value = _object(run, args.command_line, outputs.settings_object(found, settings))
+        value = {
+            "version": 1,
+            "command": args.command_line,
+            "versions": outputs.versions(),
+            "conditions": {name: known(value) for name, value in asdict(run.conditions).items()},
+            "digest": run.digest,
+            "notes": list(run.trace.notes) if run.trace is not None else [],
+            **run.summary,
+            "settings": outputs.settings_object(found, settings),
+        }
         return outputs.answer(args, value, [*_table(run), *told])
 
 
@@ -189,18 +197,3 @@ def class_lines(classes: list[dict[str, Any]]) -> list[str]:
     if len(classes) > MOST_CLASSES:
         lines.append(f"and {len(classes) - MOST_CLASSES} more classes: --format json has them all")
     return lines
-
-
-def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
-    from evenstep.measure.metrics import known
-
-    return {
-        "version": 1,
-        "command": command_line,
-        "versions": outputs.versions(),
-        "conditions": {name: known(value) for name, value in asdict(run.conditions).items()},
-        "digest": run.digest,
-        "notes": list(run.trace.notes) if run.trace is not None else [],
-        **run.summary,
-        "settings": settings,
-    }

@@ -1,10 +1,13 @@
-"""``evenstep stability`` finds the largest rate at which an engine keeps up, and prints it next to the closed form."""
+"""``evenstep stability`` finds the largest arrival rate at which an engine keeps up under each scheduling policy.
+
+It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
+"""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
@@ -14,11 +17,6 @@ if TYPE_CHECKING:
 
 
 class StabilityCommand:
-    """The command ``evenstep stability`` (see `main.Command`): finds each scheduling policy's largest stable arrival rate.
-
-    It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
-    """
-
     summary = "find the largest arrival rate at which an engine keeps up"
     description = (
         "Bisects the arrival rate on the simulator, for each policy and replicate, and prints the largest stable rate with\n"
@@ -48,7 +46,7 @@ class StabilityCommand:
         check_at_least("evenstep stability", 1, args, "processes")
         settings = flags.settled(args, StabilitySettings).value
         found = answer(settings, args.processes)
-        value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **_object(found)}
+        value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **asdict(found)}
         return outputs.answer(args, value, _lines(found, settings.seeds, settings.precision))
 
 
@@ -57,7 +55,7 @@ command = StabilityCommand()
 
 def _lines(found: Answer, seeds: int, precision: float) -> list[str]:
     """The answer as lines of text: the arrivals; for each policy the verdict at the given rate and the lines of `_rates`."""
-    lines = [f"arrivals: {found.source}"]
+    lines = [f"arrivals: {found.arrivals}"]
     for one in found.policies:
         lines.append("")
         if one.at_rate is not None:
@@ -75,30 +73,12 @@ def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
     from evenstep.report.findings import with_interval
 
     runs = f"{seeds} replicate{'s' if seeds > 1 else ''}, bisected to {100 * precision:g} %"
-    lines = [f"largest stable rate {with_interval(one.largest)} requests/s ({runs})"]
-    closed = one.closed
+    lines = [f"largest stable rate {with_interval(one.largest_requests_per_s)} requests/s ({runs})"]
+    closed, largest = one.closed_form, one.largest_requests_per_s.value
     if closed.requests_per_s is not None:
-        off = 100 * (closed.requests_per_s / one.largest.value - 1) if one.largest.value else float("inf")
+        off = 100 * (closed.requests_per_s / largest - 1) if largest else float("inf")
         lines.append(f"closed form {closed.requests_per_s:.4g} requests/s, {off:+.1f} %: {closed.says}")
     else:
         bound = "" if closed.at_most is None else f"; at most {closed.at_most:.4g} requests/s for any policy (eq. 2.8)"
         lines.append(f"no closed form: {closed.says}{bound}")
     return [*lines, f"note: {one.note}"] if one.note else lines
-
-
-def _object(found: Answer) -> dict[str, Any]:
-    """The answer as a dict for JSON."""
-    return {
-        "arrivals": found.source,
-        "rate": found.rate,
-        "policies": [
-            {
-                "policy": one.policy,
-                "largest_requests_per_s": asdict(one.largest),
-                "closed_form": asdict(one.closed),
-                "at_rate": None if one.at_rate is None else asdict(one.at_rate),
-                "note": one.note,
-            }
-            for one in found.policies
-        ],
-    }

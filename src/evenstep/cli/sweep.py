@@ -1,4 +1,8 @@
-"""``evenstep sweep`` runs policies at every point of a grid or sample of parameters, to Parquet, a report and a table."""
+"""``evenstep sweep`` runs policies at every point of a grid or sample of parameters, which a SWEEP.yaml describes.
+
+It writes one row for each run as Parquet, maybe a report, and prints means. A cache folder keeps finished runs, so a stopped
+sweep (exit code 130) resumes. ``--dry-run`` only prints a forecast.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +27,6 @@ if TYPE_CHECKING:
 
 
 class SweepCommand:
-    """The command ``evenstep sweep`` (see `main.Command`): runs policies at every point of a SWEEP.yaml.
-
-    It writes one row for each run as Parquet and prints means. A cache folder keeps finished runs, so a stopped sweep (exit
-    code 130) resumes. ``--dry-run`` only prints a forecast.
-    """
-
     summary = "run policies over a grid or a sample of parameters"
     description = (
         "Runs every policy at every point of SWEEP.yaml, writes one row a run as Parquet, and prints a table of means.\n"
@@ -57,20 +55,16 @@ class SweepCommand:
                 "ttft=2s,tpot=50ms; wins over the file",
             },
         )
-        parser.add_argument(
-            "--executor",
-            choices=["processes", "ray"],
-            default="processes",
-            help="where runs are made: processes of this machine (default), or a Ray cluster; the results are the same",
-        )
+        where = "where runs are made: processes of this machine (default), or a Ray cluster; the results are the same"
+        parser.add_argument("--executor", choices=["processes", "ray"], default="processes", help=where)
         flags.add_processes(parser)
-        ray = "the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out"
-        flags.add_values(parser, {"--ray-address ADDRESS": ray})
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print the number of points and runs and their time; times one run of each policy at up to "
-            "three points, which the cache keeps",
+        flags.add_values(
+            parser,
+            {
+                "--ray-address ADDRESS": "the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out",
+                "--dry-run": "print the number of points and runs and their time; times one run of each policy at up to "
+                "three points, which the cache keeps",
+            },
         )
         flags.add_format(parser)
 
@@ -124,11 +118,10 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
     To time them it makes a few runs, and the cache keeps their results.
     """
     found = running.forecast(args.processes)
-    value = {"version": 1, "points": found.points, "runs": found.runs, "cached": found.cached}
-    most = f", {found.most} at most" if found.most > found.runs else ""
+    most = f", {found.most_runs} at most" if found.most_runs > found.runs else ""
     left = "nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go"
     lines = [f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache", left]
-    return outputs.answer(args, {**value, "most_runs": found.most, "seconds": found.seconds}, lines)
+    return outputs.answer(args, {"version": 1, **asdict(found)}, lines)
 
 
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""``evenstep thresholds`` prints the thresholds of WAIT and Nested WAIT for a trace and an engine."""
+"""``evenstep thresholds`` prints the least thresholds of WAIT and Nested WAIT for a trace and an engine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from evenstep.cli.parts import flags, outputs
 
 
 class Thresholds:
-    """The command ``evenstep thresholds`` (see `main.Command`): prints the least thresholds of WAIT and Nested WAIT."""
-
     summary = "solve WAIT's and Nested WAIT's thresholds for a trace and an engine"
     description = (
         "Prints the least thresholds that keep up with the trace, the memory they need, the latency to expect, and the\n"
@@ -43,20 +41,11 @@ class Thresholds:
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
         from evenstep.experiments.compare.gate_thresholds import Question, answer, read
 
-        settings = check(
-            EngineSettings(
-                source=args.file,
-                seeds=1,
-                engine=args.engine,
-                batch_time=args.batch_time,
-                rate=args.rate,
-                limit=args.limit,
-                format_name=flags.format_of(args, args.format_name),
-            ),
-            "evenstep thresholds",
-        )
-        asked = Question(read(settings), settings.server(), settings.law(), args.segments, args.iterations, args.delta)
-        found = answer(asked)
+        asked = {name: getattr(args, name) for name in ("engine", "batch_time", "rate", "limit")}
+        form = flags.format_of(args, args.format_name)
+        settings = check(EngineSettings(args.file, seeds=1, format_name=form, **asked), "evenstep thresholds")
+        question = Question(read(settings), settings.server(), settings.law(), args.segments, args.iterations, args.delta)
+        found = answer(question)
         return outputs.answer(args, found, _lines(found))
 
 

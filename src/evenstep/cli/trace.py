@@ -1,4 +1,4 @@
-"""``evenstep trace`` shows the statistics of a trace, or converts it to evenstep's own Parquet."""
+"""``evenstep trace`` shows the statistics of a trace (``inspect``), or writes it as evenstep's own Parquet (``convert``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from evenstep.measure.output_file import replacing
 
 
 class Trace:
-    """The command ``evenstep trace`` (see `main.Command`): ``inspect`` prints statistics, ``convert`` writes Parquet."""
-
     summary = "inspect a trace file, or convert it to Parquet"
     description = (
         "Look at a workload (rows, rate, burstiness, lengths, sessions, shared prefixes) or convert it.\n"

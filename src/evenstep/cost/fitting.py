@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evenstep.cost.profile_tables import rows_of, text_of
+from evenstep.cost.profile_tables import cells_of, rows_of
 from evenstep.errors import InputError, check_known
 from evenstep.request import F8
 
 #: Column of a log -> names that it may have in a file.
-COLUMNS = {
-    "seconds": ("seconds",),
+COLUMNS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("seconds", "kv", "tokens", "requests", "chunk_squares", "crossed", "decode_context")},
     "kv": ("kv", "kv_tokens", "kv_batch"),
-    "tokens": ("tokens",),
-    "requests": ("requests",),
-    "chunk_squares": ("chunk_squares",),
-    "crossed": ("crossed",),
-    "decode_context": ("decode_context",),
 }
 #: Laws that are flat up to b0 tokens; and law -> parameter -> column that it multiplies, empty = the constant.
 _FLAT = ("token-budget", "long-context")
@@ -99,12 +93,11 @@ def read_log(path: Any) -> dict[str, F8]:
         InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
             bad cell (line and column are named).
     """
-    line = text_of(path).partition("\n")[0]
-    if line.lstrip().startswith(("<", "{", "[")):
-        kind = "a page" if line.lstrip().startswith("<") else "JSON"
+    head = [name.strip() for name in next(cells_of(path), (1, []))[1]]
+    if head and head[0].startswith(("<", "{", "[")):
+        kind = "a page" if head[0].startswith("<") else "JSON"
         hint = "Its first line names its columns: seconds, kv, tokens, ..."
         raise InputError(str(path), "file", kind, "a CSV log of iterations", hint)
-    head = [name.strip() for name in next(csv.reader([line]), [])]
     there = {name: next((one for one in names if one in head), None) for name, names in COLUMNS.items()}
     found = {name: column for name, column in there.items() if column is not None}
     if "seconds" not in found or not {"kv", "tokens"} & found.keys():

@@ -43,7 +43,7 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Parse `sync_s` in place. `InputError` if it is invalid, or a field named in `seconds` is not finite and >= 0."""
+        """Parse `sync_s` (`Sync`) in place; InputError if bad, or a field named in `seconds` is not finite and >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
@@ -113,12 +113,10 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
     pairs = pairs_of(where, field, sync)
     if not pairs:
         raise InputError(where, field, "empty", "seconds, or pairs of group size and seconds")
-    last = 0.0
-    for size, seconds in pairs:
-        if size <= last or size != int(size):
+    for before, (size, seconds) in pairwise([(0.0, 0.0), *pairs]):
+        if size <= before[0] or size != int(size):
             raise InputError(where, field, _shown((size, seconds)), "whole, ascending group sizes >= 1")
         check_seconds(where, field, seconds)
-        last = size
     return pairs
 
 

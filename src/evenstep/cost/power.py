@@ -1,7 +1,7 @@
-"""The power law of an accelerator, and the energy of one decode step of a barrier group under two accountings.
+"""The power law of an accelerator.
 
-The functions here are the plain reference. A compiled loop may use another order of operations; the two agree to 1e-6
-relative, because energy decides nothing and is outside the digest.
+`watts` is the plain form. A compiled loop may use another order of operations; the two agree to 1e-6 relative, because
+energy decides nothing and is outside the digest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenstep.errors import InputError, check_range
-from evenstep.request import F8, I8
+from evenstep.request import F8
 
 #: Floating-point operations a generated token costs per model parameter (BF-IO D45).
 FLOPS_PER_PARAMETER = 6.0
@@ -61,31 +61,3 @@ def watts(power: Power, tokens_per_s: F8) -> F8:
     """Watts of workers, float64 of any shape, from the tokens that each makes a second (BF-IO eq. 11, D44-D46)."""
     mfu = tokens_per_s * power.mfu_per_tokens_per_s
     return power.idle_w + (power.max_w - power.idle_w) * np.minimum(1.0, mfu / power.mfu_sat) ** power.gamma
-
-
-def energy_j(power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float) -> tuple[float, float]:
-    """Joules of one decode step of a barrier group under both accountings, (busy/idle, step average), over all workers.
-
-    *Busy/idle*: worker g works ``overhead_s + local_s[g]`` seconds at the power of its tokens over those seconds, and waits
-    at the barrier for the rest of the step at idle power. *Step average*: the same tokens spread over the whole step, which
-    is another reading of BF-IO D47.
-
-    Args:
-        running: int64[G], running requests of each worker; each makes one token this step.
-        local_s: float64[G], seconds of work that depend on the load.
-        overhead_s: C with its synchronisation term, seconds.
-        duration_s: seconds of the step, at least ``overhead_s + max(local_s)``.
-
-    Source: BF-IO eq. 10, D47, and the note on idle time below it.
-    """
-    tokens = running.astype(np.float64)
-    busy_s = overhead_s + local_s
-    working = watts(power, _rate(tokens, busy_s))
-    busy_idle = np.sum(working * busy_s + power.idle_w * (duration_s - busy_s))
-    step_average = np.sum(watts(power, _rate(tokens, np.full(tokens.shape, duration_s)))) * duration_s
-    return float(busy_idle), float(step_average)
-
-
-def _rate(tokens: F8, seconds: F8) -> F8:
-    """float64[G], tokens a second; 0 where no time passes, so that an instantaneous step costs nothing."""
-    return np.divide(tokens, seconds, out=np.zeros_like(tokens), where=seconds > 0)

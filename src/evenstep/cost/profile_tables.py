@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,21 @@ def text_of(path: Path) -> str:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(str(path), "file", path.name, "a readable CSV file", f"{error}.") from None
+        raise _unreadable(path, getattr(error, "strerror", None) or error) from None
+
+
+def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each line of a CSV file, and its cells; an `InputError` if the file cannot be read."""
+    rows = csv.reader(io.StringIO(text_of(path)))
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:  # a cell that is too long, as after a quote that nothing closes
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, reason: object) -> InputError:
+    return InputError(str(path), "file", path.name, "a readable CSV file", f"{reason}.")
 
 
 def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
@@ -171,18 +186,19 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
         InputError: the file cannot be read, a column is missing, there is no row, or a cell is not a finite number >= 0
             (line and column are named).
     """
-    reader = csv.DictReader(io.StringIO(text_of(path)))
-    reader.fieldnames = header = [name.strip() for name in reader.fieldnames or ()]
+    lines = cells_of(path)
+    header = [name.strip() for name in next(lines, (1, []))[1]]
     asked = (*((label,) if label else ()), *columns)
     missing = [name for name in asked if name not in header]
     if missing:
         raise InputError(str(path), "header", ",".join(header), f"with {', '.join(missing)}")
     found: dict[str, list[Any]] = {name: [] for name in asked}
-    for row in reader:
-        for name in columns:
-            found[name].append(_number(path, reader.line_num, name, row[name]))
-        if label:
-            found[label].append(row[label])
+    for number, cells in lines:
+        if not cells:
+            continue
+        row = dict(zip(header, cells, strict=False))
+        for name in asked:
+            found[name].append(row.get(name) if name == label else _number(path, number, name, row.get(name)))
     if not found[columns[0]]:
         raise InputError(str(path), "rows", 0, "at least one")
     return {name: values if name == label else np.array(values) for name, values in found.items()}
@@ -349,7 +365,7 @@ def facts_of(folder: Path) -> Facts:
         facts = msgspec.convert(said, Facts)
     except (msgspec.MsgspecError, ValueError) as error:
         raise InputError(str(path), "file", path.name, "a JSON object", f"{error}.") from None
-    numbers = {name: getattr(facts, name) for name in ("layers", "graph_tokens", "hidden", "bytes_each")}
-    check_range(str(path), "an integer >= 0", low=0, **numbers, experts=facts.experts, experts_each=facts.experts_each)
+    counts = ("layers", "graph_tokens", "hidden", "bytes_each", "experts", "experts_each")
+    check_range(str(path), "an integer >= 0", low=0, **{name: getattr(facts, name) for name in counts})
     check_range(str(path), "an integer >= 1", low=1, expert_ranks=facts.expert_ranks)
     return facts

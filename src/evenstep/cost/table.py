@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from evenstep.cost.knots import OfLoad, Sync, as_lines, averaged, check_knots, pairs_of
+from evenstep.config import finite
+from evenstep.cost.knots import OfLoad, Sync, as_lines, averaged, check_knots
+from evenstep.cost.profile_tables import cells_of
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
-from evenstep.in_use import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +54,16 @@ class Table(OfLoad):
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
     """Pairs of KV load (tokens) and seconds from a CSV file ``load,seconds``, in its order; else an `InputError`."""
-    reads(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise InputError(str(path), "file", path.name, "a readable CSV file", f"{reason}.") from None
-    rows = csv.reader(io.StringIO(text))
-    header = ",".join(cell.strip() for cell in next(rows, []))
+    lines = cells_of(path)
+    header = ",".join(cell.strip() for cell in next(lines, (1, []))[1])
     if header != "load,seconds":
         raise InputError(str(path), "header", header, "load,seconds")
     steps: list[tuple[float, float]] = []
-    for row in filter(None, rows):
-        where = f"{path}, line {rows.line_num}"
-        if len(row) != 2:
+    for number, row in lines:
+        where = f"{path}, line {number}"
+        if len(row) not in (0, 2):
             raise InputError(where, "row", ",".join(row), "load,seconds")
-        steps += pairs_of(where, "step", ((row[0], row[1]),))  # type: ignore[arg-type]
+        steps += [(finite(where, "step", row[0]), finite(where, "step", row[1]))] if row else []
     return steps
 
 

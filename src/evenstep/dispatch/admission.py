@@ -101,7 +101,7 @@ class Admission:
         if not per_slot:
             return most
         fitting = max(_FEWEST, int(per_slot * self._mirror.slots))
-        return most if 0 < most < fitting else fitting
+        return min(most or fitting, fitting)
 
     def _carry_out(self, worker: list[int]) -> int:
         """Send the requests that an answer admits: the worker's place or `HOLD` for each. Returns how many got a slot."""

@@ -14,6 +14,7 @@ from evenstep.dispatch.commands import Reject
 from evenstep.dispatch.events import Arrived
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
+from evenstep.dispatch.requests.tenants import retry_after
 from evenstep.dispatch.transitions import Cause
 from evenstep.errors import check_range
 
@@ -130,12 +131,14 @@ class Arrivals:
         if event.copies > slots:
             return 400, "too-wide", 0
         settings, waiting = self._turn.settings, len(self._pool.here) + len(self._parts.prefills.waiting)
-        if waiting < settings.pool_limit:
-            if event.judged == "in" or not settings.tenants:
-                return None
-            if event.judged:
-                return 429, event.judged, event.retry_after_s
-        return self._limits.refusal(event.tenant, waiting, self._parts.meters.waits.mean_s, now_s)
+        mean_wait_s = self._parts.meters.waits.mean_s
+        if waiting >= settings.pool_limit:
+            return 503, "pool-full", retry_after(mean_wait_s)
+        if event.judged == "in" or not settings.tenants:
+            return None
+        if event.judged:
+            return 429, event.judged, event.retry_after_s
+        return self._limits.refusal(event.tenant, mean_wait_s, now_s)
 
     @property
     def most(self) -> tuple[float, int]:

@@ -7,7 +7,7 @@ columns; code that still holds an old one keeps its memory alive.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -15,6 +15,21 @@ from evenstep import compiled
 from evenstep.request import F8, I8
 
 T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class Restored:
+    """A part whose pickled state leaves out the attributes in `made_anew`; `_make_anew` sets them from the others."""
+
+    made_anew: ClassVar[tuple[str, ...]]
+
+    def _make_anew(self) -> None: ...
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self.made_anew}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_anew()
 
 
 class Columns(Generic[T]):

@@ -19,7 +19,6 @@ from evenstep import __version__
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.admission import Admission
 from evenstep.dispatch.arrivals import Arrivals
-from evenstep.dispatch.checking import check
 from evenstep.dispatch.checkpoint import dump, load
 from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.deliveries import Deliveries
@@ -28,9 +27,7 @@ from evenstep.dispatch.life import Requests
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
-from evenstep.dispatch.rounds.deciding import Options
 from evenstep.dispatch.settings import Settings
-from evenstep.dispatch.snapshot import snapshot
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.predict.view import Fit
 
@@ -72,7 +69,10 @@ class Dispatcher:
         processor: Callable[[], float] | None = None,
     ) -> None:
         settings = settings or Settings()
-        parts = Parts(settings, Options(policy, predictor, stopwatch, processor, overruns, log))
+        parts = Parts(settings, policy, predictor, log)
+        deciding = parts.deciding
+        deciding.stopwatch, deciding.processor = stopwatch, processor or stopwatch
+        deciding.overruns, deciding.keep_round = overruns, log
         if log is not None:
             log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
         self._do: dict[type, Callable[[Any], None]] = {
@@ -163,11 +163,11 @@ class Dispatcher:
 
     def snapshot(self) -> dict[str, Any]:
         """All measured values by metric name without ``evenstep_``: numbers, texts, and lists and dictionaries of them."""
-        return snapshot(self.parts)
+        return self.parts.snapshot()
 
     def check(self) -> None:
         """Check the invariants between all parts; for tests, between two events. Raises RuntimeError if one is broken."""
-        check(self.parts)
+        self.parts.check()
 
     def resume(self, state: bytes) -> None:
         """Replace the whole state by `state`, the bytes of a log's `Checkpoint`; earlier requests and workers are dropped.
@@ -232,8 +232,8 @@ class Dispatcher:
                 ticks = False
             if journal.log is not None:
                 journal.flush()
-                if journal.part_is_full:
-                    journal.begin_part(dump(self.parts))
+                if journal.in_parts is not None and journal.in_parts.is_full:
+                    journal.in_parts.begin_part(dump(self.parts))
             for _ in range(self._handle_first(events)):
                 history.append((events.popleft(), turn.out))
             if waiting and self._rounds.binds_at_once:
@@ -322,7 +322,7 @@ class Dispatcher:
         turn.due, timers.is_new = False, bool(timers.at)
         if deadlines.wake_s != deadlines.overdue_s or deadlines.wake_s - turn.now_s < _PENDING_S:
             deadlines.wake_s = math.inf  # the tick that was asked for has come
-        if deadlines.newcomers_are_due:
+        if deadlines.newcomers and deadlines.newcomers_s + turn.settings.ttl_s <= turn.now_s:
             deadlines.set_newcomers()
         if timers.at:
             self._look_at_timers()
@@ -344,11 +344,9 @@ class Dispatcher:
                 self.requests.backed_off(number)
             elif name == "probe":
                 self.fleet.probe(number, self._turn.now_s)
-            elif name == "again":
+            else:  # "again"
                 self._rounds.open()
                 self._rounds.ripe = True
-            else:
-                raise RuntimeError(f"no branch for a timer named {name!r}")
 
     # --- workers -------------------------------------------------------------------------------------------------
 

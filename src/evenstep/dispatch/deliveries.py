@@ -1,7 +1,7 @@
 """Counts delivered chunks: tokens for each request, and the step of the barrier group that they belong to.
 
 Rules of this file. `Deliveries.produced` itself counts a chunk that neither begins nor ends a step. All others go to
-`steps.counting`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended steps for which
+`steps.lockstep`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended steps for which
 rounds wait.
 """
 
@@ -15,8 +15,7 @@ from evenstep import compiled
 from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.steps.counting import count_chunks
-from evenstep.dispatch.steps.lockstep import AHEAD
+from evenstep.dispatch.steps.lockstep import AHEAD, count_chunks
 from evenstep.dispatch.steps.state import NEW
 from evenstep.request import I8
 

@@ -155,7 +155,7 @@ class Sampled(Base, frozen=True):
 
 
 class ScrapeFailed(Base, frozen=True):
-    """A worker's metrics could not be read. A prefiller counts as full until its next `Sampled`; others do not change."""
+    """A worker's metrics could not be read. A `scraped` prefiller counts as full until its next `Sampled`; others stay."""
 
     worker: str
 
@@ -217,21 +217,6 @@ class Draining(Base, frozen=True):
     """The host is about to stop: from now on new requests get a 503, accepted ones finish. It cannot be undone."""
 
 
-Event: TypeAlias = (
-    Arrived
-    | PromptCounted
-    | PrefillDone
-    | Finished
-    | Failed
-    | ClientGone
-    | Sampling
-    | Sampled
-    | ScrapeFailed
-    | Probed
-    | WorkerAdded
-    | WorkerRemoved
-    | Tick
-    | Reloaded
-    | Fitted
-    | Draining
-)
+_OfRequests: TypeAlias = Arrived | PromptCounted | PrefillDone | Finished | Failed | ClientGone
+_OfWorkers: TypeAlias = Sampling | Sampled | ScrapeFailed | Probed | WorkerAdded | WorkerRemoved
+Event: TypeAlias = _OfRequests | _OfWorkers | Tick | Reloaded | Fitted | Draining

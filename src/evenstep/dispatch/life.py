@@ -83,7 +83,7 @@ class Requests:
         mirror.at.sent_load[worker] -= load
         mirror.at.load[worker] += load
         mirror.runs(worker, 1)
-        self._barriers.all.joins(mirror.group[worker])
+        self._barriers.all.at.running[mirror.group[worker]] += 1
         if not at.produced[row]:
             rows.at.first_s[row] = now_s
             self._meters.ttft_s.add(now_s - rows.at.since_s[row])
@@ -115,7 +115,7 @@ class Requests:
         if had_tokens and not at.continues[row]:
             self.give_up(row, "cannot-continue")
             return
-        if at.tries[row] > self._turn.settings.retries or not exclusions.has_others(row, had_tokens):
+        if at.tries[row] > self._turn.settings.retries or not exclusions.has_others(row):
             self.give_up(row, "cannot-continue" if kind == "unable" else "failed")
             return
         if was_placed:
@@ -140,13 +140,12 @@ class Requests:
         request, except ``unable`` and ``recomputed`` with a new token.
         """
         at, request, exclusions = self._rows.at, self._rows.at.request[row], self._exclusions
-        had_tokens, has_new = at.produced[row] > 0, at.produced[row] > at.base[row]
         if kind == "recomputed":
-            if not has_new:  # an engine that hands back what it got might do so for ever
+            if at.produced[row] == at.base[row]:  # an engine that hands back what it got might do so for ever
                 at.tries[row] += 1
                 exclusions.avoided[row] = name
                 self._breaker.failed(name, request, is_certain=False)
-        elif kind == "stale" and not at.tries[row] and not exclusions.has_others(row, had_tokens, without=name):
+        elif kind == "stale" and not at.tries[row] and not exclusions.has_others(row, without=name):
             at.tries[row] = 1  # try the same engine once more: it may never have seen the request
         else:
             exclusions.exclude(row, name, kind)
@@ -345,9 +344,9 @@ class Requests:
         self._rounds.open()
 
     def give_up_stranded(self) -> None:
-        """End each queued request for which every engine that stays is excluded; the reason is ``failed``."""
+        """End, as ``failed``, each queued request whose exclusions leave no decode engine, or no prefiller where needed."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)
-            if waits and row in excluded and not self._exclusions.has_others(row, at.produced[row] > 0):
+            if waits and row in excluded and not self._exclusions.has_others(row):
                 self.give_up(row, "failed")

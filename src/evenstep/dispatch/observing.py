@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstep.dispatch import events as ev
-from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.log.records import Done, Record, Round
-from evenstep.dispatch.replay import Replayed, replay
+from evenstep.dispatch.replay import Replayed, Watch, replay
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 from evenstep.measure.metrics import Slo
@@ -165,15 +162,10 @@ class Observed:
 
     def _step_table(self, law: Law | None) -> StepTable:
         """The steps as a table of `measure`. Without a slope in `law`, local seconds count 1 s for each KV token."""
-        group = np.array([step[0] for step in self.steps], np.int64)
         loads = [np.array(step[1]) for step in self.steps]
-
-        def each(of: Any) -> F8:
-            return np.array([of(load) for load in loads], np.float64)
-
-        envelope, total, least = each(np.max), each(np.sum), each(np.min)
+        envelope, total, least = (np.array([of(load) for load in loads], np.float64) for of in (np.max, np.sum, np.min))
         per_token = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else 1.0
-        running, everywhere = (np.array([step[k] for step in self.steps], np.int64) for k in (2, 3))
+        group, running, everywhere = (np.array([step[k] for step in self.steps], np.int64) for k in (0, 2, 3))
         seconds, ended = (np.array([step[k] for step in self.steps], np.float64) for k in (4, 5))
         nothing = np.zeros(group.size)
         return StepTable(
@@ -207,65 +199,6 @@ def _line(x: F8, y: F8) -> tuple[float, float, float]:
     slope = float(np.sum(dx * dy)) / spread
     left = max(0.0, total - slope * slope * spread)
     return slope, math.sqrt(left / (x.size - 2) / spread), 1.0 - left / total if total > 0 else 0.0
-
-
-class Watch:
-    """Collects requests, steps and workers while a log is replayed; pass it to `replay.replay` as `watch`.
-
-    By request number: `arrived` (time), `copies`, `sent` (time and worker of the first sending), `first` (time of the first
-    token), `done` (time, prompt tokens, output tokens). Times are those of the dispatcher.
-    """
-
-    def __init__(self) -> None:
-        self.arrived: dict[int, float] = {}
-        self.copies: dict[int, int] = {}
-        self.sent: dict[int, tuple[float, str]] = {}
-        self.first: dict[int, float] = {}
-        self.done: dict[int, tuple[float, int, int]] = {}
-        self.steps: list[tuple[int, list[float], int, int, float, float]] = []
-        self.fleet: list[tuple[WorkerSpec, float]] = []
-        self.changed, self.prefillers = False, 0
-        self._counted: list[int] = []
-
-    def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Store a record's facts, and the dispatcher's new steps and workers. `replay` calls it when done with a record."""
-        now = dispatcher.now_s
-        if isinstance(record, ev.Arrived):
-            self.arrived[record.request], self.copies[record.request] = now, record.copies
-        elif isinstance(record, Round):
-            for request, worker in record.sent.items():
-                self.sent[request] = self.sent.get(request, (now, worker))
-        elif isinstance(record, Done):
-            self.done[record.request] = (now, record.prompt_tokens, record.output_tokens)
-        elif isinstance(record, ev.WorkerAdded):
-            self.prefillers += record.spec.role == "prefill"
-        elif isinstance(record, ev.WorkerRemoved):
-            self.changed = True
-        if isinstance(record, ev.WorkerAdded | ev.Sampled) or not self.fleet:
-            here = [(worker.spec, worker.capacity) for worker in dispatcher.mirror.workers]
-            if len(here) >= len(self.fleet):
-                self.fleet = here
-        self._look(dispatcher)
-
-    def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Note the time of a request's first token, and new steps; `replay` calls it before each chunk is counted."""
-        request = int(dispatcher.rows.at.request[row])
-        if request not in self.first:
-            self.first[request] = dispatcher.now_s
-        self._look(dispatcher)
-
-    def _look(self, dispatcher: Dispatcher) -> None:
-        """Append the steps counted since the last look to `steps`, with the loads and running requests of their workers."""
-        groups = dispatcher.parts.barriers.steps
-        if len(self._counted) != len(groups):
-            self._counted = [steps.steps for steps in groups]
-        for number, steps in enumerate(groups):
-            if steps.steps == self._counted[number]:
-                continue
-            self._counted[number] = steps.steps
-            running = dispatcher.mirror.at.running
-            here = sum(running[g] for g in steps.members)
-            self.steps.append((number, steps.load, here, sum(running), steps.step_s, steps.ended_s))
 
 
 def observe(path: str | Path) -> Observed:

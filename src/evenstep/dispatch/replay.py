@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.events import Reloaded
+from evenstep.dispatch.events import Arrived, Reloaded, Sampled, WorkerAdded, WorkerRemoved
 from evenstep.dispatch.log.file import cut_off, read_log
 from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Record, Round
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.errors import InputError
 
 
@@ -63,16 +64,68 @@ class Replayed:
     gaps: int = 0
 
 
-class Watch(Protocol):
-    """Observes a replay, record by record and chunk by chunk; it may read the dispatcher, and must not change it."""
+class Watch:
+    """Collects requests, steps and workers while a log is replayed; it reads the dispatcher, and does not change it.
+
+    By request number: `arrived` (time), `copies`, `sent` (time and worker of the first sending), `first` (time of the first
+    token), `done` (time, prompt tokens, output tokens). Times are those of the dispatcher.
+    """
+
+    def __init__(self) -> None:
+        self.arrived: dict[int, float] = {}
+        self.copies: dict[int, int] = {}
+        self.sent: dict[int, tuple[float, str]] = {}
+        self.first: dict[int, float] = {}
+        self.done: dict[int, tuple[float, int, int]] = {}
+        self.steps: list[tuple[int, list[float], int, int, float, float]] = []
+        self.fleet: list[tuple[WorkerSpec, float]] = []
+        self.changed, self.prefillers = False, 0
+        self._all, self._counted = GroupSteps(), list[int]()
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Called after each record is handled, and after each decision (`Round`) is compared and found equal."""
-        ...
+        """Store a record's facts, and the dispatcher's new steps and workers.
+
+        `replay` calls it after each record is handled, and after each decision (`Round`) is compared and found equal.
+        """
+        now = dispatcher.now_s
+        if isinstance(record, Arrived):
+            self.arrived[record.request], self.copies[record.request] = now, record.copies
+        elif isinstance(record, Round):
+            for request, worker in record.sent.items():
+                self.sent[request] = self.sent.get(request, (now, worker))
+        elif isinstance(record, Done):
+            self.done[record.request] = (now, record.prompt_tokens, record.output_tokens)
+        elif isinstance(record, WorkerAdded):
+            self.prefillers += record.spec.role == "prefill"
+        elif isinstance(record, WorkerRemoved):
+            self.changed = True
+        if isinstance(record, WorkerAdded | Sampled) or not self.fleet:
+            here = [(worker.spec, worker.capacity) for worker in dispatcher.mirror.workers]
+            if len(here) >= len(self.fleet):
+                self.fleet = here
+        self._look(dispatcher)
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Called before a chunk of the request in this row is counted; `dispatcher.now_s` is the chunk's time."""
-        ...
+        """Note the time of a request's first token, and new steps; called at the chunk's time, before it is counted."""
+        request = int(dispatcher.rows.at.request[row])
+        if request not in self.first:
+            self.first[request] = dispatcher.now_s
+        self._look(dispatcher)
+
+    def _look(self, dispatcher: Dispatcher) -> None:
+        """Append the steps counted since the last look to `steps`, with the loads and running requests of their workers.
+
+        A chunk of several tokens may end several: each has the loads and the seconds of the last.
+        """
+        barriers, running = dispatcher.parts.barriers, dispatcher.mirror.at.running
+        at = barriers.all.at
+        if barriers.all is not self._all:  # counts begin anew where workers or groups change
+            self._all, self._counted = barriers.all, list(at.steps)
+        for group, count in enumerate(at.steps):
+            if more := count - self._counted[group]:
+                self._counted[group], steps, step_s = count, barriers.steps[group], at.step_s[group]
+                known = group, steps.load, sum(running[g] for g in steps.members), sum(running), step_s
+                self.steps += [(*known, at.counted_s[group] - ago * step_s) for ago in reversed(range(more))]
 
 
 def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
@@ -84,7 +137,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
     Args:
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
-        watch: is called with each record and chunk, up to the first decision that differs.
+        watch: collects each record and chunk, up to the first decision that differs.
 
     Raises:
         InputError: the log cannot be read, or no such policy or predictor.
@@ -108,10 +161,6 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
     compared = events = fallbacks = gaps = 0
     difference = None
     for record in records:
-        if isinstance(record, Header | Done):
-            if watch is not None:
-                watch.record(record, dispatcher)
-            continue
         if isinstance(record, Checkpoint):
             if events or compared:
                 gaps += 1
@@ -130,6 +179,8 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
             if now != record:
                 difference = Difference(record.decision, dispatcher.now_s, _what(record, now), record, now)
                 break
+        elif isinstance(record, Header | Done):
+            pass  # for the watch only
         elif made:
             difference = Difference(made[0].decision, dispatcher.now_s, "extra", None, made[0])
             break

@@ -167,5 +167,4 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         check_range("dispatch", "a finite number above 0", above=0, finite=True, ttl_s=self.ttl_s, budget_ms=self.budget_ms)
         for name, limits in self.tenants.items():
             where, hint = f"dispatch: tenants.{name}", "0 = no limit."
-            for field in ("concurrent", "waiting", "per_s", "burst"):
-                check_range(where, "a number >= 0", hint, low=0, finite=True, **{field: getattr(limits, field)})
+            check_range(where, "a number >= 0", hint, low=0, finite=True, **msgspec.structs.asdict(limits))

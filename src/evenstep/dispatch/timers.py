@@ -54,9 +54,6 @@ class Timers:
         found = self._first()
         return math.inf if found is None else found[0]
 
-    def __len__(self) -> int:
-        return len(self.at)
-
     def _first(self) -> tuple[float, tuple[str, int]] | None:
         """The earliest deadline in force and its name, None without one; stale entries before it are dropped."""
         line, heap, due = self._line, self._heap, self.at
@@ -66,4 +63,4 @@ class Timers:
             return line[0] if line else None
         while heap and due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
-        return min(line[0], heap[0]) if line and heap else heap[0] if heap else line[0] if line else None
+        return min((entries[0] for entries in (line, heap) if entries), default=None)

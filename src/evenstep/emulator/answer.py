@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from evenstep.emulator import tokens
 from evenstep.emulator.emulated_request import EmulatedRequest
 from evenstep.emulator.faults import Fault
 from evenstep.emulator.stopping import Stopping
-from evenstep.emulator.wording import DONE, Choice, Wording, error_body, error_event
+from evenstep.emulator.wording import DONE, EVENTS, HTML, JSON, Choice, Wording, error_body, error_event
 
-JSON, HTML, EVENTS = "application/json", "text/html; charset=utf-8", "text/event-stream; charset=utf-8"
+if TYPE_CHECKING:
+    from evenstep.emulator.connection import Connection
+
 _PAGE = b"<html><body><h1>It works!</h1></body></html>"
-
-
-class Out(Protocol):
-    """The connection that an answer is written to: `paused` while the client does not read; it calls `resumed` after that.
-
-    Without an answer under way, `reply`, `start` and `send` do nothing.
-    """
-
-    paused: bool
-    resumed: Callable[[], None] | None
-
-    @property
-    def reached(self) -> str:
-        """The address of this machine that the client connected to."""
-        ...
-
-    def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a complete response: status, body of media type `kind`, and further header fields."""
-
-    def start(self) -> None:
-        """Send the head of an event stream, with status 200."""
-
-    def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
-
-    def abort(self) -> None:
-        """Close the connection at once; bytes that were not sent are lost."""
-
-
-class Host(Protocol):
-    """The interface through which an answer acts on the fleet that runs its sequences."""
-
-    def stop(self, key: int, finish: str) -> None:
-        """End the sequence with this key early, for the reason `finish` (stop, abort); an unknown or old key is ignored."""
-
-    def strike(self, rank: int, fault: Fault) -> None:
-        """Kill the rank with this number in the fleet now, and the rest of its group now or later, as the fault says."""
 
 
 class Answer:
@@ -57,6 +22,8 @@ class Answer:
 
     Args:
         out: connection to the client; its `resumed` is set to `flush`.
+        stop: ends the sequence with this key early, for a reason (stop, abort); an unknown or old key is ignored.
+        strike: kills the rank with this number in the fleet now, and the rest of its group now or later, as the fault says.
         fault: fault that hits this answer; None = no fault.
         rank: number of its rank in the fleet.
         keys: keys by which the host knows its sequences, `asked.n` for each prompt in turn.
@@ -71,14 +38,15 @@ class Answer:
         self,
         asked: EmulatedRequest,
         wording: Wording,
-        out: Out,
-        host: Host,
+        out: Connection,
+        stop: Callable[[int, str], None],
+        strike: Callable[[int, Fault], None],
         fault: Fault | None,
         rank: int,
         keys: Sequence[int],
     ) -> None:
         self.asked, self.rank, self.transfer = asked, rank, dict[str, Any]()
-        self._wording, self._out, self._host, self._fault = wording, out, host, fault
+        self._wording, self._out, self._stop, self._strike, self._fault = wording, out, stop, strike, fault
         self._count, self._garbage = 0, b""
         self.over = self._silent = self._begun = False
         out.resumed = self.flush
@@ -99,9 +67,10 @@ class Answer:
 
         Returns False if the fault ended the answer: its sequences must not run. Those of a stalled answer run, unsent.
         """
-        kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
-        if kind == "status":
-            self._status()
+        fault = self._fault
+        kind = None if fault is None or fault.after_tokens else fault.fault
+        if fault is not None and kind == "status":
+            self._status(fault)
         elif kind == "html":
             self._out.reply(200, _PAGE, HTML)
         elif kind == "empty" or (kind == "cut" and not self.asked.stream):
@@ -128,7 +97,7 @@ class Answer:
         if self.over or self._silent or part.finish is not None:
             return
         self._count += 1
-        if self._fault is not None and self._count > self._fault.after_tokens and self._trips():
+        if self._fault is not None and self._count > self._fault.after_tokens and self._trips(self._fault):
             return
         part.ids.append(token)
         part.produced += 1
@@ -138,7 +107,7 @@ class Answer:
             if stop is not None:
                 part.stop_reason = stop
                 if finish is None:
-                    self._host.stop(part.key, "stop")
+                    self._stop(part.key, "stop")
                 finish = "stop"
             elif finish is not None:
                 part.text += part.stopping.rest()
@@ -153,7 +122,7 @@ class Answer:
         """
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
-        if self._count == 0 and not self._garbage and all(part.finish is None for part in self.parts):
+        if self._count == 0 and all(part.finish is None for part in self.parts):
             return
         done = all(part.finish is not None for part in self.parts)
         if not self.asked.stream:
@@ -173,8 +142,7 @@ class Answer:
             if self.asked.usage_last:
                 events.append(self._wording.usage_event(self._count))
             events.append(DONE)
-        data = events[0] if len(events) == 1 else b"".join(events)
-        if data:
+        if data := b"".join(events):
             self.over = done
             self._out.send(data, last=done)
 
@@ -183,22 +151,26 @@ class Answer:
 
         A stalled answer closes its connection instead. Ignored if the answer is over. The caller ends the sequences.
         """
-        if self.over:
-            return
         if self._silent:
             self.die()
-            return
-        self.over = True
-        if self.asked.stream:
-            self._out.send(error_event(message) + DONE, last=True)
-        else:
-            self._out.reply(500, error_body(500, message))
+        elif not self.over:
+            self.over = True
+            if self.asked.stream:
+                self._out.send(error_event(message) + DONE, last=True)
+            else:
+                self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
         """Close the connection at once, as if the engine had died; ignored if `over`. The caller ends the sequences."""
         if not self.over:
             self.over = True
             self._out.abort()
+
+    def gone(self) -> None:
+        """End the answer without sending anything, as when its client has left; its sequences stop and count as aborted."""
+        self.over = True
+        for part in self.parts:
+            self._stop(part.key, "abort")
 
     def _events(self, part: Choice) -> list[bytes]:
         """The events with the new tokens of a sequence, which are then removed from it."""
@@ -210,41 +182,40 @@ class Answer:
         return events
 
     def _whole(self) -> bytes:
-        """The body of an answer that is not streamed; half of it if the fault is ``cut`` or ``malformed``."""
+        """The body of an answer that is not streamed; half of it if ``cut`` or ``malformed`` has struck."""
         for part in self.parts:
             if part.stopping is None:
                 part.text = tokens.text_of(part.ids)
         body = self._wording.whole(self.parts, self.transfer or None)
-        cut = self._fault is not None and self._fault.fault in ("cut", "malformed")
+        fault = self._fault
+        cut = fault is not None and fault.fault in ("cut", "malformed") and self._count > fault.after_tokens
         return body[: len(body) // 2] if cut else body
 
-    def _trips(self) -> bool:
-        """Apply the fault, at the token that it comes with; returns True if it replaces the token."""
-        fault = self._fault
-        assert fault is not None
+    def _trips(self, fault: Fault) -> bool:
+        """Apply the answer's fault, at the token that it comes with; returns True if it replaces the token."""
         if not self.asked.stream and fault.fault in ("cut", "malformed"):
             return False  # `_whole` applies it
         self._fault = None
         self.flush()
         match fault.fault:
             case "die":
-                self._drop()
+                self.gone()
                 self._out.abort()
             case "stall":
                 self._silent = True
             case "kill-rank" | "kill-group":
-                self._host.strike(self.rank, fault)
+                self._strike(self.rank, fault)
             case "cut":
-                self._drop()
+                self.gone()
                 self._out.send(b"", last=True)
             case "error-event":
-                self._drop(over=False)
                 self.fail("the engine was told to fail")
+                self.gone()
             case "recomputed":
                 self._count -= 1  # the token does not come
                 for other in self.parts:
                     if other.finish is None:
-                        self._host.stop(other.key, "stop")
+                        self._stop(other.key, "stop")
                         other.finish, other.stop_reason = "stop", "recomputed"
             case "malformed":
                 self._garbage = b'data: {"id": "cmpl-malformed", "choices": [{"index": 0, "te\n\n'
@@ -253,16 +224,9 @@ class Answer:
                 return False
         return True
 
-    def _drop(self, *, over: bool = True) -> None:
-        """Abort all sequences at the host, and set the attribute `over` to the argument."""
-        self.over = over
-        for part in self.parts:
-            self._host.stop(part.key, "abort")
-
-    def _status(self) -> None:
+    def _status(self, fault: Fault) -> None:
         """Send the error response of a ``status`` fault."""
-        assert self._fault is not None
-        given = {"Retry-After": self._fault.retry_after_s, "Location": self._fault.location}
+        given = {"Retry-After": fault.retry_after_s, "Location": fault.location}
         headers = [(name, str(value)) for name, value in given.items() if value]
-        body = error_body(self._fault.status, "the engine was told to fail") if self._fault.status != 304 else b""
-        self._out.reply(self._fault.status, body, JSON, headers)
+        body = error_body(fault.status, "the engine was told to fail") if fault.status != 304 else b""
+        self._out.reply(fault.status, body, JSON, headers)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from evenstep.emulator.answer import EVENTS, JSON
-from evenstep.emulator.wording import error_body
+from evenstep.emulator.wording import EVENTS, JSON, error_body
 from evenstep.http.errors import HttpError
 from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads
@@ -35,7 +34,7 @@ def _read(head: bytes) -> tuple[_Parsed, int, bool]:
 class _Rules:
     """The parser of heads and the size limits that `Server` uses."""
 
-    heads = Heads(_read)
+    read = Heads(_read).read
     head_bytes, body_bytes = 64 * 1024, 64 * 1024 * 1024
 
     @property
@@ -49,9 +48,13 @@ Serve: TypeAlias = "Callable[[RequestHead, bytes, Connection], Callable[[], None
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection, which implements `answer.Out`. It passes a request to `serve` once earlier answers have ended.
+    """A client's connection. It passes a request to `serve` once earlier answers have ended.
 
-    It adds itself to the set `alive` when it opens, and removes itself when it closes.
+    It adds itself to the set `alive` when it opens, and removes itself when it closes. Without an answer under way, `reply`,
+    `start` and `send` do nothing.
+
+    Attributes:
+        paused: True while the client does not read; then `resumed` is called.
     """
 
     def __init__(self, serve: Serve, alive: set[Connection]) -> None:
@@ -96,20 +99,21 @@ class Connection(asyncio.Protocol):
         elif event is not None:
             self._transport.write(CONTINUE)
 
-    # The methods of `answer.Out`; without an answer under way, `reply`, `start` and `send` do nothing.
-
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Send a complete response: status, body of media type `kind`, and further header fields."""
         if self._is_answering:
             fields = "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1", "replace")
             self._transport.write(self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields))
             self._answered()
 
     def start(self) -> None:
+        """Send the head of an event stream, with status 200."""
         if self._is_answering:
             self._machine.start(200, EVENTS.encode(), b"Cache-Control: no-cache\r\n")
             self._transport.write(self._machine.forward(b""))
 
     def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
         if self._is_answering:
             self._transport.write(self._machine.piece(data, last))
             if last:
@@ -119,10 +123,6 @@ class Connection(asyncio.Protocol):
         """Close the connection at once: unsent bytes are lost, and the function that `Serve` returned is not called."""
         self._leave = None
         self._transport.abort()
-
-    def close(self) -> None:
-        """Close the connection after all written data has been sent."""
-        self._transport.close()
 
     @property
     def reached(self) -> str:
@@ -145,4 +145,4 @@ class Connection(asyncio.Protocol):
         """Serve the next waiting request."""
         if self._machine.state is State.IDLE and not self._transport.is_closing():
             self._transport.resume_reading()
-            self._take(self._machine.following())
+            self._take(self._machine.receive(b""))

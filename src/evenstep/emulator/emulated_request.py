@@ -142,13 +142,13 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
     return EmulatedRequest(
         chat=chat,
         prompts=prompts,
-        n=1 if read.n is None else read.n,
+        n=read.n or 1,
         max_tokens=_max_tokens(read, size, longest),
         min_tokens=read.min_tokens or 0,
         stream=bool(read.stream),
         usage_last=bool(options.include_usage),
         usage_each=bool(options.continuous_usage_stats) and (each_alone or bool(options.include_usage)),
-        stop=_stops(read.stop),
+        stop=(read.stop,) if isinstance(read.stop, str) else tuple(read.stop or ()),
         stop_ids=frozenset(read.stop_token_ids or ()),
         ends=not read.ignore_eos,
         seed=None if read.temperature == 0 else read.seed,
@@ -167,6 +167,8 @@ def _check(read: _Completion | _Chat, prompts: tuple[I8, ...]) -> None:
         raise RefusedError(400, f"min_tokens must be >= 0, got {read.min_tokens}.", "min_tokens")
     if not prompts or any(prompt.size == 0 for prompt in prompts):
         raise RefusedError(400, "The prompt has no tokens.", "prompt")
+    if read.stop == "" or "" in (read.stop if isinstance(read.stop, list) else ()):
+        raise RefusedError(400, "stop cannot contain an empty string.", "stop")
     if isinstance(read, _Completion) and read.echo:
         raise RefusedError(400, "echo is not emulated.", "echo")
     if isinstance(read, _Completion) and read.best_of is not None and read.best_of != (read.n or 1):
@@ -226,11 +228,3 @@ def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
         said = f"This model's maximum context length is {longest} tokens; the request asks for {size + wish} "
         raise RefusedError(400, f"{said}({size} in the prompt, {wish} for the answer).", "max_tokens")
     return wish
-
-
-def _stops(given: str | list[str] | None) -> tuple[str, ...]:
-    """The stop texts as a tuple; an empty text raises `RefusedError`."""
-    texts = (given,) if isinstance(given, str) else tuple(given or ())
-    if "" in texts:
-        raise RefusedError(400, "stop cannot contain an empty string.", "stop")
-    return texts

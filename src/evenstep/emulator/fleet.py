@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 from evenstep.emulator import group as ev
 from evenstep.emulator import tokens
-from evenstep.emulator.answer import Answer, Out
+from evenstep.emulator.answer import Answer
+from evenstep.emulator.connection import Connection
 from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
 from evenstep.emulator.faults import Fault, Faults, fault_of
 from evenstep.emulator.group import Group
@@ -36,6 +37,7 @@ class Fleet:
         ports: port of each rank, where other engines fetch its KV.
 
     Attributes:
+        home: the barrier group of each rank.
         late_steps: number of late steps by group.
         ranks_changed: function called after ranks were killed or revived; the host sets it.
     """
@@ -45,10 +47,10 @@ class Fleet:
         self.faults = Faults(settings.seed)
         self.faults.on += [fault_of(text, settings.ranks) for text in settings.faults]
         self.groups: list[Group] = []
-        self._home: list[Group] = []
+        self.home: list[Group] = []
         for size in settings.sizes:
-            self.groups.append(Group(settings, settings.step_time(), size, len(self._home)))
-            self._home += [self.groups[-1]] * size
+            self.groups.append(Group(settings, settings.step_time(), size, len(self.home)))
+            self.home += [self.groups[-1]] * size
         self._wishes: dict[Group, asyncio.TimerHandle] = {}  # timers of the groups' last `Wake`
         self.late_steps = Counter[Group]()
         self.transfer = Transfer(settings, ports, self.pulled)
@@ -69,24 +71,18 @@ class Fleet:
 
     def rank(self, number: int) -> Rank:
         """The rank with this number in the fleet."""
-        group = self._home[number]
+        group = self.home[number]
         return group.ranks[number - group.first]
-
-    def group_of(self, number: int) -> Group:
-        """The barrier group of the rank with this number in the fleet."""
-        return self._home[number]
 
     def lightest(self, ranks: Sequence[int]) -> int:
         """Number of the live rank with the least of vLLM's score, 4 * waiting + running requests; ties go to the first.
 
-        If all these ranks are dead, it raises `ConnectionError`.
+        At least one of these ranks must be alive.
         """
         alive = [number for number in ranks if not self.rank(number).dead]
-        if not alive:
-            raise ConnectionError("all ranks are dead")
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
-    def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
+    def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Connection) -> Answer | None:
         """Start the answer to a request on a rank, and apply the fault that hits it, if any, whose count goes down.
 
         `request_id` becomes part of the answer's id. Returns None if the fault ended the answer at once. On a dead rank, the
@@ -98,10 +94,10 @@ class Fleet:
         keys = range(first, self._keys)
         name = f"chatcmpl-{request_id}" if asked.chat else f"cmpl-{request_id}"
         wording = Wording(asked, self.settings.dialect, name, int(time.time()), self.settings.model)
-        answer = Answer(asked, wording, out, self, self.faults.hit(rank), rank, keys)
+        answer = Answer(asked, wording, out, self.stop, self.strike, self.faults.hit(rank), rank, keys)
         if not answer.begin():
             return None
-        group = self._home[rank]
+        group = self.home[rank]
         leaves = asked.leaves_kv and self.settings.role != "decode"
         works = [self._work(asked, part, leaves=leaves) for part in answer.parts]
         for part, work in zip(answer.parts, works, strict=True):
@@ -113,24 +109,18 @@ class Fleet:
             answer.transfer = self.transfer.left(name, works[0], rank, out.reached)
         return answer
 
-    def gone(self, answer: Answer) -> None:
-        """End an answer whose client has left: set its `over`, stop its sequences, and count these as aborted."""
-        answer.over = True
-        for part in answer.parts:
-            self.stop(part.key, "abort")
-
     def stop(self, key: int, finish: str) -> None:
         """End the sequence with this key early, and count it under `finish` (stop, abort); ignores an unknown key."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
-            self._tell(self._home[answer.rank], ev.Cancelled(key, finish))
+            self._tell(self.home[answer.rank], ev.Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
         """Kill a rank, and the rest of its group at once (fault ``kill-group``) or after `Fault.peers_after_s`.
 
         If `Fault.down_s` is above 0, a timer revives the group after `Fault.peers_after_s` + `Fault.down_s` seconds.
         """
-        group = self._home[rank]
+        group = self.home[rank]
         members = range(group.first, group.first + len(group.ranks))
         if fault.fault == "kill-group":
             self.kill(members)
@@ -147,19 +137,19 @@ class Fleet:
         for timer in self._strikes:
             timer.cancel()
         self._strikes.clear()
-        self.revive()
+        self.revive(range(self.settings.ranks))
 
     def kill(self, ranks: Sequence[int]) -> None:
         """Kill ranks by number: their answers break off, and their sequences and memory are lost. Calls `ranks_changed`."""
         for number in ranks:
-            group = self._home[number]
+            group = self.home[number]
             self._tell(group, ev.Killed(number - group.first))
         self.ranks_changed()
 
-    def revive(self, ranks: Sequence[int] | None = None) -> None:
-        """Revive the dead ranks among these (None = all ranks), with empty queue and memory. Calls `ranks_changed`."""
-        for number in range(self.settings.ranks) if ranks is None else ranks:
-            group = self._home[number]
+    def revive(self, ranks: Sequence[int]) -> None:
+        """Revive the dead ranks among these, with empty queue and memory. Calls `ranks_changed`."""
+        for number in ranks:
+            group = self.home[number]
             self._tell(group, ev.Revived(number - group.first))
         self.ranks_changed()
 
@@ -263,12 +253,14 @@ def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) ->
     `header` is ``X-data-parallel-rank`` (None = absent) and takes precedence over the body. The request names a position in
     `ranks`, the ranks at its port; a position that does not exist raises `RefusedError`.
     """
-    if header is None and asked.rank is None:
+    named = asked.rank
+    if header is not None:
+        if not (header.strip().isdecimal() and len(header) <= _MOST_DIGITS):
+            shown = repr(header[:_MOST_DIGITS])
+            raise RefusedError(400, f"X-data-parallel-rank is {shown}; expected a rank.", "X-data-parallel-rank")
+        named = int(header)
+    if named is None:
         return None
-    if header is not None and not (header.strip().isdecimal() and len(header) <= _MOST_DIGITS):
-        shown = repr(header[:_MOST_DIGITS])
-        raise RefusedError(400, f"X-data-parallel-rank is {shown}; expected a rank.", "X-data-parallel-rank")
-    named = int(header) if header is not None else asked.rank
-    if named is None or not 0 <= named < len(ranks):
+    if not 0 <= named < len(ranks):
         raise RefusedError(400, f"data parallel rank {named} is not in 0..{len(ranks) - 1}.", "data_parallel_rank")
     return ranks[named]

@@ -35,12 +35,11 @@ class Memory:
 
     def take(self, blocks: int) -> bool:
         """Take private blocks, dropping idle ones if needed. Returns False, without taking any, if too few are available."""
-        if blocks > self._free:
-            if blocks > self.available:
-                return False
-            while self._free < blocks:
-                self._idle.popitem(last=False)
-                self._free += 1
+        if blocks > self.available:
+            return False
+        while self._free < blocks:
+            self._idle.popitem(last=False)
+            self._free += 1
         self._free -= blocks
         return True
 

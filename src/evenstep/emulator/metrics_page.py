@@ -19,7 +19,7 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
     page = Page()
     lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
     for number in ranks:
-        fleet.group_of(number).expire(fleet.now_s)
+        fleet.home[number].expire(fleet.now_s)
         lines(page, fleet, number)
         _own(page, fleet, number)
     page.add("counter", "process_cpu_seconds_total", time.process_time())
@@ -28,7 +28,7 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
 
 def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     """Add vLLM's metrics of one rank to the page."""
-    rank, group = fleet.rank(number), fleet.group_of(number)
+    rank, group = fleet.rank(number), fleet.home[number]
     called = str(fleet.settings.first_rank + number)
     who = {"engine": called, "model_name": fleet.settings.model}
     counts = rank.counts
@@ -82,7 +82,7 @@ def _sglang(page: Page, fleet: Fleet, number: int) -> None:
 
 def _own(page: Page, fleet: Fleet, number: int) -> None:
     """Add the emulator's true values of one rank to the page, as metrics with the prefix ``evenstep:``."""
-    rank, group = fleet.rank(number), fleet.group_of(number)
+    rank, group = fleet.rank(number), fleet.home[number]
     who = {"rank": str(number), "group": str(fleet.groups.index(group))}
     page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)
     page.add("gauge", "evenstep:step_seconds", group.step_s, **who)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from evenstep.emulator.settings import EmulatorSettings
-from evenstep.errors import InputError
 from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_package, on_end
+
+if TYPE_CHECKING:
+    from evenstep.emulator.connection import Connection
 
 _BACKLOG = 4096
 _WHERE = "evenstep emulate"
@@ -19,46 +24,39 @@ class Emulator:
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_package(_WHERE, "httptools")
-        from evenstep.emulator.connection import Connection
-        from evenstep.emulator.service import PortService
-
         self.settings = settings
-        self._connection, self._service = Connection, PortService
         self._alive: set[Connection] = set()
         self._servers: dict[int, asyncio.Server] = {}
-        self._changes: set[asyncio.Task[None]] = set()
+        self._opening: dict[int, asyncio.Task[None]] = {}  # by index in `ports`, as `_servers`
         #: Each port with the numbers of its ranks in the fleet.
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
         """Start the ranks, listen at each port, and set `fleet` and `ports` (each port and the numbers of its ranks).
 
-        A port that is in use, or an address that is not this machine's, raises `InputError`.
+        A port that is in use, an address that is not this machine's, or a law that does not fit the groups raises
+        `InputError`, and no port stays open.
         """
         from evenstep.emulator.fleet import Fleet
 
         settings = self.settings
-        sockets: list[socket.socket] = []
-        try:
-            for offset in range(settings.ranks if settings.port_per_rank else 1):
-                sockets.append(listening(_WHERE, settings.host, settings.port + offset if settings.port else 0))
-        except InputError:
-            for bound in sockets:
-                bound.close()
-            raise
-        numbers = [int(bound.getsockname()[1]) for bound in sockets]
         every = tuple(range(settings.ranks))
         behind = [(rank,) for rank in every] if settings.port_per_rank else [every]
-        self.ports = list(zip(numbers, behind, strict=True))
-        by_rank = [number for number, ranks in self.ports for _ in ranks]
-        self.fleet = Fleet(settings, asyncio.get_running_loop(), by_rank)
+        with ExitStack() as bound:
+            numbers = [settings.port + offset if settings.port else 0 for offset in range(len(behind))]
+            sockets = [bound.enter_context(listening(_WHERE, settings.host, port)) for port in numbers]
+            self.ports = [(int(one.getsockname()[1]), ranks) for one, ranks in zip(sockets, behind, strict=True)]
+            by_rank = [number for number, ranks in self.ports for _ in ranks]
+            self.fleet = Fleet(settings, asyncio.get_running_loop(), by_rank)
+            bound.pop_all()  # all of them stay open
         self.fleet.ranks_changed = self._ranks_changed
-        for index, bound in enumerate(sockets):
-            await self._listen(index, bound)
+        for index, one in enumerate(sockets):
+            await self._listen(index, one)
 
     async def close(self) -> None:
         """Stop the ranks, stop listening, and close every connection at once. Call it only after `open`."""
         self.fleet.close()
+        await asyncio.gather(*self._opening.values())
         for server in self._servers.values():
             server.close()
         for connection in list(self._alive):
@@ -68,25 +66,32 @@ class Emulator:
 
     async def _listen(self, index: int, bound: socket.socket) -> None:
         """Listen on a bound socket for requests to the ranks of the port with this index in `ports`."""
-        loop = asyncio.get_running_loop()
-        service = self._service(self.fleet, self.ports[index][1])
-        self._servers[index] = await loop.create_server(
-            lambda: self._connection(service.serve, self._alive), sock=bound, backlog=_BACKLOG
+        from evenstep.emulator.connection import Connection
+        from evenstep.emulator.service import PortService
+
+        service = PortService(self.fleet, self.ports[index][1])
+        self._servers[index] = await asyncio.get_running_loop().create_server(
+            lambda: Connection(service.serve, self._alive), sock=bound, backlog=_BACKLOG
         )
 
     def _ranks_changed(self) -> None:
         """If each rank has a port, stop listening at the ports of dead ranks, and listen again at those of revived ones."""
         if not self.settings.port_per_rank:  # the shared port stays open, so that dead ranks can be revived there
             return
-        for index, (_, ranks) in enumerate(self.ports):
+        for index, (port, ranks) in enumerate(self.ports):
             dead = all(self.fleet.rank(number).dead for number in ranks)
             if dead and index in self._servers:
                 self._servers.pop(index).close()
-            elif not dead and index not in self._servers:
-                bound = listening(_WHERE, self.settings.host, self.ports[index][0])
+            elif not (dead or index in self._servers or index in self._opening):
+                bound = listening(_WHERE, self.settings.host, port)
                 task = asyncio.get_running_loop().create_task(self._listen(index, bound))
-                self._changes.add(task)
-                task.add_done_callback(self._changes.discard)
+                self._opening[index] = task
+                task.add_done_callback(partial(self._opened, index))
+
+    def _opened(self, index: int, _task: asyncio.Task[None]) -> None:
+        """Note that a port has been opened, and close it again if its rank has died meanwhile."""
+        del self._opening[index]
+        self._ranks_changed()
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import re
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -70,7 +71,7 @@ class PortService:
             raise ConnectionError("dead")
         name = head.headers.get("x-request-id") or uuid.uuid4().hex
         answer = fleet.submit(read, rank, name, out)
-        return None if answer is None else lambda: fleet.gone(answer)
+        return None if answer is None else answer.gone
 
     def _other(self, path: str, out: Connection) -> Callable[[], None] | None:
         """Answer a request for health, models, version, load or metrics; returns as `serve`."""
@@ -109,11 +110,12 @@ class PortService:
                     self._fault(_object(body))
                 elif head.method == "DELETE":
                     fleet.heal()
-                out.reply(200, _listed(fleet))
+                dead = [number for number in range(fleet.settings.ranks) if fleet.rank(number).dead]
+                out.reply(200, orjson.dumps({"faults": list(map(asdict, fleet.faults.on)), "dead_ranks": dead}))
             case "/emulator/pull", "POST":
                 given = _object(body)
                 name, prompt = str(given.get("remote_request_id")), str(given.get("prompt"))
-                found = fleet.transfer.give(name, int(prompt, 16) if _is_hex(prompt) else -1)
+                found = fleet.transfer.give(name, int(prompt, 16) if re.fullmatch("[0-9a-f]{1,16}", prompt) else -1)
                 out.reply(200 if found else 404, b"{}" if found else error_body(404, "That KV is not here."))
             case _:
                 raise RefusedError(404, f"There is nothing at {head.method} {head.path}.")
@@ -128,21 +130,9 @@ class PortService:
             self._fleet.faults.on.append(fault)
 
 
-def _listed(fleet: Fleet) -> bytes:
-    """JSON of the active faults and the numbers of dead ranks."""
-    dead = [number for number in range(fleet.settings.ranks) if fleet.rank(number).dead]
-    on = [dataclasses.asdict(fault) for fault in fleet.faults.on]
-    return orjson.dumps({"faults": on, "dead_ranks": dead})
-
-
 def _object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object; another body raises `RefusedError`."""
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(400, f"The body is not a JSON object: {error}") from None
-
-
-def _is_hex(text: str) -> bool:
-    """True for 1 to 16 lower-case hexadecimal digits."""
-    return 0 < len(text) <= 16 and all(letter in "0123456789abcdef" for letter in text)

@@ -119,8 +119,6 @@ _AT_LEAST = {
     **dict.fromkeys(("first_rank", "port", "overhead_s", "per_token_s", "prefill_per_token_s", "decode_per_token_s"), 0),
     **dict.fromkeys(("token_budget", "mean_output_tokens", "lease_s", "seed"), 0),
 }
-#: Settings that a batch-time law replaces.
-_OF_STEPS = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
@@ -144,9 +142,10 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
         raise settled.refusal("mean_output_tokens", "0, or a number >= 1")
     if not value.model:
         raise settled.refusal("model", "a name")
+    of_steps = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
     for law, what, names in (
         (value.law, "a law", ("overhead_s", "per_token_s", "sync_s")),
-        (value.batch_time, "a batch-time law", _OF_STEPS),
+        (value.batch_time, "a batch-time law", of_steps),
     ):
         for name in names if law is not None else ():
             if settled.origin[name] != "default":

@@ -25,19 +25,13 @@ class Stopping:
             place, _, stop = min(places)
             shown, self._held = self._held[:place], ""
             return shown, stop
-        keep = max(_overlap(self._held, stop) for stop in self._stops)
-        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        held, size = self._held, len(self._held)
+        keep = [k for stop in self._stops for k in range(1, min(len(stop), size + 1)) if held.endswith(stop[:k])]
+        begins = size - max(keep, default=0)
+        shown, self._held = held[:begins], held[begins:]
         return shown, None
 
     def rest(self) -> str:
         """Remove and return the text held back, to be shown if the answer ends without a stop text."""
         rest, self._held = self._held, ""
         return rest
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of `text` that is a beginning of `stop`, shorter than all of it."""
-    for size in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:size]):
-            return size
-    return 0

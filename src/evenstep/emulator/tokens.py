@@ -38,7 +38,8 @@ def tokenise(text: str) -> list[int]:
     """Token ids of a text. Appending words of the vocabulary appends ids, and leaves the earlier ids as they are."""
     pieces = _PIECE.findall(text)
     known = _ID.get
-    return [known(piece) or _FIRST_PIECE + _checksum(piece) for piece in pieces]
+    others = VOCABULARY - _FIRST_PIECE
+    return [known(p) or _FIRST_PIECE + zlib.crc32(p.encode("utf-8", "surrogatepass")) % others for p in pieces]
 
 
 def text_of(ids: Iterable[int]) -> str:
@@ -99,8 +100,3 @@ def _powers(count: int) -> NDArray[np.uint64]:
     powers = np.full(count, _BASE, np.uint64)
     powers[0] = 1
     return np.multiply.accumulate(powers)
-
-
-def _checksum(piece: str) -> int:
-    """Number of a piece of text among the ids of pieces, from its CRC-32."""
-    return zlib.crc32(piece.encode("utf-8", "surrogatepass")) % (VOCABULARY - _FIRST_PIECE)

@@ -7,6 +7,7 @@ decode engine then fetches the KV, from another emulator by ``POST /emulator/pul
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,10 +17,10 @@ import orjson
 from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
 from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
+from evenstep.sockets import in_url
 
 _TIMEOUT_S = 10.0
 _EVERY = ("", "0.0.0.0", "::")  # listening at one of these means at every address of this machine
-_MOST_DIGITS = 20  # most digits of a sequence's key
 
 
 class Transfer:
@@ -27,7 +28,6 @@ class Transfer:
 
     def __init__(self, settings: EmulatorSettings, ports: Sequence[int], give: Callable[[int, int], bool]) -> None:
         self._settings, self._ports, self._give = settings, ports, give
-        self.engine_id = f"emulated-{ports[0]}-{settings.seed}"
 
     def left(self, name: str, one: Work, rank: int, reached: str) -> dict[str, Any]:
         """The ``kv_transfer_params`` of a prefill leg's answer with the id `name`: where the KV of its sequence is kept.
@@ -41,7 +41,7 @@ class Transfer:
             "do_remote_prefill": True,
             "do_remote_decode": False,
             "remote_block_ids": [list(range(1, blocks + 1))],
-            "remote_engine_id": self.engine_id,
+            "remote_engine_id": f"emulated-{self._ports[0]}-{settings.seed}",
             "remote_request_id": f"{name}-{one.key}-{one.begun:016x}",
             "remote_host": reached if settings.host in _EVERY else settings.host,
             "remote_port": self._ports[rank],
@@ -88,17 +88,15 @@ class Transfer:
 
         `begun` is the model's state after the prompt. Returns False if the KV is gone or belongs to another prompt.
         """
-        parts = name.rsplit("-", 2)
-        if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > _MOST_DIGITS or parts[2] != f"{begun:016x}":
-            return False
-        return self._give(int(parts[1]), begun)
+        found = re.fullmatch(rf".*-(\d{{1,20}})-{begun:016x}", name, re.DOTALL)
+        return found is not None and self._give(int(found[1]), begun)
 
 
 async def _pull(host: str, port: int, body: bytes) -> bool:
     """Send ``POST /emulator/pull`` with a body to another emulator; returns True if the status of its answer is 200."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        head = f"POST /emulator/pull HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
+        head = f"POST /emulator/pull HTTP/1.1\r\nHost: {in_url(host)}:{port}\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         line = await reader.readline()
         return line.split(b" ")[1:2] == [b"200"]

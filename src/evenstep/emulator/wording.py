@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -16,6 +17,8 @@ from evenstep.emulator.emulated_request import EmulatedRequest
 from evenstep.emulator.stopping import Stopping
 
 Dialect: TypeAlias = Literal["vllm", "sglang"]
+#: Media types of answers.
+JSON, HTML, EVENTS = "application/json", "text/html; charset=utf-8", "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 #: Placeholder for the log-probability of a chosen token; engines send a number, and clients only pass it on.
 LOGPROB = -0.25
@@ -170,7 +173,7 @@ class Wording:
         """The object ``logprobs`` of some tokens, with `LOGPROB` for each, in the form of a chat or a completion."""
         texts = [tokens.TEXT[i] for i in ids]
         if not self._asked.chat:
-            offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
+            offsets = [*accumulate(map(len, texts), initial=0)][:-1]
             values = [LOGPROB] * len(texts)
             top = [{text: LOGPROB} for text in texts]
             return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}

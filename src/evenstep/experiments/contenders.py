@@ -122,7 +122,7 @@ def _shown(spec: Mapping[str, Any]) -> str:
     """A mapping as the equivalent spec string, ``NAME:KEY=value,...``."""
     flat: dict[str, Any] = {}
     for key, value in spec.items():
-        if isinstance(value, Mapping):
+        if key == "predictor" and isinstance(value, Mapping):
             inner = dict(cast("Mapping[str, Any]", value))
             flat |= {key: inner.pop("name"), **{f"{key}.{k}": v for k, v in inner.items()}}
         elif key != "name":

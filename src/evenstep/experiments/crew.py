@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenstep import compiled
+from evenstep import compiled, kernel_cache
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.executors import Ended, Executor, Here, Job, Processes, can_fork, cores, is_worthwhile, work_off
-from evenstep.experiments.plain_first import PlainFirst, begin
+from evenstep.experiments.plain_first import MEANWHILE, PlainFirst, may_begin_plain
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.warming import Warming, cold_kernels, compile_notice
 
@@ -39,11 +39,6 @@ class Places:
         """Most processes of this machine that may run: one a core if `processes` is None, and with Ray."""
         return cores() if self.processes is None or self.executor == "ray" else self.processes
 
-    @property
-    def are_asked(self) -> bool:
-        """True if the user asked for other processes, however short the jobs are: Ray, or more than one process."""
-        return self.executor == "ray" or (self.processes or 0) > 1
-
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -66,12 +61,16 @@ class Kernels:
     def begin(self, places: Places) -> tuple[Warming, bool]:
         """Start processes that compile the kernels missing in the disk cache; each contender is built once to find them.
 
-        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python. With Ray they never do.
+        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python (`PlainFirst`): if a kernel
+        is missing and another process can make the runs, but never with Ray. At least one other process compiles then, or
+        none if kernels are not kept on disk.
         """
-        cold = cold_kernels([one.build()[0] for one in self.asked], self.loops)
-        if self.may_begin_plain and places.executor != "ray":
-            return begin(cold, places.most - 1, [one.policy for one in self.asked])
-        return Warming(cold, places.most - 1), False
+        cold, beside = cold_kernels([one.build()[0] for one in self.asked], self.loops), places.most - 1
+        is_plain = any(cold) and self.may_begin_plain and places.executor != "ray"
+        if not (is_plain and may_begin_plain([one.policy for one in self.asked])):
+            return Warming(cold, beside), False
+        kernel_cache.announce.meanwhile(MEANWHILE)
+        return Warming(cold, max(1, beside) if kernel_cache.place().is_kept else 0, all_elsewhere=True), True
 
     def load(self, warming: Warming, places: Places) -> None:
         """Block until all kernels are compiled. If processes will be forked, load them here, too, for children to inherit.
@@ -131,8 +130,9 @@ class Crew:
                 if plain.is_plain:
                     return None
                 done -= plain.made
+            asked = places.executor == "ray" or (places.processes or 0) > 1  # by the user, however short the jobs are
             pays = places.processes is None and is_worthwhile(spent, done, left)
-            if not loaded and allowed > 1 and (places.are_asked or pays):
+            if not loaded and allowed > 1 and (asked or pays):
                 kernels.load(warming, places)
                 self._move(min(allowed, left))
                 loaded = True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,12 +41,7 @@ FARTHEST = 1e4
 
 
 K = TypeVar("K")
-
-
-class Lengths(Protocol):
-    """A source of requests: `draw` makes `count` of them without times; equal `seed` and `replicate` give equal requests."""
-
-    def draw(self, count: int, seed: int, replicate: int) -> Trace: ...
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +51,7 @@ class Laws:
     workload: Synthetic
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace:
+        """`count` requests without times; equal `seed` and `replicate` give equal requests."""
         return replace(self.workload, requests=count).draw(seed, replicate)
 
 
@@ -67,6 +63,7 @@ class Rows:
     output: I8
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace:
+        """As of `Laws`."""
         chance = streams.uniform(seed, "frontier-row", np.arange(count, dtype=np.int64), draw=replicate)
         rows = (chance * self.prompt.size).astype(np.int64)
         return Trace(self.prompt[rows], self.output[rows])
@@ -93,7 +90,7 @@ class Case:
     policy: str
     law: BatchTime
     engine: Engine
-    lengths: Lengths
+    lengths: Laws | Rows
 
     @property
     def sample(self) -> Trace:
@@ -109,16 +106,9 @@ class Case:
     def closed(self) -> Closed:
         """The largest stable rate in closed form, for the lengths of the sample, or why the policy has no such form."""
         sample, engine = self.sample, self.engine
-        served = Served(
-            self.law,
-            sample.prompt_tokens,
-            tokens_of(sample, engine.first_token) - sample.prompt_tokens,
-            engine.token_budget,
-            engine.seats,
-            engine.kv_tokens,
-            engine.overhead_s,
-            engine.data_parallel,
-        )
+        prompt, limits = sample.prompt_tokens, (engine.token_budget, engine.seats, engine.kv_tokens)
+        output = tokens_of(sample, engine.first_token) - prompt
+        served = Served(self.law, prompt, output, *limits, engine.overhead_s, engine.data_parallel)
         return closed_form(self.built, served)
 
     @property
@@ -180,6 +170,16 @@ class Case:
         assert found is not None
         return found
 
+    def left(self, rate: float, requests: int, seed: int, replicate: int) -> float:
+        """Tokens left when the last request of a run has arrived, over the tokens of all requests; arguments as of `run`.
+
+        In longer runs it goes to 0 if the rate is stable. It is in 0..1 without evictions. After evictions it is too low,
+        even below 0 (`work_left`).
+        """
+        run = self.run(rate, requests, seed, replicate)
+        end = np.array([run.totals.makespan_s])
+        return float((work_left(run, end) / tokens_arrived(run, end))[0])
+
 
 def unit_of(run: EngineRun) -> Unit:
     """The unit in which a run is judged: ``tokens``, or ``requests`` if evictions wasted computed tokens."""
@@ -208,7 +208,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bisection:
-    """One replicate's search for the largest stable rate of a case (`executors.Job`).
+    """One replicate's search for the largest stable rate of a case.
 
     Args:
         case: the case.
@@ -216,7 +216,6 @@ class Bisection:
         requests: arrivals of a run; up to four times as many while the verdict is undecided.
         precision: the search ends when the bracket's width is at most this share of its lower end.
         seed, replicate: keys of the arrivals, the same at every rate.
-        label: set by `work_through`.
     """
 
     case: Case
@@ -225,10 +224,9 @@ class Bisection:
     precision: float
     seed: int
     replicate: int
-    label: str = ""
 
-    def carry_out(self, shared: object = None) -> Bracket:
-        """Search, and return the last bracket with the rate that the engine serves in an overload. `shared` is not used.
+    def search(self) -> Bracket:
+        """Search, and return the last bracket with the rate that the engine serves in an overload.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not. At
         the end, runs with four times as many arrivals measure `served`. If the bracket moves from `around` by more than the
@@ -281,47 +279,34 @@ class Bisection:
     def _left_below(self, rate: float) -> float:
         """The share of all tokens that a long run leaves undone, at a rate lower than this one by the share `BELOW`."""
         requests = max(LONG, 4 * self.requests)
-        return Backlog(self.case, (1 - BELOW) * rate, requests, self.seed, self.replicate).carry_out()
+        return self.case.left((1 - BELOW) * rate, requests, self.seed, self.replicate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Backlog:
-    """Measures the share of the arrived work that a run leaves undone (`executors.Job`). It goes to 0 if `rate` is stable.
+class _Call:
+    """A call of a function without arguments, as a job (`executors.Job`)."""
 
-    `rate` is in requests a second, `requests` is the number of arrivals. `seed` and `replicate` are keys of the arrivals.
-    """
+    label: str
+    call: Callable[[], Any]
 
-    case: Case
-    rate: float
-    requests: int
-    seed: int
-    replicate: int
-    label: str = ""
-
-    def carry_out(self, shared: object = None) -> float:
-        """Tokens left when the last request has arrived, over the tokens of all requests. `shared` is not used.
-
-        The result is in 0..1 without evictions. After evictions it is too low, even below 0 (`work_left`).
-        """
-        run = self.case.run(self.rate, self.requests, self.seed, self.replicate)
-        end = np.array([run.totals.makespan_s])
-        return float((work_left(run, end) / tokens_arrived(run, end))[0])
+    def carry_out(self, shared: object) -> Any:
+        return self.call()
 
 
-def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
-    """Carry out copies of the jobs with new labels, wait for all, and return their results in the order of `jobs`.
+def work_through(calls: Sequence[Callable[[], V]], processes: int | None = None) -> list[V]:
+    """Make all calls, wait for them, and return their results in order; functions and results must be picklable.
 
     At most `processes` are used; None = begin in this process, and use all cores once that saves time. The error of the
-    first job that fails is raised.
+    first call that fails is raised.
     """
-    numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
-    found: list[Any] = [None] * len(jobs)
+    jobs = [_Call(str(place), call) for place, call in enumerate(calls)]
+    found: dict[str, V] = {}
     with closing(Crew(None, Places(processes=processes))) as crew:
-        for ended in crew.carry_out(numbered, Kernels(), longest_first=False):
+        for ended in crew.carry_out(jobs, Kernels(), longest_first=False):
             if ended.error is not None:
                 raise ended.error
-            found[int(ended.job.label)] = ended.result
-    return found
+            found[ended.job.label] = ended.result
+    return [found[job.label] for job in jobs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +343,8 @@ def largest_rates(
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]
-    jobs = [Bisection(cases[name], guesses[name], requests, precision, seed, replicate) for name, replicate in asked]
-    found: dict[tuple[K, int], Bracket] = dict(zip(asked, work_through(jobs, processes), strict=True))
+    searches = [Bisection(cases[name], guesses[name], requests, precision, seed, k).search for name, k in asked]
+    found = dict(zip(asked, work_through(searches, processes), strict=True))
     return {name: _rates([found[name, replicate] for replicate in range(seeds)]) for name in cases}
 
 

@@ -69,8 +69,9 @@ class Plan:
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
         """Simulate one contender, with a new policy and predictor, on `trace`, the requests of replicate `index`.
 
-        The seed is ``seed + index``. Only replicate 0 keeps `records` and `samples`. `InputError` for a policy that cannot
-        be built or a trace that does not fit, `PolicyError` for a policy that breaks its contract.
+        The seed is ``seed + index``. `samples` are kept for replicate 0 only; so are `records`, unless the plan has
+        `all_records`. `InputError` for a policy that cannot be built or a trace that does not fit, `PolicyError` for a
+        policy that breaks its contract.
         """
         policy, predictor = contender.build()
         return simulate(

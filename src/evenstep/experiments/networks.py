@@ -112,15 +112,11 @@ def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged
     """
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
-    verdict, why = _verdict(network, found, engines, stations, _in_sequence(network, traces or {}))
-    return Judged(engines, stations, verdict, why)
-
-
-def _in_sequence(network: Network, traces: Mapping[str, Trace]) -> bool:
-    """True if some call follows another call of its task."""
     drawn = [call for task in network.tasks.values() for call in task.calls.values()]
-    recorded = any(bool((trace.column("after") >= 0).any()) for trace in traces.values())
-    return recorded or any(call.after or any(one != END and call.then[one] > 0 for one in call.then) for call in drawn)
+    in_sequence = any(call.after or any(one != END and call.then[one] > 0 for one in call.then) for call in drawn)
+    in_sequence |= any(bool((trace.column("after") >= 0).any()) for trace in (traces or {}).values())
+    verdict, why = _verdict(network, found, engines, stations, in_sequence)
+    return Judged(engines, stations, verdict, why)
 
 
 def _verdict(

@@ -30,15 +30,14 @@ def drift_of(text: str | None) -> Drift:
         return Drift()
     if "=" not in text.partition(",")[0]:
         raise InputError("drift", "option", text, "key=value", f"Keys: {', '.join(_DRIFT)}.")
-    spec = names.options(text, "drift")
-    for key in spec:
+    options: dict[str, Any] = {**names.options(text, "drift")}
+    for key in options:
         check_known("drift", "option", key, _DRIFT, "a known option")
-    if "sequence" in spec and "growth" in spec:
-        raise InputError("drift", "growth", spec["growth"], "no growth with a sequence", "Leave one of them out.")
-    made: dict[str, Any] = {key: _number(key, value) for key, value in spec.items() if key != "sequence"}
-    if "sequence" in spec:
-        made["sequence"] = numbers_of("drift", "sequence", spec["sequence"])
-    return Drift(**made)
+    if "sequence" in options and "growth" in options:
+        raise InputError("drift", "growth", options["growth"], "no growth with a sequence", "Leave one of them out.")
+    if "sequence" in options:
+        options["sequence"] = numbers_of("drift", "sequence", options["sequence"])
+    return names.make(Drift, options, where="drift")
 
 
 def slo_of(text: str | None) -> Slo | None:
@@ -109,12 +108,3 @@ def _outage(text: str, workers: int) -> Outage:
     if int(worker) >= workers:
         raise InputError("outages", "outage", text, f"a worker in 0..{workers - 1}")
     return Outage(int(step), int(worker), bool(colon))
-
-
-def _number(key: str, text: str) -> float | int:
-    """The value of a drift option: an integer for ``tokens_per_step``, else a float; `InputError` for other text."""
-    whole = key == "tokens_per_step"
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        raise InputError("drift", key, text, "an integer" if whole else "a number") from None

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import connection
 from typing import Any
 
-from evenstep import kernel_cache
 from evenstep.errors import EvenstepError
 from evenstep.experiments.children import Child, can_start
 from evenstep.experiments.executors import Ended, Here
@@ -108,19 +107,6 @@ class PlainFirst(Here):
     def _left_s(self) -> float:
         """Seconds, >= 0, until the child gets the lowest priority, or ends if no other process compiles."""
         return max(0.0, self._until_s - time.monotonic())
-
-
-def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
-    """Start processes that compile missing kernels. Returns them, and True if runs begin in plain Python (`PlainFirst`).
-
-    Runs begin in plain Python if a kernel is missing and `may_begin_plain`. At least one other process compiles then, or
-    none if kernels are not kept on disk. `cold` are the modules to compile, by contender (`cold_kernels`); `policies` are
-    the contenders' as asked for. `processes` may compile in parallel to this one.
-    """
-    if not (any(cold) and may_begin_plain(policies)):
-        return Warming(cold, processes), False
-    kernel_cache.announce.meanwhile(MEANWHILE)
-    return Warming(cold, max(1, processes) if kernel_cache.place().is_kept else 0, all_elsewhere=True), True
 
 
 def may_begin_plain(policies: list[Any]) -> bool:

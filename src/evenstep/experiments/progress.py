@@ -34,19 +34,6 @@ class Progress:
     def end(self) -> None: ...
 
 
-def rich_bar(stream: TextIO, **options: Any) -> Any:
-    """A new `rich.progress.Progress` on a stream: text, bar, count and elapsed time. `options` go to its constructor.
-
-    The caller starts, refreshes and stops the bar, which does not redraw by itself and disappears when stopped.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return RichProgress(*columns, console=Console(file=stream), transient=True, auto_refresh=False, **options)
-
-
 class Bar(Progress):
     """Shows a bar of runs on a terminal; in a file or a pipe only lines.
 
@@ -64,11 +51,16 @@ class Bar(Progress):
     def begin(self, total: int) -> None:
         if not self._stream.isatty():
             return
-        # output to stdout stays there; output to stderr appears above the bar
-        self._bar = rich_bar(self._stream, redirect_stdout=False)
-        self._bar.start()
+        from rich import progress
+        from rich.console import Console
+
+        shown = progress.TextColumn("{task.description}"), progress.BarColumn()
+        counted = progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
+        # output to stdout stays there; output to stderr appears above the bar, which disappears when it is stopped
+        options: dict[str, Any] = {"transient": True, "auto_refresh": False, "redirect_stdout": False}
+        self._bar = progress.Progress(*shown, *counted, console=Console(file=self._stream), **options)
         self._task = self._bar.add_task("starting", total=total)
-        self._bar.refresh()
+        self.show()
 
     def say(self, line: str) -> None:
         if self._bar is not None:

@@ -158,5 +158,5 @@ def run_policies(
         all_records=records,
         samples=samples,
     )
-    outcome = run_comparison(plan, asked, processes=setting.processes, progress=setting.progress)
-    return dict(zip(policies, outcome.runs, strict=True))
+    _, runs = run_comparison(plan, asked, processes=setting.processes, progress=setting.progress)
+    return dict(zip(policies, runs, strict=True))

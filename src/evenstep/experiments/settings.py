@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from evenstep.cost.view import StepTime
     from evenstep.measure.metrics import Slo
     from evenstep.sim.cluster.simulation import Cluster
-    from evenstep.sim.prefill_tier import PrefillTier
     from evenstep.workload.replicate import Source
 
 #: The default comparison: policies of today's routers, then policies that balance.
@@ -108,13 +107,20 @@ class FleetSettings:
     def cluster(self) -> Cluster:
         """The simulated fleet that these settings describe, without its laws of time and power, and without the objective.
 
-        With `prefillers`, the prefill times belong to that tier; else they delay each request by itself. Closed arrivals
+        With `prefillers`, the prefill times belong to that tier, where a batch of n tokens takes ``prefill_base_s + n *
+        prefill_per_token_s`` seconds; else they delay each request by itself. Closed arrivals
         without users and without a think time replay the trace's sessions. `InputError` for a drift, an outage or another
         value that the fleet refuses.
         """
+        from evenstep.cost.token_budget import TokenBudget
         from evenstep.experiments.notation import drift_of, outages_of
         from evenstep.sim.cluster.simulation import Cluster
+        from evenstep.sim.prefill_tier import PrefillTier
 
+        tier = None
+        if self.prefillers > 0:
+            law = TokenBudget(c_s=self.prefill_base_s, a_s=self.prefill_per_token_s, b0=0.0)
+            tier = PrefillTier(self.prefillers, law, self.prefill_budget)
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
         each = [self.slots] if isinstance(self.slots, int) else self.slots
         return Cluster(
@@ -130,26 +136,13 @@ class FleetSettings:
             kv_tokens=math.inf if self.kv_tokens is None else self.kv_tokens,
             prefill_base_s=0.0 if self.prefillers else self.prefill_base_s,
             prefill_per_token_s=0.0 if self.prefillers else self.prefill_per_token_s,
-            prefill=self.prefill_tier(),
+            prefill=tier,
             kv_reserve=self.kv_reserve,
             drift=drift_of(self.drift),
             outages=outages_of(self.outages, self.workers),
             prefix_cache_blocks=self.prefix_cache_blocks,
             may_hold=self.may_hold,
         )
-
-    def prefill_tier(self) -> PrefillTier | None:
-        """The engines that only prefill; None if `prefillers` is 0.
-
-        A batch of n tokens takes ``prefill_base_s + n * prefill_per_token_s`` seconds.
-        """
-        from evenstep.cost.token_budget import TokenBudget
-        from evenstep.sim.prefill_tier import PrefillTier
-
-        if self.prefillers == 0:
-            return None
-        law = TokenBudget(c_s=self.prefill_base_s, a_s=self.prefill_per_token_s, b0=0.0)
-        return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
         """The step-time law: per worker with `worker_speeds` (`seed` draws ``uniform`` ones), else `law`, else linear.
@@ -217,26 +210,10 @@ class SimulateSettings(FleetSettings):
 
 #: Lowest value of each number; the ones in `_ABOVE_ZERO` must be greater than 0.
 _AT_LEAST = {
-    "workers": 1,
-    "slots": 1,
-    "pool": 1,
-    "users": 0,
-    "think_s": 0,
-    "sessions": 0,
+    **dict.fromkeys(("workers", "slots", "pool", "prefill_budget", "limit", "seeds", "processes", "samples"), 1),
+    **dict.fromkeys(("users", "think_s", "sessions", "kv_reserve", "prefill_base_s", "prefill_per_token_s"), 0),
+    **dict.fromkeys(("prefillers", "overhead_s", "per_token_s", "prefix_cache_blocks", "seed"), 0),
     "queue_depth": -1,
-    "kv_reserve": 0,
-    "prefill_base_s": 0,
-    "prefill_per_token_s": 0,
-    "prefillers": 0,
-    "prefill_budget": 1,
-    "overhead_s": 0,
-    "per_token_s": 0,
-    "prefix_cache_blocks": 0,
-    "limit": 1,
-    "seeds": 1,
-    "processes": 1,
-    "seed": 0,
-    "samples": 1,
 }
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 

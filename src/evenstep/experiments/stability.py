@@ -16,7 +16,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
 if TYPE_CHECKING:
-    from evenstep.experiments.frontier import Case, Lengths
+    from evenstep.experiments.frontier import Case, Laws, Rows
     from evenstep.measure.comparison import Interval
     from evenstep.measure.stability import Stability
     from evenstep.request import Trace
@@ -62,7 +62,7 @@ class StabilitySettings:
     format_name: str | None = None
     seed: int = 0
 
-    def case(self, policy: str, lengths: Lengths) -> Case:
+    def case(self, policy: str, lengths: Laws | Rows) -> Case:
         """The `Case` of a policy on this engine, with requests of these lengths; the policy is not built yet.
 
         `InputError` for a bad engine or law, or if a batch takes 0 s.
@@ -84,30 +84,30 @@ class Judged:
 
     Args:
         policy: the policy as the user wrote it.
-        largest: mean of the largest stable rate over replicates, requests a second, with its 95 % interval.
-        closed: the largest stable rate in closed form, requests a second, or the reason why there is no closed form.
+        largest_requests_per_s: mean of the largest stable rate over replicates, with its 95 % interval.
+        closed_form: the largest stable rate in closed form, requests a second, or the reason why there is no closed form.
         at_rate: the verdict of replicate 0 at the given rate, else at the trace's own; None without either.
         note: sentence on output lengths that the policy is shown or needs (`belief_note`); mostly empty.
     """
 
     policy: str
-    largest: Interval
-    closed: Closed
+    largest_requests_per_s: Interval
+    closed_form: Closed
     at_rate: Stability | None
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result.
+    """The result; its fields are those of the command's JSON.
 
     Args:
-        source: a description of the arrivals.
+        arrivals: a description of the arrivals.
         rate: requests a second that each `Judged.at_rate` is about; None if neither the settings nor the source has a rate.
         policies: a verdict for each policy, in the order asked.
     """
 
-    source: str
+    arrivals: str
     rate: float | None
     policies: list[Judged]
 
@@ -173,7 +173,7 @@ def _check_fits(case: Case, requests: int) -> None:
         raise InputError(_WHERE, "tokens of a request", round(mean), expected, "Or give a larger token-budget.")
 
 
-def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
+def _lengths(settings: StabilitySettings) -> tuple[Laws | Rows, float | None, str]:
     """(request lengths, the source's own rate in requests a second or None, a description of both)."""
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.experiments.sources import Reading

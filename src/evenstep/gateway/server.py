@@ -17,7 +17,7 @@ from evenstep.config import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import WHERE, GatewayConfig
 from evenstep.gateway.config.layers import Sources, placed
-from evenstep.gateway.config.salt import salt_of
+from evenstep.gateway.config.secrets import salt_of
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import KEPT_BY_THE_SYSTEM
@@ -94,7 +94,7 @@ class Server:
         """After `open`: wait until kernels are compiled or loaded and the workers of the config are added.
 
         It waits for the kernels even if plain Python decides already. Workers need not have said yet which models they serve
-        (`Gateway.not_ready`). Raises the error of compiling or adding workers.
+        (`Front.not_ready`). Raises the error of compiling or adding workers.
         """
         assert self._warming is not None
         await asyncio.shield(self._warming)
@@ -149,38 +149,30 @@ def serve(
         InputError: what `Server.open` or `Operation.start` refuses, such as a port that is taken.
         Exception: as raised by `Server.ready`.
     """
+
+    async def run(logs: Logs) -> None:
+        loop = asyncio.get_running_loop()
+        server = Server(settled.value, is_scraped=True, bound=bound)
+        try:
+            await server.open()
+        except InputError as error:
+            raise placed(error, settled.origin) from None
+        operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
+        try:
+            await loop.run_in_executor(None, operation.start)
+            for line in (*introduction(server), *operation.introduction()):
+                say(line)
+            telling = loop.create_task(_say_when_ready(server, say))
+            await _until_told(server, operation, say, hangups)
+            telling.cancel()
+        finally:
+            await loop.run_in_executor(None, operation.stop)
+            await server.close()
+
     sockets.allow_files()
     _keep_freed_memory()
     with logging_to(settled.value.log) as logs, asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
-        runner.run(_serve(sources, settled, bound, logs, say, hangups))
-
-
-async def _serve(
-    sources: Sources,
-    settled: Settled[GatewayConfig],
-    bound: socket.socket,
-    logs: Logs,
-    say: Callable[[str], None],
-    hangups: Collection[int],
-) -> None:
-    """Run the gateway and its operation thread until a signal ends them. A reload changes `logs`; else as in `serve`."""
-    loop = asyncio.get_running_loop()
-    server = Server(settled.value, is_scraped=True, bound=bound)
-    try:
-        await server.open()
-    except InputError as error:
-        raise placed(error, settled.origin) from None
-    operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
-    try:
-        await loop.run_in_executor(None, operation.start)
-        for line in (*introduction(server), *operation.introduction()):
-            say(line)
-        telling = loop.create_task(_say_when_ready(server, say))
-        await _until_told(server, operation, say, hangups)
-        telling.cancel()
-    finally:
-        await loop.run_in_executor(None, operation.stop)
-        await server.close()
+        runner.run(run(logs))
 
 
 def _keep_freed_memory() -> None:
@@ -194,7 +186,7 @@ def _keep_freed_memory() -> None:
 async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
     """Wait until requests are answered, and say so in one line. Wait for compiled code after a plain start, and say so."""
     gateway = server.gateway
-    while gateway.not_ready():
+    while gateway.front.not_ready():
         await asyncio.sleep(_LOOK_S)
     models = ", ".join(pool.name for pool in gateway.pools.all if pool.backends)
     workers = len(gateway.workers())

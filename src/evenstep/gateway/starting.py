@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from evenstep import kernel_cache, sockets
@@ -48,7 +48,7 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
                 kernel_cache.begins_plain = not kernel_cache.is_checked()
                 kernel_cache.announce.meanwhile(MEANWHILE if kernel_cache.begins_plain else UNTIL_CHECKED)
                 if listen.tls is None:
-                    until_imported.enter_context(WaitingRoom(bound[0]))
+                    until_imported.enter_context(waiting_room(bound[0]))
 
         settled = sources.settled(begin)
         from evenstep.gateway import server
@@ -57,29 +57,26 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
     server.serve(sources, say, settled, bound[0], hangups)
 
 
-class WaitingRoom:
-    """Answers on the gateway's socket until the gateway is up: healthy, not ready, and 503 to everything else.
+@contextlib.contextmanager
+def waiting_room(bound: socket.socket) -> Generator[None]:
+    """Answer on the gateway's socket during a ``with`` block: healthy, not ready, and 503 to everything else.
 
-    A context manager: a thread answers inside its block, with one answer for each connection. The gateway's own socket,
-    `bound`, begins to listen here and stays open after the block. Its backlog keeps unanswered connections for the gateway.
+    A thread answers, once for each connection. The gateway's own socket, `bound`, begins to listen here and stays open after
+    the block. Its backlog keeps unanswered connections for the gateway.
     """
-
-    def __init__(self, bound: socket.socket) -> None:
-        bound.listen(_BACKLOG)
-        host, port, *_ = bound.getsockname()
-        self._server = ThreadingHTTPServer((host, port), _Answer, bind_and_activate=False)
-        self._server.socket.close()
-        self._server.socket = bound.dup()
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> WaitingRoom:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.socket.close()
+    bound.listen(_BACKLOG)
+    host, port, *_ = bound.getsockname()
+    server = ThreadingHTTPServer((host, port), _Answer, bind_and_activate=False)
+    server.socket.close()
+    server.socket = bound.dup()
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.socket.close()
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -97,14 +94,11 @@ class _Answer(BaseHTTPRequestHandler):
     def _reply(self) -> None:
         """Answer by the path: health checks with 200, ``/readyz`` with "starting" and 503, others with a refusal and 503."""
         path = self.path.partition("?")[0]
+        status, body, kind = 503, b"starting", "text/plain; charset=utf-8"
         if path in _HEALTH:
-            self._answer(200, b"ok", "text/plain; charset=utf-8")
-        elif path == "/readyz":
-            self._answer(503, b"starting", "text/plain; charset=utf-8")
-        else:
-            self._answer(503, refusals.overloaded(_RETRY_S).body(), "application/json")
-
-    def _answer(self, status: int, body: bytes, kind: str) -> None:
+            status, body = 200, b"ok"
+        elif path != "/readyz":
+            body, kind = refusals.overloaded(_RETRY_S).body(), "application/json"
         self.close_connection = True
         self.send_response(status)
         self.send_header("Content-Type", kind)

@@ -31,21 +31,19 @@ class Framing(Protocol):
         is_between: the next byte begins a chunk; always False where a body has no chunks.
         over: the body has ended: feed no more.
         rest: once `over`, the bytes of the last `feed` that follow the body.
-        announced: bytes that the peer has promised and not sent yet, of a chunked body those of the current chunk.
+        announced: bytes that the peer has promised and not sent yet, of a chunked body those of the current chunk; 0
+            between chunks.
         ends_with_connection: the end of the connection ends the body; `over` stays False.
+        feed: takes the next bytes, cut anywhere; returns those of the body, maybe none, unframed. May raise HttpError.
     """
 
     is_between: bool
     over: bool
     rest: bytes
+    announced: int
     ends_with_connection: bool
 
-    @property
-    def announced(self) -> int: ...
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, cut anywhere; returns those of the body, maybe none, without framing. May raise HttpError."""
-        ...
+    def feed(self, data: bytes) -> bytes: ...
 
 
 def framing_of(length: int) -> Framing:
@@ -97,37 +95,26 @@ class Chunked:
     """The framing of a chunked body, which ends after its trailers. Sizes have at most eight hexadecimal digits."""
 
     ends_with_connection = False
-    __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
+    __slots__ = ("_line", "_state", "_trailers", "announced", "is_between", "over", "rest")
 
     def __init__(self) -> None:
-        self.is_between, self.over = True, False
-        self.rest = b""
+        self.is_between, self.over, self.rest = True, False, b""
         self._state = _AT_SIZE
-        self._left = 0
+        self.announced = self._trailers = 0
         self._line = b""  # the start of a line (size, end or trailer) that is not whole yet
-        self._trailers = 0
-
-    @property
-    def announced(self) -> int:
-        """Bytes of the current chunk still to come; 0 between chunks."""
-        return self._left
 
     def feed(self, data: bytes) -> bytes:
         """The data of the chunks in these bytes, cut anywhere, joined and without chunk framing. Trailers are dropped.
 
         Raises HttpError for an invalid size, chunk end or trailer, a line of over 4096 bytes, or over 64 trailers.
         """
-        if self.is_between:
-            stop = data.find(b"\r\n", 0, 12)
-            length = _length(data[:stop]) if stop > 0 else 0
-            if length and stop + 4 + length == len(data) and data.endswith(b"\r\n"):
-                return data[stop + 2 : -2]  # the common case: one whole chunk
-            return self._chunks(data)
-        return self._all(data)
-
-    def _chunks(self, data: bytes) -> bytes:
-        """`feed` for bytes that begin with a chunk: takes whole chunks and a plain end, leaves anything else to `_all`."""
-        out, at, size = b"", 0, len(data)
+        if not self.is_between:
+            return self._all(data)
+        stop = data.find(b"\r\n", 0, 12)
+        length = _length(data[:stop]) if stop > 0 else 0
+        if length and stop + 4 + length == len(data) and data.endswith(b"\r\n"):
+            return data[stop + 2 : -2]  # the common case: one whole chunk
+        out, at, size = b"", 0, len(data)  # whole chunks and a plain end; anything else is left to `_all`
         while at < size:
             stop = data.find(b"\r\n", at, at + 12)
             length = _length(data[at:stop]) if stop > 0 else 0
@@ -149,11 +136,11 @@ class Chunked:
         at, end = 0, len(data)
         while at < end and self._state != _OVER:
             if self._state == _IN_DATA:
-                stop = min(end, at + self._left)
+                stop = min(end, at + self.announced)
                 out.append(data[at:stop])
-                self._left -= stop - at
+                self.announced -= stop - at
                 at = stop
-                if not self._left:
+                if not self.announced:
                     self._state = _AT_END
                 continue
             stop = data.find(b"\r\n", at)
@@ -193,8 +180,8 @@ class Chunked:
             size = _SIZE.fullmatch(line)
             if size is None:
                 raise HttpError("The size of a chunk is no hexadecimal number.")
-            self._left = int(size[1], 16)
-            self._state = _IN_DATA if self._left else _AT_TRAILER
+            self.announced = int(size[1], 16)
+            self._state = _IN_DATA if self.announced else _AT_TRAILER
             return
         if not line:
             self._state, self.over = _OVER, True

@@ -31,8 +31,7 @@ class Heads(Generic[T]):
 
     def __init__(self, make: Callable[[bytes], tuple[T, int, bool]], splits: bool = False) -> None:
         self._make, self._splits = make, splits
-        self._without: dict[bytes, T] = {}  # by the head without the digits of its length
-        self._whole: dict[bytes, tuple[T, int]] = {}
+        self._known: dict[bytes, tuple[T, int]] = {}  # by the head without the digits of its length; with the first length
         self._last: tuple[bytes, bytes, T] | None = None
 
     def split(self, data: bytes) -> tuple[T, int, int] | None:
@@ -59,27 +58,23 @@ class Heads(Generic[T]):
         The length is in bytes, `CHUNKED` or `UNTIL_CLOSED`. It raises what `make` raises.
         """
         place = _length_at(head)
-        if place is not None:
-            at, stop = place
-            key = head[:at] + head[stop:]
-            found = self._without.get(key)
-            if found is not None:
-                if self._splits:
-                    self._last = head[:at], head[stop:], found
-                return found, int(head[at:stop])
+        key = head if place is None else head[: place[0]] + head[place[1] :]
+        known = self._known.get(key)
+        if known is None:
             made, length, is_kept = self._make(head)
-            if is_kept and length >= 0:
-                _remember(self._without, key, made)
-                if self._splits:
-                    self._last = head[:at], head[stop:], made
-            return made, length
-        known = self._whole.get(head)
-        if known is not None:
+            if not is_kept:
+                return made, length
+            known = made, length
+            if len(key) <= _LONGEST:
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                self._known[key] = known
+        if place is None:
             return known
-        made, length, is_kept = self._make(head)
-        if is_kept:
-            _remember(self._whole, head, (made, length))
-        return made, length
+        at, stop = place
+        if self._splits:
+            self._last = head[:at], head[stop:], known[0]
+        return known[0], int(head[at:stop])
 
 
 def _length_at(head: bytes) -> tuple[int, int] | None:
@@ -93,14 +88,6 @@ def _length_at(head: bytes) -> tuple[int, int] | None:
     stop = head.find(b"\r\n", at)
     digits = head[at:stop]
     return (at, stop) if digits.isdigit() and len(digits) <= _DIGITS else None
-
-
-def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
-    """Cache `made`, unless its key is too long; a full cache is emptied first."""
-    if len(key) <= _LONGEST:
-        if len(known) >= _MOST:
-            known.clear()
-        known[key] = made
 
 
 def response_heads() -> Heads[ResponseHead]:

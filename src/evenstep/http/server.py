@@ -14,6 +14,8 @@ brings it back to the beginning or ends it:
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from enum import Enum
 from http import HTTPStatus
 from typing import Generic, Protocol, TypeVar
@@ -26,7 +28,10 @@ from evenstep.http.head import PartialHead, RequestHead
 
 #: An event of `Server.receive`: write it to the client, which sends its body only then (RFC 9110 section 10.1.1).
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
+_FIRST_LINES = {status: b"HTTP/1.1 %d Unknown\r\n" % status for status in range(100, 1000)} | {
+    one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus
+}
+_BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
 class State(Enum):
@@ -43,27 +48,21 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Parsed(Protocol):
-    """A parsed head, as `Reads.read` returns it. The server reads only these fields; a service may keep more."""
+    """A parsed head, as `Rules.read` returns it. The server reads only these fields; a service may keep more.
+
+    Attributes:
+        wants_body: if False, a body that did not come whole with the head is not read: `body` is empty, the answer is the
+            last.
+    """
 
     @property
     def head(self) -> RequestHead: ...
-
     @property
-    def wants_body(self) -> bool:
-        """If False, a body that did not come whole with the head is not read: `body` is empty, the answer is the last."""
-        ...
+    def wants_body(self) -> bool: ...
 
 
 P = TypeVar("P", bound=Parsed)
 P_co = TypeVar("P_co", bound=Parsed, covariant=True)
-
-
-class Reads(Protocol[P_co]):
-    """Parses heads of requests, as `Heads` does."""
-
-    def read(self, head: bytes) -> tuple[P_co, int]:
-        """Parse a whole head; returns its value, and the body's length: bytes or `CHUNKED`. May raise HttpError."""
-        ...
 
 
 class Bounds(Protocol):
@@ -71,7 +70,6 @@ class Bounds(Protocol):
 
     @property
     def head_bytes(self) -> int: ...
-
     @property
     def body_bytes(self) -> int: ...
 
@@ -79,12 +77,14 @@ class Bounds(Protocol):
 class Rules(Protocol[P_co]):
     """The parser and the limits that all connections of a service share; a service may replace them at any time.
 
-    `Server` reads them anew for each head and each piece of a body.
+    `Server` looks both up anew for each head and each piece of a body.
+
+    Attributes:
+        read: parses a whole head; returns its value, and the body's length: bytes or `CHUNKED`. May raise HttpError.
     """
 
     @property
-    def heads(self) -> Reads[P_co]: ...
-
+    def read(self) -> Callable[[bytes], tuple[P_co, int]]: ...
     @property
     def limits(self) -> Bounds: ...
 
@@ -105,7 +105,7 @@ class Server(Generic[P]):
 
     Feed it with `receive`. Each `Request` or `HttpError` gets one answer: `whole`, or `start` and then pieces up to the
     `last`. Their results are bytes for the host to write. A `CONTINUE` is written at once, and is no answer. After each
-    answer, close the connection if `state` is `OVER`; else call `following` if bytes are `waiting`.
+    answer, close the connection if `state` is `OVER`; else call ``receive(b"")`` if bytes are `waiting`.
 
     Args:
         rules: of the service.
@@ -115,7 +115,7 @@ class Server(Generic[P]):
         state: phase of the connection; `State.OVER` = nothing more is read; close it once all is written.
         keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one; an
             answer to a part of a request always is.
-        parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
+        parsed: what `Rules.read` returned for the current request; None before its head and after its answer.
         got: bytes of the current body so far, for a body that did not come with its head.
         is_framed: the body of the current answer goes out in chunks; set by `start`.
         has_begun: the head of the current answer has gone out, and its end has not.
@@ -145,7 +145,7 @@ class Server(Generic[P]):
         """Take bytes from the client; returns the event they bring, None = nothing yet.
 
         An `HttpError` is returned, not raised, and needs an answer too. Bytes that come before the answer has ended are kept
-        for `following`, or dropped if the answer is the last one. Nothing is read in the state `OVER`.
+        for the next call after it, or dropped if the answer is the last one. Nothing is read in the state `OVER`.
         """
         state = self.state
         if state is _IDLE:
@@ -167,12 +167,8 @@ class Server(Generic[P]):
 
     @property
     def waiting(self) -> int:
-        """Number of bytes of later requests, kept until the present answer has ended and `following` is called."""
+        """Number of bytes of later requests, kept until the present answer has ended and `receive` is called."""
         return len(self._waiting)
-
-    def following(self) -> Event[P] | None:
-        """Read the bytes that are `waiting`; returns their event, None = not whole yet. Call it after an answer."""
-        return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
         """Add bytes to a head that is not whole yet; returns the event they bring, None = nothing yet."""
@@ -185,22 +181,20 @@ class Server(Generic[P]):
             _, rest = begun.take(2)
             self.state = _IDLE
             return self._gather(rest) if rest else None
+        if (len(gathered) if end < 0 else end) > limit:
+            return self._fault(head_too_large(limit))
         if end < 0:
-            if len(gathered) > limit:
-                return self._fault(head_too_large(limit))
-            if b"\x00" in data or _has_bare_lf(gathered, before):
+            if b"\x00" in data or _BARE_LF.search(gathered, before):
                 return self._fault(HttpError("A line of the head does not end with CRLF, or there is a NUL in it."))
             self.state = _HEAD if gathered else _IDLE
             return None
-        if end > limit:
-            return self._fault(head_too_large(limit))
         return self._take_head(*begun.take(end))
 
     def _take_head(self, head: bytes, more: bytes) -> Event[P] | None:
         """Parse a whole head; `more` are the bytes after it. Returns the event they bring, None = nothing yet."""
         rules = self._rules
         try:
-            parsed, length = rules.heads.read(head)
+            parsed, length = rules.read(head)
         except HttpError as error:
             return self._fault(error)
         found, limit = parsed.head, rules.limits.body_bytes
@@ -267,7 +261,7 @@ class Server(Generic[P]):
         body. `kind` is its content type; `fields` are further lines of the head, each with its CRLF.
         """
         pieces = (
-            _FIRST_LINES.get(status) or _unknown(status),
+            _FIRST_LINES[status],
             fields,
             b"Content-Type: ",
             kind,
@@ -284,16 +278,15 @@ class Server(Generic[P]):
 
         `length` is the bytes of all pieces. If it is unknown (-1), a client of HTTP/1.1 gets chunks; for an older one, the
         end of the connection ends the body. `kind` is its content type; `fields` are further lines of the head, each with
-        its CRLF. To answer a HEAD request, use `whole`.
+        its CRLF. To answer a HEAD request, give the length that a GET would have, and one `piece`, which is empty.
         """
-        self.is_framed = length < 0 and self._chunks
+        self.is_framed = length < 0 and self._chunks and not self._is_head
         if length < 0 and not self._chunks:
             self.keep_alive = False  # the end of the connection ends the body
         framing = b"Transfer-Encoding: chunked\r\n" if self.is_framed else b""
         if length >= 0:
             framing = b"Content-Length: %d\r\n" % length
-        first, stays = _FIRST_LINES.get(status) or _unknown(status), self._stays()
-        self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (first, fields, kind, framing, stays)
+        self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (_FIRST_LINES[status], fields, kind, framing, self._stays())
 
     def piece(self, data: bytes, last: bool = False) -> bytes:
         """The bytes to write for an unframed piece of the body, made a chunk if `is_framed`. `last` ends body and answer."""
@@ -332,18 +325,3 @@ class Server(Generic[P]):
             self.close()
             return
         self.state, self.parsed, self._had_empty_line = _IDLE, None, False
-
-
-def _unknown(status: int) -> bytes:
-    """The status line for a status without a standard phrase."""
-    return b"HTTP/1.1 %d Unknown\r\n" % status
-
-
-def _has_bare_lf(data: bytearray, start: int) -> bool:
-    """Whether an LF at or after `start` has no CR before it."""
-    at = data.find(b"\n", start)
-    while at >= 0:
-        if not at or data[at - 1] != 0x0D:
-            return True
-        at = data.find(b"\n", at + 1)
-    return False

@@ -19,7 +19,7 @@ from evenstep.load.processes import HOST, beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, Progress, drive
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
-from evenstep.load.watching import Sample, Watch
+from evenstep.load.watching import Sample, watched
 from evenstep.measure.metrics import lost_share
 from evenstep.request import Trace
 
@@ -89,12 +89,11 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
             policy, gather_ms = contender(text)
             with gateway(gateway_config(settings, policy, gather_ms, engine), listen, admin, _GATEWAY_S) as router:
                 targets = Target(HOST, engine, False, ""), Target(HOST, admin, False, "")
-                pages = Watch(*targets, {"engines": engines, "gateway": router})
                 url = f"http://{HOST}:{listen}"
                 asked = LoadSettings(source=settings.source, url=url, model="emulated", seed=settings.seed)
-                with pages:
+                with watched(*targets, {"engines": engines, "gateway": router}) as samples:
                     outcome = drive(trace, asked, None if watch is None else partial(watch, text))
-            yield shown(settings, text, outcome, summary(outcome, asked), pages.samples)
+            yield shown(settings, text, outcome, summary(outcome, asked), samples)
 
 
 def gateway_config(settings: DemoSettings, policy: str, gather_ms: float | None, engine: int) -> dict[str, Any]:

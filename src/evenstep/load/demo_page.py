@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import Any
@@ -59,16 +59,19 @@ def cells(row: Shown, first: Shown) -> list[str]:
 
 def head() -> list[str]:
     """The two heading lines of the text table: column names, and units below them."""
-    return [
-        f"{'policy':<12}" + "".join(f"  {name:>{width}}" for name, _, width in COLUMNS),
-        f"{'':<12}" + "".join(f"  {unit:>{width}}" for _, unit, width in COLUMNS),
-    ]
+    names, units, _ = zip(*COLUMNS, strict=True)
+    return [_line("policy", names), _line("", units)]
 
 
 def line(row: Shown, first: Shown) -> str:
     """One policy's line of the text table; one column compares its tokens a second with those of the row `first`."""
-    shown = zip(cells(row, first), COLUMNS, strict=True)
-    return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
+    return _line(row.name, cells(row, first))
+
+
+def _line(name: str, texts: Iterable[str]) -> str:
+    """A line of the text table: a name, and a text for each of `COLUMNS`."""
+    shown = zip(texts, COLUMNS, strict=True)
+    return f"{name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
@@ -153,7 +156,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
     body = [[f"{swatch(number[row.name])}{escape(row.name)}", *cells(row, first)] for row in rows]
     heads = [("policy", ""), *((name, unit) for name, unit, _ in COLUMNS)]
     lead = [_lead(rows), table(heads, body), *(f'<p class="hint">{escape(text)}</p>' for text in foot(settings, rows))]
-    runs = {row.name: load_page.Shown(row.outcome, row.summary) for row in rows}
+    runs = {row.name: (row.outcome, row.summary) for row in rows}
     title = f"Live: {settings.ranks} emulated ranks behind the gateway"
     return load_page.page(title, runs, lead, versions, command)
 

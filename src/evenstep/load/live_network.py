@@ -7,17 +7,16 @@ Calls send their task and their priority, and wait in the gateway's pool until a
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.load.processes import HOST, beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, drive
+from evenstep.load.schedule import Workflow
 from evenstep.load.settings import LoadSettings
-from evenstep.load.workflow import Workflow
 from evenstep.measure.engine_records import latencies
 from evenstep.measure.network_records import Live
 from evenstep.request import F8, Trace
@@ -57,8 +56,7 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
         InputError: groups have different routing policies, or the speed is not a finite number > 0.
         EngineError: engines or gateway do not start.
     """
-    if not (math.isfinite(speed) and speed > 0):
-        raise InputError("evenstep network", "--speed", speed, "a finite number > 0")
+    check_range("evenstep network", "a finite number > 0", above=0, finite=True, **{"--speed": speed})
     calls = draw(network, traces, seed)
     routing = routing_of(network)
     ports = dict(zip(network.engines, free_ports(len(network.engines)), strict=True))

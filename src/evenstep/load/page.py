@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,12 +28,8 @@ _DISTRIBUTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One run to show: its results, and its figures as `summary.summary` returns them."""
-
-    outcome: Outcome
-    summary: dict[str, Any]
+#: One run to show: its results, and its figures as `summary.summary` returns them.
+Shown: TypeAlias = tuple[Outcome, dict[str, Any]]
 
 
 def table(found: dict[str, Any]) -> list[str]:
@@ -88,7 +83,7 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
     Four charts are distributions: TTFT and TPOT of good answers, gaps between chunks of all answers, E2EL of good answers.
     Two are figures over time: output tokens a second, and requests under way.
     """
-    shown = [(number, run.outcome) for number, run in zip(series_of(runs).values(), runs.values(), strict=True)]
+    shown = [(number, outcome) for number, (outcome, _) in zip(series_of(runs).values(), runs.values(), strict=True)]
     values = [(number, _values(outcome)) for number, outcome in shown]
     charts: list[tuple[str, str, str]] = []
     for name, title, label, unit, log, caption in _DISTRIBUTIONS:
@@ -120,8 +115,8 @@ def _values(outcome: Outcome) -> dict[str, F8]:
 def _table(runs: Mapping[str, Shown]) -> str:
     """The latencies of all runs in milliseconds as an HTML table, four rows a run."""
     rows = [
-        [f"{html.swatch(number)}{escape(run)} {name}", *(short(shown.summary[f"{kind}_{key}_ms"]) for kind in _KINDS)]
-        for (run, shown), number in zip(runs.items(), series_of(runs).values(), strict=True)
+        [f"{html.swatch(number)}{escape(run)} {name}", *(short(found[f"{kind}_{key}_ms"]) for kind in _KINDS)]
+        for (run, (_, found)), number in zip(runs.items(), series_of(runs).values(), strict=True)
         for name, key in _NAMES
     ]
     return html.table([("", ""), *((kind, "ms") for kind in _KINDS)], rows)

@@ -128,16 +128,11 @@ def _until_ready(
     while True:
         code = process.poll()
         if code is not None or time.monotonic() > end_s:
+            said.seek(0)
+            lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["nothing was said"]
             what = f"ended with {code}" if code is not None else f"was not ready within {wait_s:g} s"
-            raise EngineError(f"evenstep {words[0]} {what}: {_last(said)}")
+            raise EngineError(f"evenstep {words[0]} {what}: {lines[-1]}")
         with contextlib.suppress(InputError):
             if get(target, path)[0] == 200:
                 return
         time.sleep(_PAUSE_S)
-
-
-def _last(said: IO[bytes]) -> str:
-    """The last line of a process's output file, or "nothing was said" if it is empty."""
-    said.seek(0)
-    lines = said.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "nothing was said"

@@ -13,14 +13,12 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.load.answer import Answer, Meters
-from evenstep.load.client import Client
-from evenstep.load.connection import Call
+from evenstep.load.client import Call, Client
 from evenstep.load.models import first_model
 from evenstep.load.prompts import Prompts
 from evenstep.load.records import Records
-from evenstep.load.schedule import Schedule
+from evenstep.load.schedule import Schedule, Workflow
 from evenstep.load.settings import LoadSettings, target_of
-from evenstep.load.workflow import Workflow
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, I8, Trace
 from evenstep.sockets import allow_files, loop_factory

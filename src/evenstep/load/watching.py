@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from evenstep.engines.metrics.prometheus import lines, wanted
@@ -55,59 +56,54 @@ class Sample:
     cpu_s: dict[str, float] = field(default_factory=dict[str, float])
 
 
-@dataclass(slots=True, eq=False)
-class Watch:
-    """Reads both metrics pages in a thread during a ``with`` block: at its beginning, then with pauses of `every_s` seconds.
+@contextlib.contextmanager
+def watched(
+    engine: Target, gateway: Target | None, processes: Mapping[str, int], every_s: float = 0.25
+) -> Generator[list[Sample]]:
+    """Take samples in a thread during a ``with`` block: at its beginning, then with pauses of `every_s` seconds.
 
-    The block's end waits for a reading under way. Use an object once.
+    Yields the samples so far, oldest first; failed readings are left out. The block's end waits for a reading under way.
+    Further arguments as in `sample`.
+    """
+    samples, over = list[Sample](), threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            with contextlib.suppress(EvenstepError):
+                samples.append(sample(engine, gateway, processes))
+            over.wait(every_s)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def sample(engine: Target, gateway: Target | None, processes: Mapping[str, int]) -> Sample:
+    """Read both metrics pages once.
 
     Args:
         engine: address of an emulator with one barrier group.
-        gateway: address of a gateway's admin page; None = there is no gateway.
+        gateway: address of a gateway's admin page; None = there is no gateway. If it cannot be read, its figures are empty.
         processes: ids, by name, of the processes whose CPU time is read.
-        samples: readings so far, oldest first; failed ones are left out.
+
+    Raises:
+        EvenstepError: the emulator's page cannot be read, or lacks its steps.
     """
-
-    engine: Target
-    gateway: Target | None
-    processes: dict[str, int] = field(default_factory=dict[str, int])
-    every_s: float = 0.25
-    samples: list[Sample] = field(default_factory=list[Sample])
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread = field(init=False)
-
-    def __enter__(self) -> None:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def read(self) -> Sample:
-        """Read both pages once, and return the figures without adding them to `samples`.
-
-        If the emulator's page cannot be read, or lacks its steps, `EvenstepError` is raised. If the gateway's page cannot be
-        read, its figures are empty.
-        """
-        engine = _figures(self.engine, _ENGINE)
-        if missing := [_ENGINE[key] for key in _SHARED if key not in engine]:
-            raise EngineError(f"metrics page: {missing[0]} is missing; expected a number.")
-        for key in _SHARED:
-            engine[key] /= engine["ranks"]
-        at_s = time.monotonic()
-        gateway: dict[str, float] = {}
-        if self.gateway is not None:
-            with contextlib.suppress(EvenstepError):
-                gateway = _figures(self.gateway, _GATEWAY)
-        return Sample(at_s, engine, gateway, {name: cpu_s(pid) for name, pid in self.processes.items()})
-
-    def _run(self) -> None:
-        """Add readings to `samples` until the block ends; failed ones are skipped."""
-        while not self._over.is_set():
-            with contextlib.suppress(EvenstepError):
-                self.samples.append(self.read())
-            self._over.wait(self.every_s)
+    found = _figures(engine, _ENGINE)
+    if missing := [_ENGINE[key] for key in _SHARED if key not in found]:
+        raise EngineError(f"metrics page: {missing[0]} is missing; expected a number.")
+    for key in _SHARED:
+        found[key] /= found["ranks"]
+    at_s = time.monotonic()
+    told: dict[str, float] = {}
+    if gateway is not None:
+        with contextlib.suppress(EvenstepError):
+            told = _figures(gateway, _GATEWAY)
+    return Sample(at_s, found, told, {name: cpu_s(pid) for name, pid in processes.items()})
 
 
 def _figures(target: Target, names: dict[str, str]) -> dict[str, float]:

@@ -179,7 +179,7 @@ class Compared(Generic[C]):
     versions: dict[str, str] = field(default_factory=dict)
 
     def differences(self, result: PolicyResult) -> dict[str, Interval]:
-        """Paired differences by summary field, `result` (one of `policies`) minus the baseline; empty for the baseline."""
+        """Paired differences of `outcomes` that all replicates have, `result` minus baseline; empty for the baseline."""
         return (result.versus if self.baseline else result.versus_first) or {}
 
     @property

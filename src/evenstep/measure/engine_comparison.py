@@ -56,8 +56,6 @@ def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
 
 def to_json_object(comparison: EngineComparison) -> dict[str, Any]:
     """The JSON-ready dict of `comparison.json_of`; with an objective also ``slo``: limits in seconds, None = no limit."""
-    more: dict[str, Any] = {}
-    if comparison.slo is not None:
-        limits = asdict(comparison.slo).items()
-        more["slo"] = {name: limit if math.isfinite(limit) else None for name, limit in limits}
-    return json_of(comparison, asdict(comparison.conditions), more)
+    limits = {} if comparison.slo is None else asdict(comparison.slo)
+    slo = {name: limit if math.isfinite(limit) else None for name, limit in limits.items()}
+    return json_of(comparison, asdict(comparison.conditions), {"slo": slo} if slo else {})

@@ -29,7 +29,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
                 yield out
             return
         path = path.resolve()
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as out:
                 yield out

@@ -69,8 +69,12 @@ def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Pa
         read = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise InputError(str(path), "file", path.name, file, f"{str(error).splitlines()[0]}.") from None
-    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != _VERSION or head.get("table") not in kinds:
+    about = (read.schema.metadata or {}).get(_KEY, b"{}")
+    try:
+        head: Any = orjson.loads(about)
+    except orjson.JSONDecodeError:
+        head = about
+    if not isinstance(head, dict) or head.get("version") != _VERSION or head.get("table") not in kinds:
         raise InputError(str(path), "metadata", str(head)[:60], f"{one} of version {_VERSION}")
     return read, head
 

@@ -7,20 +7,19 @@ import numpy as np
 from evenstep.request import F8, I8
 
 _BITS = 9  # leading bits of the fraction kept: a bin is at most 2**-9 of its value wide
-_SHIFT = 52 - _BITS
+# How a compiled loop finds a value's bin: its bits shifted right by `SHIFT`, less `FIRST_BIN`, within 0..BINS-1.
+SHIFT = 52 - _BITS
 _LOWEST = 2.0**-40  # smaller values (a picosecond and below) are counted as 0
 _HIGHEST = 2.0**40  # larger values are counted as this one
 
 
 def _key(value: float) -> int:
-    """The exponent and first `_BITS` fraction bits of a positive value as an int; less `_FIRST`, it is the value's bin."""
-    return int(np.float64(value).view(np.int64)) >> _SHIFT
+    """The exponent and first `_BITS` fraction bits of a positive value, an int; less `FIRST_BIN`, it is the value's bin."""
+    return int(np.float64(value).view(np.int64)) >> SHIFT
 
 
-_FIRST = _key(_LOWEST) - 1  # the bin of zero
-_BINS = _key(_HIGHEST) - _FIRST + 1
-#: How a compiled loop finds a value's bin: its bits shifted right, less the first bin, within 0..BINS-1.
-SHIFT, FIRST_BIN, BINS = _SHIFT, _FIRST, _BINS
+FIRST_BIN = _key(_LOWEST) - 1  # the bin of zero
+BINS = _key(_HIGHEST) - FIRST_BIN + 1
 
 
 class LogHistogram:
@@ -33,7 +32,7 @@ class LogHistogram:
     RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
 
     def __init__(self) -> None:
-        self.counts: I8 = np.zeros(_BINS, np.int64)
+        self.counts: I8 = np.zeros(BINS, np.int64)
         self.total = 0
 
     @classmethod
@@ -50,7 +49,7 @@ class LogHistogram:
         """Count float64[N] more values, in any order, each >= 0 and not nan; N may be 0."""
         if values.size == 0:
             return
-        bins = np.clip((np.ascontiguousarray(values).view(np.int64) >> _SHIFT) - _FIRST, 0, _BINS - 1)
+        bins = np.clip((np.ascontiguousarray(values).view(np.int64) >> SHIFT) - FIRST_BIN, 0, BINS - 1)
         low = int(bins.min())
         seen = np.bincount(bins - low)
         self.counts[low : low + seen.size] += seen
@@ -74,8 +73,8 @@ class LogHistogram:
     @staticmethod
     def _middle(bins: I8) -> F8:
         """The value in the middle of each bin, float64[Q] for int64[Q] bin numbers; 0 for bin 0, which holds the zeros."""
-        lower = ((bins.astype(np.int64) + _FIRST) << _SHIFT).view(np.float64)
-        upper = ((bins.astype(np.int64) + _FIRST + 1) << _SHIFT).view(np.float64)
+        lower = ((bins.astype(np.int64) + FIRST_BIN) << SHIFT).view(np.float64)
+        upper = ((bins.astype(np.int64) + FIRST_BIN + 1) << SHIFT).view(np.float64)
         return np.where(bins == 0, 0.0, 0.5 * (lower + upper))
 
 

@@ -192,20 +192,17 @@ class _StepSums:
         """Add the next steps, at least one, in order of start."""
         rows = np.flatnonzero(metrics.full(steps, self._conditions.slots_total))
         values = self._values(steps)
-        start, end = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+        start = end = 0
+        if self._full_rows == 0:
+            start = end = int(rows[0]) if rows.size else steps.rows
+            self._before += self._sum(values, steps.group, 0, start)
+            self._first = self._rows + start
         if rows.size:
-            if self._full_rows == 0:
-                self._before += self._sum(values, steps.group, 0, start)
-                self._first = self._rows + start
-                self._inside += self._sum(values, steps.group, start, end)
-            else:
-                self._inside += self._after + self._sum(values, steps.group, 0, end)
-            self._after = self._sum(values, steps.group, end, steps.rows)
+            end = int(rows[-1]) + 1
+            self._inside += self._after + self._sum(values, steps.group, start, end)
+            self._after = np.zeros_like(self._after)
             self._last = self._rows + end - 1
-        elif self._full_rows:
-            self._after += self._sum(values, steps.group, 0, steps.rows)
-        else:
-            self._before += self._sum(values, steps.group, 0, steps.rows)
+        self._after += self._sum(values, steps.group, end, steps.rows)
         self._full_rows += rows.size
         self._rows += steps.rows
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.predict import curves, view
+from evenstep.predict import view
 from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.predict.window import both_stages
 from evenstep.request import F8, I8
 
 
@@ -69,7 +70,7 @@ class Bounded:
         self._capped += near.size
         stays = _cut(self._inner.curve(active.take(near), horizon), left[near])
         steps_left, leaves = np.empty(near.size), np.empty(near.size)
-        curves.both_stages(stays, steps_left, leaves)
+        both_stages(stays, steps_left, leaves)
         all_steps, all_leaves = found.steps_left.copy(), found.leaves.copy()
         all_steps[near], all_leaves[near] = steps_left, leaves
         return Prediction(all_steps, all_leaves)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from evenstep.compiled import jit
 from evenstep.errors import InputError
 from evenstep.predict import window as kernel
-from evenstep.predict.halves import differ
 from evenstep.predict.view import Prediction
 from evenstep.predict.window import B1
 from evenstep.request import F8, I8
@@ -30,9 +29,9 @@ ALL = 1 << 62  # rows: `advance` does all the work
 #: `_look` is called. ``values``: from `_count_running`. ``count``, ``compare``: call `_count_running` or `_compare`.
 _Job: TypeAlias = tuple[Literal["runs", "ended", "last", "values", "count", "compare"], I8, I8]
 _NO_ROWS = np.zeros(0, np.int64)
+_COUNTED = 1 << 16  # lengths up to which `differ` has a place for each; of longer ones only for those that occur
 
 
-@dataclass(slots=True, eq=False)
 class History:
     """The latest requests by their start: output lengths of completed ones, ages of running ones.
 
@@ -56,22 +55,9 @@ class History:
         forgotten: requests forgotten because of such changes.
     """
 
-    window: int
-    drift: float
-    running: int = 0
-    ahead: int = 0
-    drifts: int = field(default=0, init=False)
-    forgotten: int = field(default=0, init=False)
-    _held: kernel.Window = field(init=False, repr=False)
-    _pending: list[tuple[I8, I8]] = field(default_factory=list[tuple[I8, I8]], init=False, repr=False)
-    _pending_rows: int = field(default=0, init=False, repr=False)
-    _most_pending: int = field(default=_PENDING, init=False, repr=False)
-    _jobs: deque[_Job] = field(default_factory=deque[_Job], init=False, repr=False)
-    _counts_running: bool = field(default=False, init=False, repr=False)
-    _room: int = field(default=0, init=False, repr=False)
-    _until_check: int = field(default=_FEWEST, init=False, repr=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, window: int, drift: float, running: int = 0, ahead: int = 0) -> None:
+        self.window, self.drift, self.running, self.ahead = window, drift, running, ahead
+        self.drifts = self.forgotten = 0
         self._held = kernel.Window(
             state=np.zeros(kernel.STATE, np.int64),
             records=np.zeros((2, _FIRST_SIZE), np.int64),
@@ -79,7 +65,11 @@ class History:
             counts=np.zeros((2, _FIRST_SIZE), np.int64),
             trees=np.zeros((3, _FIRST_SIZE), np.int64),
         )
-        self._held.state[kernel.LIMIT] = self.window
+        self._held.state[kernel.LIMIT] = window
+        self._pending: list[tuple[I8, I8]] = []
+        self._pending_rows, self._most_pending = 0, _PENDING
+        self._jobs: deque[_Job] = deque()
+        self._counts_running, self._room, self._until_check = False, 0, _FEWEST
 
     def __len__(self) -> int:
         """Number of requests in the window that have ended."""
@@ -89,16 +79,11 @@ class History:
     def records(self) -> I8:
         """Every request of the window in order of entry, int64[n]: output length if it has ended, else minus its age.
 
+        A length is `LONGEST` at most.
         The age of a running request is its last known age plus `ahead`.
         """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
-
-    @property
-    def lengths(self) -> I8:
-        """Output lengths of the ended requests of the window, int64[len], in order of entry; `LONGEST` at most."""
-        records = self.records
-        return records[records > 0]
 
     def asked(self, request_id: I8, age: I8) -> None:
         """Note that these requests run and have produced this many tokens; int64[N] each. Finishes queued learning first.
@@ -149,10 +134,8 @@ class History:
         if kind == "compare":
             return self._compare()
         self._make_room(requests.size)
-        if kind == "runs":
-            kernel.asked(self._held, requests, values, self.ahead)
-        elif kind == "values":
-            kernel.enter_all(self._held, requests, values, self.ahead)
+        if kind in ("runs", "values"):
+            kernel.enter_all(self._held, requests, -values if kind == "runs" else values, self.ahead)
         else:
             self._until_check -= requests.size
             done = 0
@@ -297,3 +280,66 @@ class History:
 def _power(number: int) -> int:
     """The smallest power of two above `number`."""
     return 1 << int(number).bit_length()
+
+
+def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
+    """True if the length distributions of two samples, partly censored, differ by more than chance explains.
+
+    They differ if the largest gap between their distribution functions (Kaplan-Meier) exceeds ``drift * sqrt(1/n + 1/m)``.
+    Here n and m are, at each length, the sizes of uncensored samples with as many requests at risk.
+
+    Args:
+        records: int64[N], N >= 1, output length of each request, or minus the age of one that still runs.
+        half: the first sample is the first `half` of the records, the second the others.
+        ahead: tokens by which ages may be too high; the samples differ only if they do with any ages up to that much lower.
+    """
+    younger = np.maximum(-records - ahead, 0)
+    longest = int(np.abs(records).max())
+    if longest > _COUNTED:
+        occur = np.unique(np.concatenate([[0], np.abs(records), younger]))
+        records = np.sign(records) * np.searchsorted(occur, np.abs(records))
+        younger, longest = np.searchsorted(occur, younger), occur.size - 1
+    return bool(_differ(records, younger, half, drift, np.zeros((6, longest + 1), np.int64)))
+
+
+@jit
+def _differ(records: I8, younger: I8, half: int, drift: float, counts: I8) -> bool:
+    """Answer `differ` by counting requests at each length.
+
+    Args:
+        records: int64[N], as in `differ`, or ranks in place of lengths and ages.
+        younger: int64[N], the ages less `ahead`, at least 0; or their ranks.
+        counts: int64[6, > longest], zeros, working space: three rows a half, ended requests by length, running ones by age,
+            and running ones by younger age.
+    """
+    for i in range(records.size):
+        row, value = 0 if i < half else 3, records[i]
+        if value > 0:
+            counts[row, value] += 1
+        else:
+            counts[row + 1, -value] += 1
+            counts[row + 2, younger[i]] += 1
+    # of the first half as it is and with younger ages, then of the second: at risk, and the chance to get here
+    risk_a = half - counts[0, 0] - counts[1, 0]
+    risk_b = half - counts[0, 0] - counts[2, 0]
+    risk_c = records.size - half - counts[3, 0] - counts[4, 0]
+    risk_d = records.size - half - counts[3, 0] - counts[5, 0]
+    a, b, c, d = 1.0, 1.0, 1.0, 1.0
+    for x in range(1, counts.shape[1]):
+        one, other = counts[0, x], counts[3, x]
+        if one + other > 0:
+            size_one = risk_b / max(b, 1e-300) if b > 0.0 else 0.0
+            size_other = risk_d / max(d, 1e-300) if d > 0.0 else 0.0
+            a *= 1.0 - one / max(risk_a, 1)
+            b *= 1.0 - one / max(risk_b, 1)
+            c *= 1.0 - other / max(risk_c, 1)
+            d *= 1.0 - other / max(risk_d, 1)
+            if size_one > 0.0 and size_other > 0.0:
+                gap = max(b - c, d - a)
+                if gap > drift * np.sqrt(1.0 / size_one + 1.0 / size_other):
+                    return True
+        risk_a -= one + counts[1, x]
+        risk_b -= one + counts[2, x]
+        risk_c -= other + counts[4, x]
+        risk_d -= other + counts[5, x]
+    return False

@@ -114,8 +114,7 @@ class Learned:
             return intervals.interval(self._survival, active, low, high)
         features, age = self._recent.features(active), active.age.astype(np.float64)
         bounds = [np.maximum(np.rint(told(model, features)), 1.0) + age for model in models]
-        lower = np.minimum(*bounds).astype(np.int64)
-        return lower, np.maximum(*bounds).astype(np.int64)
+        return np.minimum(*bounds).astype(np.int64), np.maximum(*bounds).astype(np.int64)
 
     def learn(self, finished: Finished) -> None:
         """Enter completions; sets `due` when enough of them have come for the next fit."""

@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
+from evenstep.compiled import jit
 from evenstep.errors import check_range
-from evenstep.predict import curves
 from evenstep.predict.history import ALL, History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
-from evenstep.predict.window import B1
-from evenstep.request import F8
+from evenstep.predict.window import B1, both_stages
+from evenstep.request import F8, I8
 
 
 @dataclass(eq=False)
@@ -79,7 +79,7 @@ class Memorised:
         """Expected steps left and probabilities of leaving, computed from `curve`."""
         stays = self.curve(active, horizon)
         steps_left, leaves = np.empty(active.age.size), np.empty(active.age.size)
-        curves.both_stages(stays, steps_left, leaves)
+        both_stages(stays, steps_left, leaves)
         return Prediction(steps_left, leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
@@ -99,7 +99,7 @@ class Memorised:
             reached = self._reached.asked(key, age)
             curve, short = self._all.curve(reached, horizon)
             stays[rest] = curve
-            curves.stay_until(reached - age, rest, stays)
+            _stay_until(reached - age, rest, stays)
             self._too_short += int(np.count_nonzero(short))
         return stays
 
@@ -115,7 +115,7 @@ class Memorised:
         self.advance(ALL)
 
     def begin(self, finished: Finished) -> None:
-        """Queue completions for learning; `advance` does the work."""
+        """Learn lengths by prompt key at once; queue completions for the histories, where `advance` does the work."""
         request, output = finished.request_id, finished.output_tokens
         self._all.begin(request, output)
         self._prompts.learn(finished)
@@ -137,6 +137,22 @@ class Memorised:
         unkeyed = (unfinished.prompt_key == 0).nonzero()[0]
         if self.buckets > 1 and unkeyed.size:
             self._sizes.gone(request[unkeyed], unfinished.prompt_tokens[unkeyed], produced[unkeyed])
+
+
+@jit
+def _stay_until(further: I8, place: I8, stays: F8) -> None:
+    """Shift some curves by `further` steps to later steps, in place; before the shifted curve, a request stays (1).
+
+    Args:
+        further: int64[N], >= 0, the shift of each curve.
+        place: int64[N], the row of `stays` that each shift is for.
+        stays: float64[M, H+1], changed in these rows; values shifted beyond H are lost.
+    """
+    for i in range(place.size):
+        row, steps = stays[place[i]], further[i]
+        if steps > 0:
+            for h in range(row.size - 1, -1, -1):
+                row[h] = row[h - steps] if h >= steps else 1.0
 
 
 predictor = Memorised

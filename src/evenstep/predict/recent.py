@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from evenstep import streams
@@ -15,7 +13,6 @@ _FAST, _SLOW, _ROLLING = 0.1, 0.01, 128
 _STATISTICS = 5
 
 
-@dataclass(slots=True, eq=False)
 class Recent:
     """The latest completions, each with statistics of the completions before it.
 
@@ -26,17 +23,10 @@ class Recent:
         learned: completions learned so far.
     """
 
-    window: int
-    learned: int = field(default=0, init=False)
-    _prompt: I8 = field(init=False, repr=False)
-    _output: I8 = field(init=False, repr=False)
-    _before: F8 = field(init=False, repr=False)
-    _now: F8 = field(init=False, repr=False)
-    _last: F8 = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._prompt, self._output = np.zeros(self.window, np.int64), np.zeros(self.window, np.int64)
-        self._before = np.zeros((self.window, _STATISTICS))
+    def __init__(self, window: int) -> None:
+        self.window, self.learned = window, 0
+        self._prompt, self._output = np.zeros(window, np.int64), np.zeros(window, np.int64)
+        self._before = np.zeros((window, _STATISTICS))
         self._now = np.zeros(_STATISTICS)
         self._last = np.zeros((2, _ROLLING))
 
@@ -55,12 +45,8 @@ class Recent:
 
     def features(self, active: Active) -> F8:
         """Features of running requests now, float64[N, 7], in the order given in `Recent`; statistics are 0 at first."""
-        count = active.age.size
-        rows: F8 = np.zeros((count, 2 + _STATISTICS))
-        rows[:, 0] = active.prompt_tokens
-        rows[:, 1] = active.age
-        rows[:, 2:] = self._now
-        return rows
+        now = np.broadcast_to(self._now, (active.age.size, _STATISTICS))
+        return np.column_stack([active.prompt_tokens, active.age, now]).astype(np.float64, copy=False)
 
     def walked(self, ages: int) -> tuple[F8, I8, F8]:
         """Training rows: samples every kept completion at up to `ages` ages, one drawn in each equal part of its life.
@@ -78,8 +64,5 @@ class Recent:
         part = number - np.repeat(np.cumsum(count) - count, count)
         chance = streams.uniform(0, "learned-age", number)
         age = ((part + chance) * output[row] / count[row]).astype(np.int64)
-        features: F8 = np.empty((row.size, 2 + _STATISTICS), np.float64)
-        features[:, 0] = self._prompt[row]
-        features[:, 1] = age
-        features[:, 2:] = self._before[row]
+        features = np.column_stack([self._prompt[row], age, self._before[row]]).astype(np.float64, copy=False)
         return features, output[row] - age, (output[row] / count[row]).astype(np.float64)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from evenstep.compiled import jit
-from evenstep.predict import curves
-from evenstep.predict.history import ALL, History
+from evenstep.predict.history import History
 from evenstep.predict.view import Active, Finished
 from evenstep.predict.window import B1
 from evenstep.request import F8, I8
@@ -18,7 +16,6 @@ from evenstep.request import F8, I8
 _FIRST_BOUNDS = 200  # prompts known before the first quantiles are taken
 
 
-@dataclass(slots=True, eq=False)
 class Prompts:
     """Output lengths by prompt key; the prompt that completed longest ago is forgotten for a new one.
 
@@ -30,16 +27,10 @@ class Prompts:
         forgotten: prompts forgotten so far.
     """
 
-    keys: int
-    each: int
-    forgotten: int = field(default=0, init=False)
-    _row: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int], init=False, repr=False)
-    _lengths: I8 = field(init=False, repr=False)
-    _held: I8 = field(init=False, repr=False)
-    _entered: I8 = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._lengths = np.zeros((0, self.each), np.int64)
+    def __init__(self, keys: int, each: int) -> None:
+        self.keys, self.each, self.forgotten = keys, each, 0
+        self._row: OrderedDict[int, int] = OrderedDict()
+        self._lengths: I8 = np.zeros((0, each), np.int64)
         self._held, self._entered = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def __len__(self) -> int:
@@ -61,12 +52,11 @@ class Prompts:
         True for requests whose prompt has too few lengths: their rows have no meaning.
         """
         count = active.age.size
-        stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
-        silent.fill(True)
+        stays, silent = np.empty((count, horizon + 1)), np.ones(count, np.bool_)
         if not self._row or not active.prompt_key.any():
             return stays, silent
         rows = np.array(list(map(self._row.get, active.prompt_key.tolist(), [-1] * count)), np.int64)
-        curves.curve(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
+        _curves(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
         return stays, silent
 
     def _place(self, key: int) -> int:
@@ -89,15 +79,15 @@ class Prompts:
         return row
 
 
-@dataclass(slots=True, eq=False)
 class Reached:
     """The largest age that running requests of each prompt key have reached; to make room, the key met first is dropped.
 
     At most `keys` keys are kept.
     """
 
-    keys: int
-    _age: dict[int, int] = field(default_factory=dict[int, int], init=False, repr=False)
+    def __init__(self, keys: int) -> None:
+        self.keys = keys
+        self._age: dict[int, int] = {}
 
     def asked(self, prompt_key: I8, age: I8) -> I8:
         """Note the ages of running requests, in tokens; returns for each the largest age noted for its prompt key, int64[N].
@@ -125,7 +115,6 @@ class Reached:
                 del reached[key]
 
 
-@dataclass(slots=True, eq=False)
 class Sizes:
     """A history for each quantile bucket of the prompt length.
 
@@ -141,29 +130,18 @@ class Sizes:
         bounds: int64[B - 1], largest prompt (tokens) of each bucket but the last; B <= `buckets`. Empty at first.
     """
 
-    buckets: int
-    window: int
-    drift: float
-    running: int
-    ahead: int
-    bounds: I8 = field(init=False)
-    _histories: list[History] = field(init=False, repr=False)
-    _latest: I8 = field(init=False, repr=False)
-    _learned: int = field(default=0, init=False, repr=False)
-    _until_bounds: int = field(default=_FIRST_BOUNDS, init=False, repr=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, buckets: int, window: int, drift: float, running: int, ahead: int) -> None:
+        self.buckets, self.window, self.drift, self.running, self.ahead = buckets, window, drift, running, ahead
         self.bounds = np.zeros(0, np.int64)
-        self._latest = np.zeros((3, self.window), np.int64)
+        self._latest = np.zeros((3, window), np.int64)
+        self._learned, self._until_bounds = 0, _FIRST_BOUNDS
         self._histories = [self._empty()]
 
-    def learn(self, request: I8, prompt: I8, length: I8) -> None:
-        """Enter completions in order: request ids, prompt tokens and output tokens, int64[N] each."""
-        self.begin(request, prompt, length)
-        self.advance()
-
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
-        """Queue completions for learning, as in `learn`, and recompute the bucket bounds if due; `advance` does the work."""
+        """Queue completions in order, and recompute the bucket bounds if due; `advance` does the work.
+
+        `request`, `prompt` and `length` are request ids, prompt tokens and output tokens, int64[N] each.
+        """
         self._begin(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
@@ -172,7 +150,7 @@ class Sizes:
         if self._until_bounds <= 0:
             self._take_bounds()
 
-    def advance(self, rows: int = ALL) -> int:
+    def advance(self, rows: int) -> int:
         """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         for history in self._histories:
             if rows > 0:
@@ -192,18 +170,16 @@ class Sizes:
         Returns P(r > h) for h = 0..H, float64[N, H+1]; and bool[N], True where fewer than `minimum` ended requests of the
         bucket are longer than the age. Until there are bounds, it is True everywhere. Those rows are 1.
         """
-        stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
+        found, unknown = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
+        if not self.bounds.size:
+            found[:], unknown[:] = 1.0, True
         order, cuts = self._parts(prompt)
-        request, age, found, unknown = request[order], age[order], np.empty_like(stays), np.empty_like(silent)
+        request, age, stays, silent = request[order], age[order], np.empty_like(found), np.empty_like(unknown)
         for bucket, part in cuts:
             self._histories[bucket].asked(request[part], age[part])
             if self.bounds.size:
                 self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
-        if self.bounds.size:
-            stays[order], silent[order] = found, unknown
-        else:
-            stays.fill(1.0)
-            silent.fill(True)
+        stays[order], silent[order] = found, unknown
         return stays, silent
 
     def _begin(self, request: I8, prompt: I8, length: I8) -> None:
@@ -234,6 +210,45 @@ class Sizes:
     def _empty(self) -> History:
         """A new history for one bucket."""
         return History(max(1, self.window // self.buckets), self.drift, self.running, self.ahead)
+
+
+@jit
+def _curves(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
+    """Write P(r > h) for h = 0..H, r = tokens left, of every request whose prompt has enough remembered lengths.
+
+    It is the share of the prompt's lengths above the age that are also above age + h.
+
+    Args:
+        lengths: int64[K, M], output lengths of each remembered prompt.
+        held: int64[K], number of lengths in each row, from its start on.
+        place: int64[N], row of each request's prompt, or -1.
+        ages: int64[N], tokens produced.
+        horizon: H, steps.
+        minimum: least number of lengths of a prompt to use it; at least one of them must be above the age.
+        stays: float64[N, H+1], written; rows of silent requests have no meaning.
+        silent: bool[N], written: True where too few lengths are remembered.
+    """
+    for i in range(place.size):
+        silent[i] = True
+        row = place[i]
+        if row < 0 or held[row] < minimum:
+            continue
+        at_risk = 0
+        for h in range(horizon + 1):
+            stays[i, h] = 0.0
+        for m in range(held[row]):
+            left = lengths[row, m] - ages[i]
+            if left > 0:
+                at_risk += 1
+                if left <= horizon:
+                    stays[i, left] += 1.0
+        if at_risk == 0:
+            continue
+        silent[i] = False
+        gone = 0.0
+        for h in range(horizon + 1):
+            gone += stays[i, h]
+            stays[i, h] = (at_risk - gone) / at_risk
 
 
 @jit

@@ -25,12 +25,13 @@ class Trees:
     quantiles: dict[float, Any] = field(default_factory=dict[float, Any])
 
     def __getstate__(self) -> dict[str, Any]:
-        stages = {horizon: tuple(map(_text, pair)) for horizon, pair in self.stages.items()}
-        return {"stages": stages, "quantiles": {chance: _text(one) for chance, one in self.quantiles.items()}}
+        stages = {horizon: tuple(one.model_to_string() for one in pair) for horizon, pair in self.stages.items()}
+        return {"stages": stages, "quantiles": {chance: one.model_to_string() for chance, one in self.quantiles.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.stages = {horizon: (_read(one), _read(other)) for horizon, (one, other) in state["stages"].items()}
-        self.quantiles = {chance: _read(one) for chance, one in state["quantiles"].items()}
+        read = lightgbm().Booster
+        self.stages = {horizon: tuple(read(model_str=one) for one in pair) for horizon, pair in state["stages"].items()}
+        self.quantiles = {chance: read(model_str=one) for chance, one in state["quantiles"].items()}
 
 
 @dataclass(eq=False)
@@ -80,16 +81,6 @@ class TreesFit:
         settings = {"num_leaves": 7, "min_data_in_leaf": 100, "learning_rate": 0.1, **same, **options}
         library = lightgbm()
         return library.train(settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees)
-
-
-def _text(model: Any) -> str:
-    """LightGBM's text of a model, which `_read` reads."""
-    return str(model.model_to_string())
-
-
-def _read(text: str) -> Any:
-    """The model of a text from `_text`."""
-    return lightgbm().Booster(model_str=text)
 
 
 def told(model: Any, features: F8) -> F8:

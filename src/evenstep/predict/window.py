@@ -176,13 +176,6 @@ def ask(window: Window, request: int, produced: int, ahead: int) -> None:
 
 
 @jit
-def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
-    """Call `ask` for several requests, in order."""
-    for i in range(requests.size):
-        ask(window, requests[i], ages[i], ahead)
-
-
-@jit
 def last_ages(requests: I8, ages: I8, table: I8) -> int:
     """Keep one entry for each request, at its first place and with its last age; returns the number of entries.
 
@@ -362,3 +355,15 @@ def curve(window: Window, ages: I8, horizon: int, minimum: int, stays: F8, silen
                 chance = stays[i, h]
                 start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
     return -1
+
+
+@jit
+def both_stages(stays: F8, steps_left: F8, leaves: F8) -> None:
+    """Write E[min(r, H)], limited to 1..H, and P(r <= H), float64[N] each, from the curves P(r > h), float64[N, H+1]."""
+    horizon = stays.shape[1] - 1
+    for i in range(stays.shape[0]):
+        expected = 0.0
+        for h in range(horizon):
+            expected += stays[i, h]
+        steps_left[i] = min(max(expected, 1.0), float(horizon))
+        leaves[i] = 1.0 - stays[i, horizon]

@@ -46,10 +46,9 @@ def write_chrome_trace(
     if not 0 <= first < workers.step.size:
         raise InputError("chrome trace", "first", first, f"a step in 0..{workers.step.size - 1}")
     last = min(first + limit, workers.step.size)
-    head = _names(conditions)
     with replacing(path) as out:
         out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
-        out.write(b",\n".join(orjson.dumps(event) for event in head))
+        out.write(b",\n".join(orjson.dumps(event) for event in _names(conditions)))
         for row in range(first, last):
             for event in _step_events(workers, row, law, conditions.group_sizes):
                 out.write(b",\n")
@@ -60,14 +59,12 @@ def write_chrome_trace(
 
 def _names(conditions: Conditions) -> list[dict[str, Any]]:
     """Events in the trace format that name the process and the track of each worker."""
-
-    def said(name: str, args: dict[str, Any], **where: int) -> dict[str, Any]:
-        return {"ph": "M", "pid": _PROCESS, **where, "name": name, "args": args}
-
-    events = [said("process_name", {"name": f"decode, {conditions.policy}"})]
+    process: dict[str, Any] = {"ph": "M", "pid": _PROCESS}
+    events = [{**process, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}]
     for worker in range(conditions.workers):
-        events.append(said("thread_name", {"name": f"worker {worker}"}, tid=worker + 1))
-        events.append(said("thread_sort_index", {"sort_index": worker}, tid=worker + 1))
+        track = {**process, "tid": worker + 1}
+        events.append({**track, "name": "thread_name", "args": {"name": f"worker {worker}"}})
+        events.append({**track, "name": "thread_sort_index", "args": {"sort_index": worker}})
     return events
 
 
@@ -90,8 +87,7 @@ def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int
         events.append({**common, "name": "decode", "ts": start * _MICRO, "dur": seconds * _MICRO, "args": args})
         waits = duration - seconds
         if waits > 0:
-            ts = (start + seconds) * _MICRO
-            events.append({**common, "name": "barrier wait", "ts": ts, "dur": waits * _MICRO})
+            events.append({**common, "name": "barrier wait", "ts": (start + seconds) * _MICRO, "dur": waits * _MICRO})
     top = float(load.max())
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
     counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "load imbalance": idle}

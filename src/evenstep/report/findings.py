@@ -171,7 +171,7 @@ def _cells_of(row: Row) -> list[str]:
     """The six texts of a row under `_HEAD`; the difference is empty if there is no comparison."""
     paper = f"{row.paper:,g}" if isinstance(row.paper, int | float) else row.paper or MISSING
     apart = with_interval(row.difference)
-    sign = "" if apart[:1] in ("-", "0") else "+"
+    sign = "+" if row.difference is not None and row.difference.value > 0 else ""
     difference = f"{sign}{apart} vs {row.against}" if apart else ""
     return [row.case, row.quantity, row.unit, paper, with_interval(row.ours), difference]
 

@@ -68,7 +68,7 @@ _PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, l
 
 def figure_of(metric: str) -> Figure:
     """The `Figure` of a metric in report tables; for an unknown metric one with its name, no unit and factor 1."""
-    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
+    known = {figure.field: figure for figure in (*FIGURES, _PREFIX_HITS, *SLO_FIGURES)}
     return known.get(metric, Figure(metric.replace("_", " "), "", metric))
 
 
@@ -274,15 +274,11 @@ def _differences(comparison: Comparison) -> Iterable[str]:
         f"<p class='hint'>{escape(replicates_sentence(comparison))} In per cent of the baseline's mean; coloured where"
         " the interval leaves out 0.</p>"
     )
-    figures = _figures(comparison)
-    yield _policy_table(
-        comparison,
-        [
-            [_named(comparison, i), *(_difference_cell(found.get(f.field), base.mean(f.field), f) for f in figures)]
-            for i, found in others
-        ],
-        unit="%",
-    )
+    bases = [(figure, base.mean(figure.field)) for figure in _figures(comparison)]
+    rows = [
+        [_named(comparison, i), *(_difference_cell(found.get(f.field), at, f) for f, at in bases)] for i, found in others
+    ]
+    yield _policy_table(comparison, rows, unit="%")
 
 
 def _difference_cell(difference: Interval | None, base: float | None, figure: Figure) -> str:

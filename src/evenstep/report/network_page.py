@@ -41,7 +41,7 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
     """
     rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
     for one in found:
-        cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
+        cells = [_cell(one.mean(figure), (one.versus or {}).get(figure)) for _, figure in COLUMNS]
         verdicts = "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in one.runs))
         rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), verdicts])
     return aligned(rows)
@@ -56,19 +56,18 @@ def type_lines(found: Sequence[Ordered]) -> list[str]:
     if len(types) < 2:
         return []
     rows = [["order", *(f"{name} mean s" for name in types)]]
-    first = [_of_types(run) for run in found[0].runs]
     for one in found:
-        own, cells = [_of_types(run) for run in one.runs], list[str]()
+        cells: list[str] = []
         for name in types:
-            values, base = [run[name] for run in own], [run[name] for run in first]
+            values, base = _of_type(one, name), _of_type(found[0], name)
             cells.append(_cell(mean_interval(values), None if one is found[0] else paired_difference(values, base)))
         rows.append([one.order, *cells])
     return aligned(rows)
 
 
-def _of_types(run: NetworkRun) -> dict[str, float]:
-    """Mean latency of the tasks of each type, seconds, by name."""
-    return {name: one["task_mean_s"] for name, one in run.summary["types"].items()}
+def _of_type(one: Ordered, name: str) -> list[float]:
+    """Mean latency of the tasks of one type in each run of an order, seconds."""
+    return [run.summary["types"][name]["task_mean_s"] for run in one.runs]
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
@@ -166,7 +165,7 @@ def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
     heads = {name: head for head, name in COLUMNS}
     rows = [["order", "run", *(heads[name] for name in LIVE)]]
     for one in found:
-        cells = [_cell(one.means[name], None if one.versus is None else one.versus[name]) for name in LIVE]
+        cells = [_cell(one.means[name], (one.versus or {}).get(name)) for name in LIVE]
         rows.append([one.order if one.way == "simulated" else "", one.way, *cells])
     return aligned(rows)
 

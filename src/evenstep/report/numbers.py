@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from evenstep.measure.comparison import Interval
 
@@ -45,10 +46,21 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def tick(value: float) -> str:
-    """A number for an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9."""
-    size = abs(value)
+def tick(value: float, digits: int = 4) -> str:
+    """A number for an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9.
+
+    It has at most `digits` significant digits, or with a letter two more.
+    """
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if size >= unit:
-            return f"{value / unit:.6g}{letter}"
-    return f"{value:.4g}"
+        if abs(value) >= unit:
+            return f"{value / unit:.{digits + 2}g}{letter}"
+    return f"{value:.{digits}g}"
+
+
+def ticks(values: Sequence[float]) -> list[str]:
+    """The numbers of an axis as text (`tick`), with 4 significant digits, or as many as tell them apart."""
+    found = [tick(value) for value in values]
+    for digits in range(5, 16):
+        if len(set(found)) < len(found):
+            found = [tick(value, digits) for value in values]
+    return found

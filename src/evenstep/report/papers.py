@@ -22,7 +22,7 @@ class Item:
         of: the paper's own names of it, such as ``Theorem 1``.
         says: the claim, in one sentence.
         verdict: the result at full size; for a definition or an algorithm, that of its implementation. Empty in the data
-            file if it follows from the recorded claims of `run`; if given there, it is weaker than they are.
+            file if it follows from the recorded claims of `run`; one given beside a `run` is weaker than they are.
         why: what limits the verdict, with figures; empty only if the verdict is ``holds``.
         code: modules or attributes below ``evenstep``.
         run: experiments of ``evenstep reproduce``.

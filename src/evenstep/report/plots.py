@@ -108,7 +108,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
         return ""
     values = [np.array([row[field] for row in f]) for f in fifths.values()]
     board = Board(Scale(0, 1), from_zero(values), label=f"{y_title} by prompt size")
-    board.titles("prompt tokens, fifths of the requests", y_title)
+    board.axes("prompt tokens, fifths of the requests", y_title, x_ticks=0)
     slot = 1.0 / groups
     width = 0.8 * slot / len(fifths)
     number = series_of(fifths)
@@ -130,7 +130,7 @@ def energy(comparison: Comparison) -> str:
         return ""
     scale = from_zero([1e-3 * np.array(values) for values in joules.values()])
     board = Board(Scale(0, 1), scale, label="energy of the whole run")
-    board.titles("accounting", "energy, kJ")
+    board.axes("accounting", "energy, kJ", x_ticks=0)
     width = 0.4 / len(comparison.policies)
     number = series_of(p.policy for p in comparison.policies)
     for k, (field, name) in enumerate(accountings):

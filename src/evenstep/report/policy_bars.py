@@ -16,7 +16,7 @@ from evenstep.report.svg import LIGHT, series_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A bar chart of a metric, a bar a policy; a notebook shows it as SVG. `InputError` if it is unknown or no number."""
+    """A metric's bar chart, a bar for each policy with a value; SVG in notebooks. `InputError` if unknown or not numeric."""
 
     comparison: Comparison
     metric: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -13,34 +14,25 @@ from evenstep.report.html import document, table
 from evenstep.report.svg import Board, Scale
 from evenstep.report.tables import aligned
 
-HEADINGS = (
-    "predictor",
-    "H",
-    "predictions",
-    "left within H",
-    "AUC",
-    "Brier",
-    "MAE steps",
-    "past gate",
-    "too short",
-    "in 10-90 %",
+#: Heading of each column of the table, and the text of a score in it; a dash for a measure without a value.
+_COLUMNS: tuple[tuple[str, Callable[[Score], str]], ...] = (
+    ("predictor", lambda score: score.predictor),
+    ("H", lambda score: str(score.horizon)),
+    ("predictions", lambda score: f"{score.predictions:,}"),
+    ("left within H", lambda score: f"{score.leaves_share:.1%}"),
+    ("AUC", lambda score: _number(score.auc, ".3f")),
+    ("Brier", lambda score: f"{score.brier:.3f}"),
+    ("MAE steps", lambda score: _number(score.mae, ".1f")),
+    ("past gate", lambda score: f"{score.gate_share:.1%}"),
+    ("too short", lambda score: f"{score.too_short:,}"),
+    ("in 10-90 %", lambda score: _number(score.coverage, ".1%")),
 )
+HEADINGS = tuple(heading for heading, _ in _COLUMNS)
 
 
-def cells(score: Score) -> tuple[str, ...]:
-    """One row of the table, a text under each of `HEADINGS`; a dash for a measure without a value."""
-    return (
-        score.predictor,
-        str(score.horizon),
-        f"{score.predictions:,}",
-        f"{score.leaves_share:.1%}",
-        _number(score.auc, 3),
-        f"{score.brier:.3f}",
-        _number(score.mae, 1),
-        f"{score.gate_share:.1%}",
-        f"{score.too_short:,}",
-        "-" if score.coverage is None else f"{score.coverage:.1%}",
-    )
+def cells(score: Score) -> list[str]:
+    """One row of the table, a text under each of `HEADINGS`."""
+    return [text(score) for _, text in _COLUMNS]
 
 
 def text_lines(found: Evaluation) -> list[str]:
@@ -115,5 +107,5 @@ def _score_object(score: Score) -> dict[str, Any]:
     }
 
 
-def _number(value: float | None, places: int) -> str:
-    return "-" if value is None else f"{value:.{places}f}"
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

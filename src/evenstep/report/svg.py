@@ -10,7 +10,7 @@ from html import escape
 
 import numpy as np
 
-from evenstep.report.numbers import tick
+from evenstep.report.numbers import ticks
 from evenstep.request import F8
 
 #: Policies with their own colour in the style sheet; further ones also differ by dashes.
@@ -134,25 +134,21 @@ class Board:
     right: int = 12
     parts: list[str] = field(default_factory=list[str])
 
-    def axes(self, x_title: str, y_title: str) -> None:
-        """Draw grid lines for y, numbers along both axes, and titles. Call it or `titles` first: later elements cover it."""
-        self._frame(x_title, y_title, self.x.ticks(6), 5)
+    def axes(self, x_title: str, y_title: str, x_ticks: int = 6, y_ticks: int = 5) -> None:
+        """Draw the x axis, both titles, about `x_ticks` numbers along x, and `y_ticks` along y with grid lines; 0 = none.
 
-    def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """Draw titles, and about `y_ticks` grid lines with numbers along y, maybe 0; no numbers along x. Call it first."""
-        self._frame(x_title, y_title, (), y_ticks)
-
-    def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:
-        """Draw grid lines, numbers (`x_values` along x, about `y_ticks` along y), the x axis and titles."""
+        Call it first: later elements cover it.
+        """
         x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
-        for value in self.y.ticks(y_ticks) if y_ticks else ():
+        y_values, x_values = (scale.ticks(n) if n else [] for scale, n in ((self.y, y_ticks), (self.x, x_ticks)))
+        for value, text in zip(y_values, ticks(y_values), strict=True):
             y = self._y(np.array([value]))[0]
             self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
-            self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
-        for value in x_values:
+            self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{text}</text>')
+        for value, text in zip(x_values, ticks(x_values), strict=True):
             x = self._x(np.array([value]))[0]
             self.parts.append(f'<path class="tick" d="M{x:.1f} {y0}v4"/>')
-            self.parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{tick(value)}</text>')
+            self.parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{text}</text>')
         centre, middle = (x0 + x1) / 2, (y0 + y1) / 2
         self.parts.append(f'<path class="axis" d="M{x0} {y0}H{x1}"/>')
         self.parts.append(
@@ -231,12 +227,8 @@ class Board:
     def _is_free(self, place: tuple[float, float, float], taken: Sequence[tuple[float, float, float]]) -> bool:
         """True if a name with this left end, right end and height is inside the chart and overlaps no `taken` one."""
         begin, end, at = place
-        is_inside = self.left <= begin and end <= self.width - self.right
-        return (
-            is_inside
-            and self.top <= at <= self.height - self.bottom
-            and all(begin > right or end < left or abs(at - y) >= _LINE for left, right, y in taken)
-        )
+        is_inside = self.left <= begin and end <= self.width - self.right and self.top <= at <= self.height - self.bottom
+        return is_inside and all(begin > right or end < left or abs(at - y) >= _LINE for left, right, y in taken)
 
     def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:
         """Draw a cell of a heat map with the number `text`; `shade` is the strength of its colour, from 0 (faintest) to 1.

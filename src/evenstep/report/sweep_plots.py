@@ -29,12 +29,11 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
     numeric, policies = swept.is_numeric(parameter), range(len(swept.policies))
     values = swept.values(parameter)
     if swept.grid:
-        curves = [swept.curve(parameter, i, metric) for i in policies]
-        places: list[list[Any]] = [values for _ in policies]
+        curves, places = [swept.curve(parameter, i, metric) for i in policies], values
     else:
         index = swept.parameters.index(parameter)
         curves = [[swept.interval(p, i, metric) for p in range(len(swept.points))] for i in policies]
-        places = [[point[index] for point in swept.points] for _ in policies]
+        places = [point[index] for point in swept.points]
     factor = figure_of(metric).scale
     found = [_columns(curve, factor) for curve in curves]
     if not any(np.isfinite(mean).any() for mean, _, _ in found):
@@ -43,7 +42,7 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
     if numeric and not swept.grid:
         board.axes(parameter, title_of(metric))
     else:
-        board.titles(parameter, title_of(metric))
+        board.axes(parameter, title_of(metric), x_ticks=0)
         _name_values(board, values, numeric)
     banded = numeric and swept.grid and len(values) > 1
     series = list(series_of(swept.policies).values())
@@ -54,7 +53,7 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
             board.area(x[known], low[known], high[known], series[number])
             board.line(x, mean, series[number])
         apart = 0.0 if numeric else 0.5 * ((number + 0.5) / len(found) - 0.5)
-        for place, y, a, b in zip(places[number], mean, low, high, strict=True):
+        for place, y, a, b in zip(places, mean, low, high, strict=True):
             if np.isfinite(y):
                 at = float(place) if numeric else values.index(place) + apart
                 text = f"{swept.policies[number]}, {parameter} {value_text(place)}: {short(float(y))}"
@@ -88,7 +87,7 @@ def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, s
     maps: dict[str, str] = {}
     for name, cells in zip(swept.policies, means, strict=True):
         board = Board(Scale(0, 1), Scale(0, 1), label=f"{metric} over {across} and {upward}, {name}", left=64)
-        board.titles(across, upward, y_ticks=0)
+        board.axes(across, upward, x_ticks=0, y_ticks=0)
         wide, tall = 1 / len(columns), 1 / len(rows)
         for (r, c), value in np.ndenumerate(cells):
             if np.isfinite(value):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
 from evenstep.compiled import part
@@ -45,7 +43,7 @@ def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, 
     Text like ``1/1/0.5`` or ``3*1/0.5`` is parsed. Raises an `InputError` for other text, a number that is not finite or not
     above 0, or more than `MOST_NUMBERS` numbers. `where` and `field` name the policy and its option in the error.
     """
-    numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
+    numbers = numbers_of(where, field, stated or ())
     if len(numbers) > MOST_NUMBERS:
         raise InputError(where, field, f"{len(numbers)} numbers", f"at most {MOST_NUMBERS}", "Lists repeat.")
     for place, number in enumerate(numbers):

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenstep import compiled
 from evenstep import policy_checks as common
 from evenstep.policy_checks import Finding, Judged, Simulate
+from evenstep.policy_rules import KernelCall
 from evenstep.request import I8
 from evenstep.routing.check_views import check_views, tight_views
-from evenstep.routing.doors import difference, kernel_call
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingPolicy, RoutingView, broken_rule, horizon_of, memory_size_of
+from evenstep.routing.rules import call_of
+from evenstep.routing.view import (
+    HOLD,
+    RoutingDecision,
+    RoutingPolicy,
+    RoutingView,
+    broken_rule,
+    horizon_of,
+    memory_size_of,
+    plain_only,
+)
 
 #: Check that owns a broken rule, by how `broken_rule` begins to say it.
 _RULES = {"over capacity": "capacity", "unknown worker": "known workers", "memory": "pure memory"}
@@ -31,37 +42,51 @@ def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Findi
         "route",
         RoutingDecision,
         lambda spare: list(check_views(horizon_of(policy), memory_size_of(policy), spare=spare)),
-        _own,
         lambda one, other, view: difference(one, other, view.memory),
         kernel_call,
     )
 
     def contract(said: list[RoutingDecision]) -> list[Finding]:
         broken = [broken_rule(view, one) for view, one in zip(judged.views(0), said, strict=True)]
-        return [*_rules(broken), _work_for_idle(policy)]
+        found = common.broken_rules(("capacity", "known workers", _ONCE), broken, _owner)
+        if found[_ONCE]:
+            found[_ONCE] += "; a request is assigned once, and not again"
+        return [*(common.verdict(*one) for one in found.items()), _work_for_idle(policy)]
 
     return common.run(judged, None, contract, simulate)
 
 
-def _own(decision: RoutingDecision) -> RoutingDecision:
-    """Copy a decision, so that a policy that reuses its arrays does not change it later."""
-    memory = None if decision.memory is None else np.array(decision.memory)
-    return RoutingDecision(np.array(decision.worker), memory, decision.bound)
+def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
+    """Prepare a policy's decision on a view through its compiled rule; call `decision` of the result to make it.
 
-
-def _rules(rules: list[str]) -> list[Finding]:
-    """Return the findings of ``capacity``, ``known workers`` and ``one answer a request``.
-
-    `rules` has, for each view, the sentence of `broken_rule` on the policy's answer; it is empty if no rule is broken.
+    Returns None if the policy is `plain_only`, or its class has no rule in its own file (an inherited rule does not count).
     """
+    door = None if plain_only(policy) else compiled.kernel_of(policy)
+    return None if door is None else call_of(door, policy, view)
 
-    def owner(rule: str) -> str:
-        return next((check for start, check in _RULES.items() if rule.startswith(start)), _ONCE)
 
-    broken = common.broken_rules(("capacity", "known workers", _ONCE), rules, owner)
-    if broken[_ONCE]:
-        broken[_ONCE] += "; a request is assigned once, and not again"
-    return [common.verdict(name, message) for name, message in broken.items()]
+def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
+    """Describe the first difference of two decisions on one view, in workers, memory or bound; empty if they are equal.
+
+    Numbers must be equal in bits, except that a bound of nan equals nan. The view's `memory`, int64[M], stands for that of a
+    decision whose `memory` is None.
+    """
+    if not np.array_equal(plain.worker, kernel.worker):
+        if plain.worker.shape != kernel.worker.shape:
+            return f"plain route answers shape {plain.worker.shape}, the kernel {kernel.worker.shape}"
+        i = int(np.argmax(plain.worker != kernel.worker))
+        return f"waiting request {i}: plain route answers {plain.worker[i]}, the kernel {kernel.worker[i]}"
+    kept, other = (memory if d.memory is None else d.memory for d in (plain, kernel))
+    if not np.array_equal(kept, other):
+        return f"memory: plain route keeps {kept.tolist()}, the kernel {other.tolist()}"
+    if not np.array_equal(plain.bound, kernel.bound, equal_nan=True):
+        return f"bound: plain route answers {plain.bound!r}, the kernel {kernel.bound!r}"
+    return ""
+
+
+def _owner(rule: str) -> str:
+    """The name of the check that a sentence of `broken_rule` belongs to."""
+    return next((check for start, check in _RULES.items() if rule.startswith(start)), _ONCE)
 
 
 def held_beside_idle(view: RoutingView, worker: I8) -> str:
@@ -85,7 +110,7 @@ def _work_for_idle(policy: RoutingPolicy) -> Finding:
     name = "never holds what fits an idle worker"
     for number, view in enumerate(tight_views(horizon_of(policy), memory_size_of(policy))):
         try:
-            decision = _own(policy.route(view))
+            decision = policy.route(view)
         except Exception as error:
             return Finding(name, False, f"view {number} where memory binds: {type(error).__name__}: {error}")
         if broken_rule(view, decision):  # the other checks say so

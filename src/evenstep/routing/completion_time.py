@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 
 
 @part
-def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
+def send_by_length(view: RuleView, options: Any, longest_first: bool, work: CompletionWork) -> None:
     """Send overdue requests, oldest first, then the others by length, each to the worker with the smallest ready time.
 
     A worker's ready time is its load in KV tokens, queued requests included. It grows by the length of each request sent
@@ -67,18 +67,17 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
     of min-min or max-min by earliest completion time.
 
     Args:
+        options: those of `ByLength`.
         longest_first: True is max-min, False is min-min.
-        predicted: lengths include the expected output (see `set_lengths`).
-        age_limit: multiple of the mean wait after which a request is overdue, 0 = never; see `filling.count_overdue`.
         work: working space, overwritten; the answer is `work.fleet.worker`.
     """
     count = list_open(view, work.fleet)
     for j in range(count):
         work.ready[j] = view.load[work.fleet.open[j]] + view.queued_load[work.fleet.open[j]]
-    set_lengths(view, predicted, work.length)
+    set_lengths(view, options.length_predicted, work.length)
     keys = work.length.view(np.int64)  # the bits of lengths >= 0 order like them
     looked_at = -1 if longest_first else LAST  # the key of a request that no scan may pick
-    late = count_overdue(view, age_limit)
+    late = count_overdue(view, options.age_limit)
     for turn in range(view.waiting_load.size):
         if count == 0:
             break

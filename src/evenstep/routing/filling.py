@@ -219,6 +219,16 @@ def set_load(view: RuleView, load: F8) -> None:
 
 
 @part
+def nth_with(keys: F8 | I8, key: float, rank: int) -> int:
+    """Position of the `rank`-th (from 0) of the entries of exactly this key; there must be that many."""
+    place = -1
+    while rank >= 0:
+        place += 1
+        rank -= keys[np.uintp(place)] == key
+    return place
+
+
+@part
 def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
     """Write a random number in [0, 1) for each of the oldest `count` requests to `chance`, float64[>= count].
 

@@ -183,15 +183,18 @@ def check_simulated(policy: object, where: str) -> None:
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """Describe the first rule of a policy's contract that a decision breaks; empty if it breaks no rule.
 
-    Checked in this order: shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of `memory`. With no
-    request waiting only shape and dtype of `worker` are checked. Hosts call it on answers of `route`, unless their loop
-    checks the same rules.
+    Checked in this order: both are arrays, shape and dtype of `worker`, known workers, free slots, free KV tokens, shape and
+    dtype of `memory`. With no request waiting nothing after the dtype of `worker` is checked. Hosts call it on answers of
+    `route`, unless their loop checks the same rules.
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size
-    is_array = isinstance(worker, np.ndarray)  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
-    if not is_array or worker.shape != (waiting,):
-        return f"worker has shape {np.shape(worker)}; expected ({waiting},), one entry a waiting request"
+    memory = view.memory if decision.memory is None else decision.memory
+    for name, found in (("worker", worker), ("memory", memory)):
+        if not isinstance(found, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
+            return f"{name} is a {type(found).__name__}; expected an array of int64"
+    if worker.shape != (waiting,):
+        return f"worker has shape {worker.shape}; expected ({waiting},), one entry a waiting request"
     if worker.dtype != np.int64:
         return f"worker has dtype {worker.dtype}; expected int64"
     if waiting == 0:
@@ -208,6 +211,6 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     if np.any(tokens > view.kv_free):
         g = int(np.argmax(tokens > view.kv_free))
         return f"over capacity: worker {g} is sent {tokens[g]:g} KV tokens and has {view.kv_free[g]:g} free"
-    if decision.memory is not None and decision.memory.shape != view.memory.shape:
-        return f"memory has shape {decision.memory.shape}; expected {view.memory.shape}"
-    return ""
+    if memory.shape != view.memory.shape:
+        return f"memory has shape {memory.shape}; expected {view.memory.shape}"
+    return f"memory has dtype {memory.dtype}; expected int64" if memory.size and memory.dtype.kind not in "iu" else ""

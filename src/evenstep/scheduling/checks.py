@@ -29,11 +29,12 @@ _NAMES = ("token budget", "batch limit", "resident limit", "memory", "evictions"
 
 
 def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Finding]:
-    """Run every check on a policy; returns a finding for each, passed or failed.
+    """Run the checks on a policy; returns a finding for each one made, passed or failed.
 
     A policy that raises, or does not answer with a `BatchDecision`, fails ``answers``; checks that need its answers are then
-    left out. ``simulate(policy, "plain" or "compiled")`` makes a short run through that door and returns its digest; None
-    leaves out the check ``same digest``.
+    left out. ``simulate(policy, "plain" or "compiled")`` makes a short run through that door and returns its digest. The
+    check ``same digest`` repeats the plain run, and adds a compiled one only if the policy has a rule. It is left out if
+    `simulate` is None or another check failed.
     """
     memory = int(getattr(policy, "memory_size", 0))
     judged = Judged(
@@ -41,7 +42,6 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
         "form_batch",
         BatchDecision,
         lambda spare: list(check_views(order_of(policy), memory, spare=spare)),
-        lambda said: BatchDecision(np.array(said.tokens), np.array(said.evict), np.array(said.memory), said.wake_s),
         lambda one, other, view: difference(one, other),
         kernel_call,
     )

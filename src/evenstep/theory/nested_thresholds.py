@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
@@ -112,8 +112,11 @@ def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float)
     """KV tokens that suffice over S = `iterations` iterations with probability 1 - delta.
 
     M^pi + sum_{i >= 2} (l + l'_{i-1}) (n_i + ln((m - 1) S / delta) / theta_i). An InputError if n_i <= p_{i-1} n_{i-1} for
-    a segment that can queue (`theta`). Source: WAIT eq. 12; of its three forms of the logarithm the one its proof gives.
+    a segment that can queue (`theta`), and for `iterations` or `delta` out of range. Source: WAIT eq. 12; of its three forms
+    of the logarithm the one its proof gives.
     """
+    check_range("nested thresholds", "a probability above 0, below 1", above=0, below=1, delta=delta)
+    check_range("nested thresholds", "a number > 0", above=0, iterations=iterations)
     n = np.asarray(thresholds).tolist()
     shares = go_on(types.arrivals_per_s)
     total = float(np.dot(n, segment_work(types)))
@@ -143,7 +146,8 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
         iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
 
     Raises:
-        InputError: `types` that `check_types` refuses, or an engine that cannot keep up with such thresholds.
+        InputError: `types` that `check_types` refuses, `iterations` <= 0, a `delta` that is not above 0 and below 1, or an
+            engine that cannot keep up with such thresholds.
     """
     check_types(types)
     shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))

@@ -10,19 +10,7 @@ from evenstep.errors import InputError
 from evenstep.request import COLUMNS, Trace
 
 #: The lowest value of each column.
-LOWEST = {
-    "prompt_tokens": 1,
-    "output_tokens": 1,
-    "request_class": 0,
-    "output_low": 0,
-    "output_high": 0,
-    "max_tokens": 0,
-    "prompt_key": 0,
-    "session": -1,
-    "after": -1,
-    "arrival_s": 0.0,
-    "think_s": 0.0,
-}
+LOWEST = dict.fromkeys(COLUMNS, 0) | {"prompt_tokens": 1, "output_tokens": 1, "session": -1, "after": -1}
 
 
 def check_trace(trace: Trace, where: str) -> Trace:

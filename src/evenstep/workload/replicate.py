@@ -146,11 +146,11 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
     Raises:
         InputError: `value` is no finite number above 0, or the rate is outside 1e-6 to 1e9 requests a second.
     """
-    if not (np.isfinite(value) and value > 0):
-        raise InputError(flag, flag.removeprefix("--"), value, "a finite number > 0")
+    field = flag.removeprefix("--")
+    check_range(flag, "a finite number > 0", above=0, finite=True, **{field: value})
     if not _LEAST_RATE <= requests_per_s <= _MOST_RATE:
         expected = f"what gives {_LEAST_RATE:g} to {_MOST_RATE:g} requests a second"
-        raise InputError(flag, flag.removeprefix("--"), value, expected, f"It gives {requests_per_s:.3g}.")
+        raise InputError(flag, field, value, expected, f"It gives {requests_per_s:.3g}.")
 
 
 def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_token_s: float) -> float:

@@ -51,12 +51,12 @@ def _cut(workload: Workload, limit: int | None) -> Workload:
     if limit is None:
         return workload
     if isinstance(source, Trace):
-        return replace(workload, source=source.head(limit))
-    if isinstance(source, Synthetic):
-        return replace(workload, source=replace(source, requests=min(source.requests, limit)))
-    if isinstance(source, ServeGen):
-        return replace(workload, source=replace(source, limit=min(limit, source.limit or limit)))
-    return workload
+        source = source.head(limit)
+    elif isinstance(source, Synthetic):
+        source = replace(source, requests=min(source.requests, limit))
+    elif isinstance(source, ServeGen):
+        source = replace(source, limit=min(limit, source.limit or limit))
+    return replace(workload, source=source)
 
 
 def first_trace(workload: Workload, seed: int) -> Trace:

@@ -67,9 +67,7 @@ class Table:
         Any other value makes its row bad, and a bad row's number has no meaning. A missing or null value is bad too, or
         becomes `absent` if that is given. Raises for a missing column (`column`) and for a bad row (`reject`).
         """
-        values, wrong = self._converted(field, _as_whole, np.int64, absent)
-        wrong |= values < low
-        wrong &= ~self._is_absent(field, absent)
+        values, wrong = self._converted(field, _as_whole, np.int64, low, absent)
         self.reject(field, wrong, f"a whole number >= {low}", self._too_large(field, wrong))
         return values
 
@@ -86,10 +84,9 @@ class Table:
         A missing or null value becomes `absent` if that is given. `expected` is what the error of a bad value asks for; if
         empty, a finite number of at least `low`. Raises for a missing column (`column`) and for a bad row (`reject`).
         """
-        values, wrong = self._converted(field, as_number, np.float64, absent)
-        wrong |= ~np.isfinite(values) | (values < low)
+        values, wrong = self._converted(field, as_number, np.float64, low, absent)
         expected = expected or ("a finite number" if low == -math.inf else f"a finite number >= {low:g}")
-        self.reject(field, wrong & ~self._is_absent(field, absent), expected)
+        self.reject(field, wrong, expected)
         return values
 
     def texts(self, field: str) -> list[str]:
@@ -135,9 +132,12 @@ class Table:
         self._reasons[field] += count
         self.bad |= wrong
 
-    def ascending(self, field: str, times: F8 | I8) -> None:
-        """Mark as bad the good rows whose time, in any unit, is before that of a good row above (`reject`, may raise)."""
-        good = self.good
+    def ascending(self, field: str, times: F8 | I8, among: Bool | None = None) -> None:
+        """Mark as bad the good rows whose time, in any unit, is before that of a good row above (`reject`, may raise).
+
+        `among` is True for the rows that count; None = all.
+        """
+        good = self.good if among is None else np.flatnonzero(among & ~self.bad)
         wrong = np.zeros(self.rows, np.bool_)
         wrong[good] = times[good] < np.maximum.accumulate(times[good])
         self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
@@ -156,35 +156,28 @@ class Table:
         if bool(self.bad.all()):
             raise InputError(self.where, "rows", 0, "at least one good row", "Every row was skipped.")
 
-    def _is_absent(self, field: str, absent: object) -> Bool:
-        """bool[rows], True where the value is missing or null and `absent` takes its place."""
-        column = self.column(field)
-        if absent is None or isinstance(column, np.ndarray):
-            return np.zeros(self.rows, np.bool_)
-        return np.fromiter((v is MISSING or v is None for v in column), np.bool_, self.rows)
+    def _converted(
+        self, field: str, one: Callable[[Any], Any], kind: type, low: float, absent: Any
+    ) -> tuple[NDArray[Any], Bool]:
+        """The column as an array of `kind`; and bool[rows], True where `one` cannot convert the value, or it is below `low`.
 
-    def _converted(self, field: str, one: Callable[[Any], Any], kind: type, absent: Any) -> tuple[NDArray[Any], Bool]:
-        """The column as an array of `kind`; and bool[rows], True where `one` could not convert the value (it becomes 0)."""
-        column = self.column(field)
+        A missing or null value becomes `absent` if that is given, whatever `low`.
+        """
+        column, wrong = self.column(field), np.zeros(self.rows, np.bool_)
+        if not isinstance(column, np.ndarray) and set(map(type, column)) <= ({int} if kind is np.int64 else {int, float}):
+            with suppress(OverflowError):
+                column = np.array(column, kind)
         if isinstance(column, np.ndarray):
             if kind is np.int64 and column.dtype.kind == "f":
                 wrong = ~((np.abs(column) < 2.0**63) & (column == np.rint(column)))
-                return np.where(wrong, 0, column).astype(np.int64), wrong
-            return column.astype(kind, copy=False), np.zeros(self.rows, np.bool_)
-        exact = {int} if kind is np.int64 else {int, float}
-        if set(map(type, column)) <= exact:
-            try:
-                return np.array(column, kind), np.zeros(self.rows, np.bool_)
-            except OverflowError:
-                pass
+                column = np.where(wrong, 0, column)
+            values = column.astype(kind, copy=False)
+            return values, wrong | ~np.isfinite(values) | (values < low)
         values = np.zeros(self.rows, kind)
-        wrong = np.zeros(self.rows, np.bool_)
         for row, value in enumerate(column):
             if absent is not None and (value is MISSING or value is None):
                 values[row] = absent
-                continue
-            converted = one(value)
-            if converted is None:
+            elif (converted := one(value)) is None or converted < low:
                 wrong[row] = True
             else:
                 values[row] = converted

@@ -50,7 +50,9 @@ def evenstep_jsq():
 def test_contenders_are_told_in_order_when_they_are_complete():
     told = []
     plan = Plan(source=trace(), cluster=CLUSTER, step_time=Linear(), seeds=2)
-    run_comparison(plan, contenders(["jsq", "fcfs"]), on_contender=lambda one, runs: told.append((one.name, len(runs))))
+    run_comparison(
+        plan, contenders(["jsq", "fcfs"]), on_contender=lambda runs: told.append((runs[0].conditions.policy, len(runs)))
+    )
     assert told == [("jsq", 2), ("fcfs", 2)]
 
 

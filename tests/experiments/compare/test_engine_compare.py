@@ -19,8 +19,8 @@ def test_a_load_is_a_share_of_what_the_engine_serves():
 def test_policies_meet_the_same_requests_and_equal_ones_do_not_differ():
     from dataclasses import replace
 
-    outcome = run_engine_comparison(replace(SETTINGS, policies=["vllm", "vllm:watermark=0"]))
-    first, second = outcome.comparison.policies
+    comparison, _ = run_engine_comparison(replace(SETTINGS, policies=["vllm", "vllm:watermark=0"]))
+    first, second = comparison.policies
     assert first.digests == second.digests and len(set(first.digests)) == 2
     assert second.versus_first is not None
     assert all(one.value == 0.0 for one in second.versus_first.values())
@@ -37,7 +37,7 @@ def test_a_predictor_that_learns_starts_every_run_knowing_nothing():
     from dataclasses import replace
 
     asked = replace(SETTINGS, policies=["vllm", "vllm:watermark=0"], bounds="survival", seeds=1)
-    runs = run_engine_comparison(asked).runs
+    _, runs = run_engine_comparison(asked)
     assert runs[0][0].digest == runs[1][0].digest
     assert runs[0][0].totals.counted == runs[1][0].totals.counted
     assert np.isfinite(runs[0][0].summary["e2e_mean_s"])
@@ -47,7 +47,7 @@ def test_engines_give_the_same_digests_in_two_processes_as_in_one():
     from dataclasses import replace
 
     asked = replace(SETTINGS, policies=["vllm", "best"])
-    one, two = (run_engine_comparison(replace(asked, processes=n)).comparison.policies for n in (1, 2))
+    one, two = (run_engine_comparison(replace(asked, processes=n))[0].policies for n in (1, 2))
     assert [result.digests for result in one] == [result.digests for result in two]
 
 

@@ -91,5 +91,5 @@ def test_a_comparison_says_it_in_its_notes(batch_time):
         rate=4.0,
         batch_time=batch_time,
     )
-    told = [note for note in run_engine_comparison(asked).comparison.notes if "theory" in note]
+    told = [note for note in run_engine_comparison(asked)[0].notes if "theory" in note]
     assert len(told) == 1 and "1 / 8" in told[0] and told[0].startswith("nested-wait:")

@@ -1,6 +1,8 @@
-"""A leaderboard as a Parquet file."""
+"""A leaderboard as a Parquet file, and the commit of a checkout."""
 
 from __future__ import annotations
+
+import subprocess
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +10,7 @@ import pytest
 from tests.experiments.leaderboards import table
 
 from evenstep.errors import InputError
-from evenstep.experiments.leaderboard.table import read_table, write_table
+from evenstep.experiments.leaderboard.table import commit_of, day_of, read_table, write_table
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -38,3 +40,29 @@ def test_a_board_from_before_a_metric_is_read_without_values_of_it(tmp_path):
     pq.write_table(pq.read_table(path).drop_columns(["idle_time_share"]), path)
     (read,) = read_table(path).cells
     assert read.interval("idle_time_share") is None and read.interval("idle_share").value == 1.5
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_DATE", "1970-01-05T12:00:00+0000")
+        monkeypatch.setenv(f"GIT_{name}_NAME", "someone")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "someone@example.org")
+    (tmp_path / "a").write_text("1")
+    for words in (["init", "-q"], ["add", "a"], ["commit", "-q", "-m", "one"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_commit_is_named_and_dated_and_changes_are_owned_up_to(checkout):
+    commit = commit_of(checkout)
+    assert len(commit) == 10 and day_of(checkout) == 4
+    (checkout / "b").write_text("not tracked")
+    assert commit_of(checkout) == commit
+    (checkout / "a").write_text("2")
+    assert commit_of(checkout) == f"{commit} with local changes"
+
+
+def test_outside_a_checkout_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit_of(tmp_path) == "" and day_of(tmp_path) is None

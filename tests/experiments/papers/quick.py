@@ -57,14 +57,3 @@ def apart(found: findings.Reproduction, case: str, quantity: str) -> Interval:
     row = next(r for r in found.findings.rows if r.case == case and r.quantity == quantity)
     assert row.difference is not None
     return row.difference
-
-
-def saves_iterations_and_costs_latency(name: str, label: str) -> None:
-    """At half the capacity waiting takes clearly fewer iterations and less energy than Sarathi, and clearly more latency."""
-    found = quick(name, seeds=4)
-    for tokens in ("512", "2,048"):
-        case = f"{label}, {tokens} tokens, 0.5 of capacity"
-        fewer, less, longer = (apart(found, case, q) for q in ("iterations", "energy", "mean latency"))
-        assert fewer.high < 0
-        assert less.high < 0
-        assert longer.low > 0

@@ -9,8 +9,9 @@ from evenstep.experiments.reproduce import Setting
 
 
 def test_full_iterations_run_the_whole_budget():
-    table = profiles.served("8B, RTX 4090", profiles.requests(Setting(quick=True), 0), 256, 2.0)
-    seconds = profiles.full(table, 256)
+    setting = Setting(quick=True)
+    table = profiles.served("8B, RTX 4090", profiles.requests(setting, 0), 256, 2.0)
+    seconds = profiles.full_seconds(setting, "8B, RTX 4090", 0, 256, 2.0)
     assert seconds.size == int((table.tokens == 256).sum()) > 5
     assert np.isin(seconds, table.seconds).all()
 

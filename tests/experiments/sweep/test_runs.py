@@ -109,7 +109,7 @@ def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_bytes(monkeypatch, tmp_path, processes):
     asked, compiling = tiny(over={"workers": [2]}), Compiling(2)
-    monkeypatch.setattr(crew, "begin", lambda cold, beside, policies: (compiling, True))
+    monkeypatch.setattr(crew.Kernels, "begin", lambda kernels, places: (compiling, True))
     monkeypatch.setattr(crew, "Processes", lambda *_: pytest.fail("started processes that compile"))
     write_swept(sweep(asked, processes=processes), tmp_path / "plain")
     assert compiling.loaded == []
@@ -119,5 +119,7 @@ def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_byte
 
 
 def test_runs_that_are_timed_are_compiled(monkeypatch):
-    monkeypatch.setattr(crew, "begin", lambda *_: pytest.fail("began in plain Python"))
+    begun, whole = [], crew.Kernels.begin
+    monkeypatch.setattr(crew.Kernels, "begin", lambda one, places: begun.append(one.may_begin_plain) or whole(one, places))
     assert Sweep(tiny()).forecast(1).runs == 8
+    assert begun == [False]

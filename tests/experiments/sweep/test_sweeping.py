@@ -119,13 +119,13 @@ def test_a_point_that_does_not_fit_its_workload_is_named_before_anything_runs(tm
 
 def test_a_forecast_counts_what_is_left_and_keeps_what_it_timed(tmp_path):
     first = Sweep(tiny(over={"workers": [2, 3, 4, 5]}), cache=tmp_path).forecast(processes=1)
-    assert (first.points, first.runs, first.cached, first.most) == (4, 16, 0, 16)
+    assert (first.points, first.runs, first.cached, first.most_runs) == (4, 16, 0, 16)
     assert first.seconds > 0
     again = Sweep(tiny(over={"workers": [2, 3, 4, 5]}), cache=tmp_path)
     assert len(again.tasks()) == 16 - 3 * 2
     sweep(tiny(over={"workers": [2, 3, 4, 5]}), cache=tmp_path)
     done = Sweep(tiny(over={"workers": [2, 3, 4, 5]}), cache=tmp_path, until="ci(idle_share) < 1%").forecast()
-    assert done == Forecast(points=4, runs=16, cached=16, seconds=None, most=4 * 2 * 30)
+    assert done == Forecast(points=4, runs=16, cached=16, seconds=None, most_runs=4 * 2 * 30)
 
 
 def test_a_workload_can_be_swept(tmp_path):

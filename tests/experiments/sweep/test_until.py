@@ -7,7 +7,7 @@ import re
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.experiments.sweep.until import Condition, next_count, parse_until
+from evenstep.experiments.sweep.until import Until, next_count, parse_until
 from evenstep.measure.comparison import Interval
 
 METRICS = ("idle_share", "oldest_wait_s")
@@ -15,24 +15,21 @@ METRICS = ("idle_share", "oldest_wait_s")
 
 def test_a_share_of_the_mean_and_a_number_in_the_metrics_unit_are_told_apart():
     found = parse_until("ci(idle_share) < 2% and ci( oldest_wait_s )<.5", METRICS)
-    assert found.conditions == (
-        Condition("idle_share", 0.02, relative=True),
-        Condition("oldest_wait_s", 0.5, relative=False),
-    )
+    assert found.conditions == (("idle_share", 0.02, True), ("oldest_wait_s", 0.5, False))
 
 
 def test_half_the_interval_is_compared_with_the_limit():
     narrow, wide = Interval(-10.0, -10.1, -9.9), Interval(-10.0, -10.3, -9.7)
-    relative, absolute = Condition("x", 0.02, relative=True), Condition("x", 0.2, relative=False)
-    assert relative.holds(narrow) and not relative.holds(wide)
-    assert absolute.holds(narrow) and not absolute.holds(wide)
+    for condition in (("x", 0.02, True), ("x", 0.2, False)):
+        until = Until("", (condition,))
+        assert until.holds(lambda metric: narrow) and not until.holds(lambda metric: wide)
 
 
 def test_a_metric_without_interval_is_never_enough_and_one_that_never_varies_is():
-    condition = Condition("x", 0.02, relative=True)
-    assert not condition.holds(None)
-    assert not condition.holds(Interval(1.0, None, None))
-    assert condition.holds(Interval(0.0, 0.0, 0.0))
+    until = Until("", (("x", 0.02, True),))
+    assert not until.holds(lambda metric: None)
+    assert not until.holds(lambda metric: Interval(1.0, None, None))
+    assert until.holds(lambda metric: Interval(0.0, 0.0, 0.0))
 
 
 def test_all_conditions_have_to_hold():

@@ -141,7 +141,7 @@ async def fleet(
     try:
         await server.ready()
         found = Fleet(decode, prefill, plan, server)
-        while server.gateway.not_ready() or server.gateway.pools.unknown:
+        while server.gateway.front.not_ready() or server.gateway.pools.unknown:
             await found.tick()
         yield found
     finally:

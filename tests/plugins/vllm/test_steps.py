@@ -61,10 +61,12 @@ def test_a_folder_without_steps_is_refused(tmp_path):
     [
         ("", "header is ''"),
         ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,1,x\n", "line 2: line is"),
+        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n7\n", "line 2: line is '7'; expected 8 numbers"),
+        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,0,0,1,1,1,1,\xff\n", "line 2: line is"),
         ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n", "steps is 0"),
     ],
 )
 def test_a_file_that_is_no_step_file_is_refused_with_its_line(tmp_path, text, said):
-    (tmp_path / "steps-0.csv").write_text(text)
+    (tmp_path / "steps-0.csv").write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=said):
         read_steps(tmp_path)

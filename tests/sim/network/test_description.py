@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.sim.network.networks import call, one_engine
 
 from evenstep.cli.main import main
 from evenstep.errors import InputError
 from evenstep.sim.network import tasks
-from evenstep.sim.network.description import load
+from evenstep.sim.network.description import EngineSection, load
 
 FILE = """version: 1
 until_s: 10
@@ -290,3 +291,9 @@ def test_tasks_that_all_arrive_at_once_need_a_count(tmp_path):
         load(path)
     path.write_text(path.read_text().replace("  agent:", "  agent:\n    count: 3"))
     assert load(path).tasks["agent"].count == 3
+
+
+@pytest.mark.parametrize("section", [lambda: EngineSection(count=1.5), lambda: one_engine({"a": call("one")}, count=2.5)])
+def test_a_number_of_engines_or_tasks_is_whole(section):
+    with pytest.raises(InputError, match="count is .*5; expected an integer"):
+        section()

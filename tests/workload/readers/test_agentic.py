@@ -61,6 +61,20 @@ def test_a_bad_request_is_named_or_skipped(write, change, message):
     assert len(agentic.read(path, skip_bad_rows=True)) == 1
 
 
+@pytest.mark.parametrize("number", [str, float], ids=["text", "number"])
+def test_times_written_as_text_link_like_numbers(write, number):
+    changes = ({"t": 0.0}, {"t": number(30), "api_time": number(2), "think_time": number(7)}, {"t": 50, "think_time": None})
+    requests = [json.loads(session(**change))["requests"][0] for change in changes]
+    found = agentic.read(write("x.jsonl", json.dumps({"models": [], "requests": requests}) + "\n"))
+    assert found.think_s.tolist() == [0.0, 7.0, 18.0]
+
+
+def test_a_time_of_400_digits_is_one_clear_error(write):
+    path = write("x.jsonl", session() + session().replace('"t": 0.0', '"t": 1' + "0" * 400))
+    with pytest.raises(InputError, match=r"x\.jsonl:2: t is 10+\.\.\.; expected a finite number"):
+        agentic.read(path)
+
+
 def test_a_bad_session_is_named_or_skipped(write):
     for bad in ('{"id": "b", "requests": 5}\n', "{\n", "[]\n"):
         path = write("x.jsonl", session() + bad)

@@ -25,8 +25,8 @@ def test_unsigned_ids_keep_their_bits():
 
 def test_the_block_size_is_the_one_that_fits_every_prompt():
     found, note = blocks.of_table(listed([[1, 2], [1]]), "ids", np.array([40, 32]))
-    assert (found.block_tokens, note) == (32, "")
-    _, note = blocks.of_table(listed([[1, 2, 3]]), "ids", np.array([5]))
+    assert (found.block_tokens, note) == (32, [])
+    _, [note] = blocks.of_table(listed([[1, 2, 3]]), "ids", np.array([5]))
     assert "does not fit" in note
 
 

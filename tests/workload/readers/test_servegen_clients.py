@@ -53,6 +53,14 @@ def test_rates_may_stand_alone(samples):
             },
             "shares",
         ),
+        (
+            {"chunk_0_trace__csv": "0,1,1,,0,0\n", "chunk_0_dataset__json": '{"0": {"output_tokens": "{5: 1e999}"}}'},
+            "shares",
+        ),
+        (
+            {"chunk_0_trace__csv": "0,1,1,,0,0\n", "chunk_0_dataset__json": '{"0": {"n_tokens": "{1%s: 1}"}}' % ("0" * 19)},
+            "n_tok",
+        ),
         ({"other": "x"}, "clients is 0"),
         ({"chunk_0_trace__csv": "0,0,1,,0,0\n"}, "rates is 0; expected a client that sends requests"),
         ({"chunk_0_trace__csv": ""}, "rates is 0"),

@@ -68,6 +68,11 @@ def test_the_mean_counts_long_tails_and_rare_lengths(law, expected):
     assert laws.mean(law) == pytest.approx(expected, rel=0.001)
 
 
+@pytest.mark.parametrize("law", [laws.Lognormal(0.0, median=9.0), laws.ParetoTailed(0.0, 9.0, 2.0)])
+def test_a_law_without_spread_gives_its_median_at_the_lowest_number_too(law):
+    assert law.quantile(np.array([0.0, 0.5])).tolist() == [9, 9]
+
+
 def test_what_lies_beyond_an_end_gathers_on_it():
     tokens = laws.Pareto(1.6, mean=500, high=2000).quantile(GRID)
     beyond = (2000 / 187.5) ** -1.6

@@ -149,6 +149,26 @@ def test_a_fit_to_a_trace_without_times_cannot_give_arrivals(write, samples):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  requests", "  arrivals: {process: like-trace, file: t.csv}\n  requests", r"line 3: synthetic\.arrivals\.gaps is 'none'"),
+        ("gamma, shape: 1.5, scale: 180, low: 1, high: 2000", "fitted, file: t.csv, column: prompt_tokens, kind: lognormal",
+         r"line 5: synthetic\.output\.high is 20000000"),
+    ],
+)  # fmt: skip
+def test_a_trace_that_does_not_suit_a_law_is_named_with_the_place(write, old, new, message):
+    write("t.csv", "prompt_tokens,output_tokens,arrival_s\n20000000,5,3\n9,5,3\n")
+    with pytest.raises(InputError, match=rf"w\.yaml {message}"):
+        load(write("w.yaml", BURST.replace(old, new)))
+
+
+def test_a_workload_that_names_a_trace_has_the_name_in_its_file(write, samples):
+    for file, name in (("azure.csv", "mine"), ("servegen.tar.gz", "drawn")):
+        assert load(write("w.yaml", f"version: 1\nname: {name}\ntrace: {{file: '{samples / file}'}}\n")).source.name == name
+    assert load(write("w.yaml", f"version: 1\ntrace: {{file: '{samples / 'azure.csv'}'}}\n")).source.name == "azure.csv"
+
+
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("lognormal, mu: 6.1, sigma: 1.15", "pareto, alpha: 1, minimum: 9", None),

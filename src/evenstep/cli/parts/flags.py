@@ -65,13 +65,15 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
 def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
     """Add flags that take one value; the attribute of a flag that is not given is its default, or None if it has none.
 
-    `flags` maps a flag with its placeholder, such as ``--out FILE``, to help, or to a tuple: help, type, maybe a default.
+    `flags` maps a flag with its placeholder, such as ``--out FILE``, to help, or to a tuple: help, type, maybe a default. A
+    flag without a placeholder is a switch, and its attribute a bool.
     """
     for flag, said in flags.items():
-        name, metavar = flag.split(" ")
+        name, _, metavar = flag.partition(" ")
         text, *more = (said,) if isinstance(said, str) else said
         options: dict[str, Any] = dict(zip(("type", "default"), more, strict=False))
-        parser.add_argument(name, metavar=metavar, help=text, **options)
+        options |= {"metavar": metavar} if metavar else {"action": "store_true"}
+        parser.add_argument(name, help=text, **options)
 
 
 def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:

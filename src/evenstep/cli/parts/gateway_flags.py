@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenstep.cli.parts.flags import add_many
 from evenstep.errors import InputError
@@ -29,6 +29,7 @@ _WORKERS = {
     "--worker": "an engine; options are those of a worker in the file, e.g. slots=72,ranks=8",
     "--prefill": "an engine that only prefills",
     "--decode": "an engine that decodes after a --prefill engine",
+    "--group": "engines that share a barrier",
 }
 
 
@@ -37,9 +38,8 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
     for flag, (_, metavar, text) in _FLAGS.items():
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():
-        add_many(parser, flag, "URL[,KEY=VALUE,...]", f"{text}; may be given many times", default=[])
-    text = "engines that share a barrier; may be given many times"
-    add_many(parser, "--group", "URL,URL[,KEY=VALUE,...]", text, default=[])
+        shape = "URL,URL[,KEY=VALUE,...]" if flag == "--group" else "URL[,KEY=VALUE,...]"
+        add_many(parser, flag, shape, f"{text}; may be given many times", default=[])
     parser.add_argument(
         "--plain-keys",
         action="store_true",
@@ -60,21 +60,21 @@ def sources_of(args: argparse.Namespace) -> Sources:
     Raises:
         InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.
     """
-    from evenstep.gateway.config.layers import Given, Sources
+    from evenstep.gateway.config.layers import Sources
     from evenstep.gateway.config.worker import group_of, worker_of
 
-    flags: dict[str, Given] = {}
+    flags: dict[str, tuple[str, Any]] = {}
     for text in args.set:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError("command line", "--set", text, "SETTING=VALUE")
-        flags[name.strip()] = Given("command line --set", value)
+        flags[name.strip()] = ("command line --set", value)
     for flag, (name, _, _) in _FLAGS.items():
         attribute = flag[2:].replace("-", "_")
         if hasattr(args, attribute):
-            flags[name] = Given(f"command line {flag}", getattr(args, attribute))
+            flags[name] = (f"command line {flag}", getattr(args, attribute))
     if hasattr(args, "plain_keys"):
-        flags["decisions.plain_keys"] = Given("command line --plain-keys", True)
+        flags["decisions.plain_keys"] = ("command line --plain-keys", True)
     workers: list[Worker] = [worker_of(text, "command line --worker") for text in args.worker]
     for text in args.group:
         workers += group_of(text, "command line --group")
@@ -85,5 +85,5 @@ def sources_of(args: argparse.Namespace) -> Sources:
         raise InputError("command line", "--decode", "missing", "an engine that decodes", "--prefill needs it.")
     if workers:
         given = [f"--{flag}" for flag in ("worker", "group", "prefill", "decode") if getattr(args, flag)]
-        flags["workers"] = Given(f"command line {' '.join(given)}", workers)
+        flags["workers"] = (f"command line {' '.join(given)}", workers)
     return Sources(file=args.config, environment=dict(os.environ), flags=flags)

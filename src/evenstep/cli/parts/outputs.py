@@ -9,10 +9,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from evenstep.errors import InputError
 from evenstep.experiments.progress import Bar
@@ -21,13 +20,11 @@ from evenstep.measure.output_file import write_text
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
-    from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.contenders import Contender
-    from evenstep.measure.comparison import Compared, Comparison, PolicyResult
+    from evenstep.load.run import Progress
+    from evenstep.measure.comparison import Comparison, PolicyResult
     from evenstep.measure.records import Run
     from evenstep.report.tables import Column
-
-C = TypeVar("C", bound="Compared[Any]")
 
 
 class Rows:
@@ -50,7 +47,7 @@ class Rows:
         self._table, self._observed = ComparisonTable(names, columns=columns), observed
         self._runs: list[list[Run]] = []
 
-    def add(self, contender: Contender, runs: list[Run]) -> None:
+    def add(self, runs: list[Run]) -> None:
         """Print the next policy's row, with headings above the first. `runs`, one a replicate, are kept for later rows."""
         from evenstep.measure.comparison import compare_runs
 
@@ -121,11 +118,6 @@ def versions() -> dict[str, str]:
     return versions()
 
 
-def described(comparison: C, command: str) -> C:
-    """A copy of the comparison that also states the command line and this process's versions."""
-    return replace(comparison, command=command, versions=versions())
-
-
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
     """Every setting by name, as ``{"value": ..., "origin": ...}``, for JSON.
 
@@ -143,29 +135,41 @@ def bar(form: str) -> Bar:
     return Bar(lines=sys.stdout if form == "table" else None)
 
 
+class LoadBar(Bar):
+    """A progress bar on stderr, from the first `draw` to `end`; if stderr is not a terminal, nothing is shown."""
+
+    def draw(self, at: Progress, name: str = "") -> None:
+        """Draw the progress of a run, with `name` before it. The first call, and the first after `end`, starts a new bar."""
+        if self._bar is None:
+            self.begin(at.total)
+        if self._bar is not None:
+            rate = at.tokens / at.now_s if at.now_s > 0 else 0.0
+            failed = f", {at.failed:,} failed" if at.failed else ""
+            said = f"{name}{': ' if name else ''}{at.running:,} under way, {rate:,.0f} tokens/s{failed}"
+            self._bar.update(self._task, completed=at.done, description=said, refresh=True)
+
+
 def print_json(found: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, on one line; raises ValueError for a nan or an infinity in it."""
     print(json.dumps(found, allow_nan=False))
 
 
-def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """Write the record tables of every run as Parquet, in ``folder/INDEX-POLICY/replicate-R``.
+def write_records(folder: Path, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Write the record tables of runs as Parquet. Returns lines for the user that say where the tables are.
 
-    `names` are the policies, in the order of the outcome; INDEX counts them from 0. Returns lines for the user that say
-    where the tables are (`records_lines`).
+    They also name folders there that are of an earlier command.
+
+    Args:
+        folder: a run's tables are in ``folder/INDEX-POLICY/NAME``; INDEX counts policies from 0.
+        runs: by policy, its runs by NAME; an empty NAME is no folder.
     """
     from evenstep.measure.parquet import write_run
 
     written: list[Path] = []
-    for index, (name, runs) in enumerate(zip(names, outcome.runs, strict=True)):
-        for replicate, run in enumerate(runs):
-            written.append(folder / f"{index}-{file_name(name)}" / f"replicate-{replicate}")
+    for index, (policy, own) in enumerate(runs.items()):
+        for name, run in own.items():
+            written.append(folder / f"{index}-{file_name(policy)}" / name)
             write_run(run, written[-1])
-    return records_lines(folder, written)
-
-
-def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
-    """Lines for the user: where the record tables are, and which folders next to `written` are of an earlier command."""
     ours = {place for run in written for place in (run, *run.parents)}
     there = [*folder.glob("[0-9]*-*/"), *folder.glob("[0-9]*-*/replicate-*/")]
     older = sorted(str(place.relative_to(folder)) for place in there if place not in ours and place.parent in ours)
@@ -173,13 +177,18 @@ def records_lines(folder: Path, written: Sequence[Path]) -> list[str]:
     return [f"records: {folder}/", *left]
 
 
-def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str]) -> int:
-    """Print `value` as JSON if ``--format json`` is set, else print the lines; returns the exit code, 0."""
+def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str], told: Iterable[str] = ()) -> int:
+    """Print `value` as JSON if ``--format json`` is set, else print the lines; returns the exit code, 0.
+
+    Then the lines `told` follow, on stderr after JSON.
+    """
     if args.format == "json":
         print_json(value)
     else:
         for line in lines:
             print(line)
+    for line in told:
+        print(line, file=sys.stderr if args.format == "json" else sys.stdout)
     return 0
 
 

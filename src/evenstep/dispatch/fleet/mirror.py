@@ -19,7 +19,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import I2, INT, Floats, Ints, declared
-from evenstep.dispatch.columns import Columns
+from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.settings import WorkerSpec
 
 _CLOSED = -(1 << 40)
@@ -136,7 +136,7 @@ def open_groups(workers: WorkerColumns, found: Any) -> int:
 _open_groups = compiled.entry(open_groups)
 
 
-class Mirror:
+class Mirror(Restored):
     """The decode workers, in order of joining. A worker's place is its index, from 0; `remove` moves later workers up.
 
     Args:
@@ -148,6 +148,8 @@ class Mirror:
         place: worker name -> place.
         group: number of each worker's barrier group, by place.
     """
+
+    made_anew = ("at",)
 
     def __init__(self, gateways: int = 0) -> None:
         self.gateways, self.margin = gateways, 0
@@ -162,12 +164,8 @@ class Mirror:
         self.columns = Columns(WorkerColumns)
         self._replaced()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "at"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.at = self.columns.at
+    def _make_anew(self) -> None:
+        self.at: Any = self.columns.at
 
     def add(self, spec: WorkerSpec, now_s: float) -> None:
         """Add a worker at the end; columns are replaced and groups numbered anew."""
@@ -184,7 +182,7 @@ class Mirror:
 
     def _replaced(self) -> None:
         """Refer to the present columns, after they were replaced, and number workers and groups anew."""
-        self.at: Any = self.columns.at
+        self._make_anew()
         self._oldest_s = math.inf  # of the workers' last samples, where those matter
         self.regroup()
 
@@ -324,6 +322,8 @@ class Mirror:
         worker.divergences += is_short
         worker.short, worker.before = short, (went, asked)
         worker.beyond, worker.asked = now, (0, 0, -1)
+        if not worker.spec.scraped:  # this reading was under way when its metrics were given up, and none follows
+            worker.go_unread()
         self.changed(place)
         return worker.foreign > 0 and had == 0, is_short
 

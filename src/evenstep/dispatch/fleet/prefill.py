@@ -105,8 +105,10 @@ class PrefillBudget:
             found.capacity = float(kv_tokens)
 
     def unreadable(self, name: str) -> None:
-        """Count a prefiller as full until its next report, because its metrics could not be read."""
-        self.prefillers[name].used = 1.0
+        """Count a prefiller whose metrics could not be read as full until its next report; not if they are read no more."""
+        found = self.prefillers[name]
+        if found.spec.scraped:
+            found.used = 1.0
 
     def free(self, name: str) -> float:
         """Share of a prefiller's KV memory that prompts may still fill until 90 % is in use; 0 if it is beyond that."""

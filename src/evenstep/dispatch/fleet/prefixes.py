@@ -15,7 +15,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import F2, I1, I2, INT, declared
-from evenstep.dispatch.columns import numbers
+from evenstep.dispatch.columns import Restored, numbers
 from evenstep.dispatch.fleet.prefix_belief import Belief
 from evenstep.engines.requests.prompt_blocks import span
 from evenstep.request import F8, I8
@@ -53,11 +53,13 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
 _cached_tokens, _span = compiled.entry(cached_tokens), compiled.as_plain(span)
 
 
-class Prefixes:
+class Prefixes(Restored):
     """Prompt blocks of waiting requests, by row, and an index of the blocks sent to each worker, at most `room` for each.
 
     `sent_tokens` and `hit_tokens` are prompt tokens of all requests sent so far, and of these the tokens believed cached.
     """
+
+    made_anew = ("_depth_at", "_count_at")
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -72,19 +74,15 @@ class Prefixes:
         self.workers = 0
         self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
         self._places: list[Belief] = []  # of each worker now
-        self._index: PrefixIndex | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_depth_at", "_count_at")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._have(self._depth, self._count)
+        self._index: Any = None  # a `PrefixIndex`; None while there is no worker
 
     def _have(self, depth: I8, count: I8) -> None:
         """Replace the counts of held blocks: int64[R, G] `depth` and int64[R] `count`, as in `cached_tokens`."""
         self._depth, self._count = depth, count
-        self._depth_at, self._count_at = numbers(depth.reshape(-1)), numbers(count)
+        self._make_anew()
+
+    def _make_anew(self) -> None:
+        self._depth_at, self._count_at = numbers(self._depth.reshape(-1)), numbers(self._count)
 
     @property
     def has_any(self) -> bool:
@@ -94,14 +92,13 @@ class Prefixes:
     def resize(self, names: Sequence[str]) -> None:
         """Forget which blocks workers hold, as places changed; `names`: workers by place. Estimated sizes stay, by name."""
         self.workers = len(names)
-        self._index = index = PrefixIndex(self.workers, self._room) if names else None
+        self._index = PrefixIndex(self.workers, self._room) if names else None
         self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
         self._beliefs = {name: self._beliefs.get(name) or Belief(self._room) for name in names}
         self._places = list(self._beliefs.values())
-        if index is not None:
-            for worker, belief in enumerate(self._places):
-                belief.begin()
-                index.limit(worker, belief.room)
+        for worker, belief in enumerate(self._places):
+            belief.begin()
+            self._index.limit(worker, belief.room)
 
     def limit(self, room: int) -> None:
         """Assume at most `room` blocks on each worker. Another number than before drops all held blocks and beliefs."""
@@ -136,18 +133,15 @@ class Prefixes:
 
     def lost(self, worker: int) -> None:
         """Forget the blocks that the worker in this place holds, because it was ejected and may have restarted."""
-        if self._index is not None:
-            self._index.forget(worker)
-            self._depth[:, worker] = 0
-            self._places[worker].begin()
+        self._index.forget(worker)
+        self._depth[:, worker] = 0
+        self._places[worker].begin()
 
     def sampled(self, worker: int, queried: int, hit: int) -> None:
         """Correct a worker's assumed cache size by its own counters (`Belief.told`); blocks beyond it go, oldest first.
 
         `queried`, `hit`: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
         """
-        if self._index is None:
-            return
         belief = self._places[worker]
         if belief.told(queried, hit, self._index.size(worker)):
             self._went(worker, self._index.limit(worker, belief.room))
@@ -163,8 +157,6 @@ class Prefixes:
         """
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
-        if self._index is None:
-            return
         if blocks is None:
             self._places[worker].sent(prompt, 0)
             return

@@ -49,12 +49,11 @@ class LogFile:
         check_range("decision log", "an integer >= 0", low=0, part_bytes=part_bytes, keep=keep)
         self.path, self.part_bytes, self.keep = path, part_bytes, keep
         self.part, self.replaced = 0, 0
-        self._open_at = path
         self._opening = 0  # bytes of the header and the state that a later part begins with
         self._has_begun = False
         self._header = Header()
         self._is_json = path.suffix == ".jsonl"
-        self._json, self._msgpack = msgspec.json.Encoder(), msgspec.msgpack.Encoder()
+        self._encode = (msgspec.json.Encoder() if self._is_json else msgspec.msgpack.Encoder()).encode
         self._file: FileIO | None = None
         self._buffer = bytearray()
         self._whole = 0  # bytes of the part that are in the file, whole records all of them
@@ -64,14 +63,9 @@ class LogFile:
         if type(record) is Header and not record.part:
             self._header, self._has_begun = record, False
             self._open(0)
-        buffer = self._buffer
-        if self._is_json:
-            data = self._json.encode(record) + b"\n"
-        else:
-            data = self._msgpack.encode(record)
-            buffer += len(data).to_bytes(FRAME, "little")
-        buffer += data
-        if len(buffer) >= _BUFFER:
+        data = self._encode(record)
+        self._buffer += data + b"\n" if self._is_json else len(data).to_bytes(FRAME, "little") + data
+        if len(self._buffer) >= _BUFFER:
             self.flush()
 
     def flush(self) -> None:
@@ -118,7 +112,7 @@ class LogFile:
 
     def _is_at_path(self, file: FileIO) -> bool:
         """Whether the open file is still the one at its path, so that records are not lost; OSError if none is there."""
-        found, ours = self._open_at.stat(), os.fstat(file.fileno())
+        found, ours = part_of(self.path, self.part).stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
@@ -134,8 +128,7 @@ class LogFile:
             if part > 0 and self.path.is_file():
                 self.path.unlink()
             self.replaced, self._has_begun = len(older), True
-        self._open_at = part_of(self.path, part)
-        self._file = self._open_at.open("wb", buffering=0)
+        self._file = part_of(self.path, part).open("wb", buffering=0)
         self.part, self._opening, self._whole = part, 0, 0
 
     @property
@@ -245,12 +238,9 @@ def cut_off(path: Path) -> int:
     while has_part(path, part + 1):
         part += 1
     place = part_of(path, part)
+    pieces, before = (_lines, 0) if place.suffix == ".jsonl" else (_frames, FRAME)
     with _open(place) as file:
-        if place.suffix == ".jsonl":
-            end = sum(len(line) for line in file if line.endswith(b"\n"))
-        else:
-            end = sum(FRAME + len(piece) for piece in _frames(file, True))
-    return place.stat().st_size - end
+        return place.stat().st_size - sum(before + len(piece) for piece in pieces(file, True))
 
 
 def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:

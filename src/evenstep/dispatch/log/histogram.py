@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -77,17 +78,13 @@ class Histogram:
         """Counts, bounds and sums as arrays, for `count`; counts and sums are windows on the histogram, not copies."""
         return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
 
-    def cumulative(self) -> dict[str, int]:
-        """Observations at or below each bound, keyed by the bound as text and ``+Inf``."""
-        total, found = 0, dict[str, int]()
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            total += count
-            found[bound] = total
-        return found
-
     def values(self) -> dict[str, object]:
-        """The histogram as plain values: ``buckets`` (`cumulative`), ``sum`` and ``count``."""
-        return {"buckets": self.cumulative(), "sum": self.sums[0], "count": int(self.sums[1])}
+        """The histogram as plain values: ``buckets``, ``sum`` and ``count``.
+
+        ``buckets`` has the observations at or below each bound, keyed by the bound as text and ``+Inf``.
+        """
+        buckets = dict(zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True))
+        return {"buckets": buckets, "sum": self.sums[0], "count": int(self.sums[1])}
 
 
 class Seconds(Histogram):

@@ -22,13 +22,14 @@ class Journal:
     `log` takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
 
     Attributes:
+        in_parts: `log` if it comes in parts, else None.
         history: the last 64 events, oldest first, each with all commands that were returned together with its own.
         chunks: row, tokens and time of each chunk since the last record; `Deliveries` appends to it if there is a log.
     """
 
     def __init__(self, log: Callable[[Record], None] | None) -> None:
         self.log = log
-        self._parts = log if isinstance(log, InParts) else None
+        self.in_parts = log if isinstance(log, InParts) else None
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
         self.chunks = list[tuple[int, int, float]]()
         self._logged_s = -math.inf
@@ -47,17 +48,7 @@ class Journal:
         Call it before a `Deliveries` is made on this journal, which looks only then whether there is a log. Chunks that
         `other` has not written yet are not taken over.
         """
-        self.log, self._parts, self.history = other.log, other._parts, other.history
-
-    @property
-    def part_is_full(self) -> bool:
-        """Whether the log should begin a new part before the next event; always False for a log without parts."""
-        return self._parts is not None and self._parts.is_full
-
-    def begin_part(self, state: bytes) -> None:
-        """Begin a new part of the log with this state (`checkpoint.dump`); call it only if `part_is_full`."""
-        assert self._parts is not None
-        self._parts.begin_part(state)
+        self.log, self.in_parts, self.history = other.log, other.in_parts, other.history
 
     def note(self, event: Event, now_s: float) -> None:
         """Log an event, if there is a log; one with an earlier time than `now_s` gets that. Call `flush` before it."""

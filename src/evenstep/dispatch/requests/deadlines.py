@@ -53,7 +53,7 @@ class Deadlines:
         """
         settings, at, exclusions = self._turn.settings, self._rows.at, self._exclusions
         ttl_s = settings.ttl_s
-        if row in exclusions.excluded and not exclusions.has_others(row, at.produced[row] > 0, True):
+        if row in exclusions.excluded and not exclusions.has_others(row, is_up=True):
             ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
         self.timers.set(("ttl", row), at.queued_s[row] + ttl_s)
 
@@ -63,11 +63,6 @@ class Deadlines:
             if self._rows.at.state[row] in _WAITING:
                 self.set(row)
         self.newcomers.clear()
-
-    @property
-    def newcomers_are_due(self) -> bool:
-        """Whether the oldest newcomer has waited `ttl_s` or longer by now."""
-        return bool(self.newcomers) and self.newcomers_s + self._turn.settings.ttl_s <= self._turn.now_s
 
     def set_newcomers(self) -> None:
         """Set the deadline of each newcomer that still waits, `ttl_s` after it was queued; then there are no newcomers.
@@ -93,10 +88,9 @@ class Deadlines:
 
     def look_when_overdue(self) -> None:
         """Set `overdue_s` to the arrival of the oldest request plus `total_s`; inf without a request or a limit."""
-        self.overdue_s = math.inf
-        for row in self._rows.by_request.values():  # in order of arrival
-            self.overdue_s = self._rows.at.since_s[row] + (self._turn.settings.total_s or math.inf)
-            break
+        row = next(iter(self._rows.by_request.values()), None)  # in order of arrival
+        total_s = self._turn.settings.total_s or math.inf
+        self.overdue_s = math.inf if row is None else self._rows.at.since_s[row] + total_s
 
     @property
     def next_s(self) -> float:

@@ -31,16 +31,17 @@ class Exclusions:
         lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
         self.excluded.setdefault(row, set()).update(lost)
 
-    def has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
+    def has_others(self, row: int, is_up: bool = False, without: str = "") -> bool:
         """Whether the fleet, without excluded engines, still has an engine for a request, and a prefiller if it needs one.
 
+        A request with output tokens needs no prefiller.
+
         Args:
-            had_tokens: the request has output tokens, and so needs no prefiller.
             is_up: count only engines that are not ejected.
             without: name of an engine that does not count, nor does its barrier group; empty = no such engine.
         """
         out = {*self.excluded.get(row, ()), *self._fleet.lost_with(without)}
-        return self._fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
+        return self._fleet.has_left(out, with_prefill=not self._rows.at.produced[row], is_up=is_up)
 
     def forbids(self, row: int, name: str) -> bool:
         """Whether the engine `name` is excluded or to be avoided for the request in this row."""

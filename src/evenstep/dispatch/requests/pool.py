@@ -1,17 +1,17 @@
-"""The waiting pool, ordered by (priority, task, arrival, request number), and the limits of admission."""
+"""The waiting pool, ordered by (priority, task, arrival, request number), and the limits of tenants."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from evenstep.dispatch.columns import Restored
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.requests.tasks import UNKEYED, Tasks
-from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
+from evenstep.dispatch.requests.tenants import Present, Tenants
 from evenstep.dispatch.settings import Settings
 
 _CLASSES = 32  # classes that have a share of the window of their own
@@ -70,8 +70,8 @@ class Pool:
         return *self.tasks.keys.get(row, UNKEYED), self._rows.at.since_s[row], self._rows.at.request[row]
 
 
-class AdmissionLimits:
-    """The limits of admission: the size of the pool, and the limits of each tenant.
+class AdmissionLimits(Restored):
+    """The limits of each tenant, and its requests.
 
     Attributes:
         present: tenant -> number of its requests at this dispatcher, and of those without a worker.
@@ -79,18 +79,15 @@ class AdmissionLimits:
         tenants: checks the limits of tenants; a host of several models lets their dispatchers `share` one.
     """
 
+    made_anew = ("tenants",)  # other dispatchers share it; a replay needs no limits, as the log has each verdict
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.present: dict[str, Present] = {}
         self.of: dict[int, Present] = {}
-        self.share(Tenants())
+        self._make_anew()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out `tenants`, which other dispatchers share; a replay needs no limits, as the log has each verdict."""
-        return {name: value for name, value in vars(self).items() if name != "tenants"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+    def _make_anew(self) -> None:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
@@ -98,15 +95,11 @@ class AdmissionLimits:
         self.tenants = tenants
         tenants.present.append(self.present)
 
-    def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """Check a request against the pool's and its tenant's limits; None = admitted, and counted in the tenant's rate.
+    def refusal(self, tenant: str, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
+        """Check a request against its tenant's limits, as `Tenants.refusal`; None = admitted, and counted in its rate.
 
-        A refusal is the HTTP status (503 for a full pool, else 429), the reason and Retry-After in whole seconds, 1 to 60. A
-        tenant without limits of its own has those of ``*``, if set. `waiting` counts the requests in all queues of this
-        dispatcher; `mean_wait_s` is the mean wait of admitted ones.
+        A tenant without limits of its own has those of ``*``, if set.
         """
-        if waiting >= self.settings.pool_limit:
-            return 503, "pool-full", retry_after(mean_wait_s)
         limits = self.settings.tenants.get(tenant) or self.settings.tenants.get("*")
         return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 

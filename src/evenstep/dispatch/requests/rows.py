@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
-from evenstep.dispatch.columns import Columns
+from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.steps.state import NEW
 from evenstep.dispatch.transitions import NEXT, Cause, State, impossible
 from evenstep.request import I8
@@ -71,11 +71,13 @@ def moves(state: I8, row: int, cause: int) -> None:
     state[row] = _NEXT[state[row], cause]
 
 
-class Rows:
+class Rows(Restored):
     """The table of requests, at first of `room` rows. If full it doubles: columns are replaced, `generation` grows by one.
 
     `at` has the columns (`RequestColumns`), `by_request` the row of each request, in order of arrival.
     """
+
+    made_anew = ("at", "_states")
 
     def __init__(self, room: int = 1024) -> None:
         self.columns = Columns(RequestColumns, room)
@@ -85,7 +87,7 @@ class Rows:
         self.generation = 0
         self.by_request: dict[int, int] = {}
         self.wide = set[int]()  # rows of requests that want several slots
-        self._look()
+        self._make_anew()
 
     def take(self, request: int) -> int:
         """Take a free row for the request with this number; returns the row. The table grows if no row is free.
@@ -137,22 +139,15 @@ class Rows:
     def state(self, row: int) -> State:
         return _STATES[self._states[row]]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("at", "_states")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._look()
-
     def _grow(self) -> None:
         room = len(self.columns)
         self.columns.add(room)
         self.columns.ints[:, room:] = _FRESH[:, None]
         self.free = list(range(2 * room - 1, room - 1, -1))
-        self._look()
+        self._make_anew()
         self.generation += 1
 
-    def _look(self) -> None:
+    def _make_anew(self) -> None:
         """Refer to the present columns, after they were replaced."""
         self.at: Any = self.columns.at
         self._states = self.at.state

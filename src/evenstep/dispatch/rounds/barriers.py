@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
-from evenstep.dispatch.columns import numbers
+from evenstep.dispatch.columns import Restored, numbers
 from evenstep.dispatch.fleet.mirror import Mirror, WorkerColumns
 from evenstep.dispatch.requests.rows import RequestColumns, Rows
 from evenstep.dispatch.rounds.rounds import Rounds
-from evenstep.dispatch.steps.counting import count_leave
 from evenstep.dispatch.steps.groups import GroupSteps, Steps
+from evenstep.dispatch.steps.lockstep import count_leave
 from evenstep.dispatch.steps.state import BEHIND, WIDE, Held, StepTables, Told
 from evenstep.dispatch.transitions import State
 
 _leave = compiled.entry(count_leave)
 
 
-class Barriers:
+class Barriers(Restored):
     """Steps and step times of all barrier groups. The end of a step ends the gathering of its group's round.
 
     Attributes:
@@ -29,20 +29,14 @@ class Barriers:
         ended: one number, the group of which a step ended while a request waited for that; -1 = no group.
     """
 
+    made_anew = ("quiet", "ended", "_signals", "_tables", "_bound")
+
     def __init__(self, rows: Rows, mirror: Mirror, rounds: Rounds) -> None:
         self._rows, self._mirror, self._rounds = rows, mirror, rounds
-        self._signal()
+        self._make_anew()
         self._have(GroupSteps())
 
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = ("quiet", "ended", "_signals", "_tables", "_bound")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._signal()
-
-    def _signal(self) -> None:
+    def _make_anew(self) -> None:
         """Make `quiet` and `ended` anew, and drop the tables that refer to them."""
         self._signals = np.zeros(1, np.int64), np.full(1, -1, np.int64)
         self.quiet, self.ended = map(numbers, self._signals)

@@ -1,94 +1,81 @@
-"""Makes one decision: builds the view, asks the policy or falls back to least load, and checks the answer."""
+"""Makes one decision: builds the view, asks the policy or falls back to least load, and checks the answer.
+
+No worker stays idle while a fitting request waits: least load sends that request even if the policy holds it. A policy may
+hold requests for its own reasons. On a worker that runs nothing, such a reason can never change: no request leaves that
+worker, and its load does not shrink. So the host sends the oldest request that fits there.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from evenstep import names
+import numpy as np
+
+from evenstep import compiled, names
+from evenstep.dispatch.columns import Restored
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.meters import Meters
-from evenstep.dispatch.log.records import Record, Round
+from evenstep.dispatch.log.records import Round
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.rounds import showing
 from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
-from evenstep.dispatch.rounds.idle import fill_idle
 from evenstep.dispatch.rounds.policy_call import Packed, PolicyCall
 from evenstep.dispatch.rounds.projections import Projections
 from evenstep.dispatch.settings import Settings
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
 from evenstep.request import I8
-from evenstep.routing.policies.least_load import LeastLoad
-from evenstep.routing.view import HOLD, expects_loads
+from evenstep.routing.view import HOLD, KV_FREE, expects_loads
 
 PREDICTOR = "bounded"
 #: Completions after which the older ones weigh half in the mean output.
 HALF_OF = 1 << 14
+_idle_workers = compiled.entry(showing.idle_workers)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a dispatcher decides: policy and predictor as text, clocks, decisions over budget, log; see `core.Dispatcher`."""
-
-    policy: str
-    predictor: str = ""
-    stopwatch: Callable[[], float] | None = None
-    processor: Callable[[], float] | None = None
-    overruns: frozenset[int] = frozenset()
-    log: Callable[[Record], None] | None = None
-
-
-class Deciding:
-    """Asks the policy, and keeps its predictor and memory.
+class Deciding(Restored):
+    """Asks the policy, and keeps its predictor and memory. Call `load` first.
 
     Attributes:
         call, ahead: the policy in use; its predictions, None for a policy without a horizon.
         packed: arrays of the last round.
         decisions: number of rounds decided so far.
         notice: function that tells the operator, as `Fleet.notice`.
-
-    Raises:
-        InputError: an unknown policy, predictor or option, or a predictor that sees true lengths.
+        stopwatch, processor, overruns, keep_round: of the host, which sets them; the clocks, the decisions over budget and
+            the log of `core.Dispatcher`.
     """
 
-    def __init__(
-        self, options: Options, settings: Settings, rows: Rows, fleet: Fleet, prefixes: Prefixes, meters: Meters
-    ) -> None:
+    made_anew = ("packed", "notice", "stopwatch", "processor", "overruns", "keep_round")
+
+    def __init__(self, settings: Settings, rows: Rows, fleet: Fleet, prefixes: Prefixes, meters: Meters) -> None:
         self.rows, self.mirror, self.prefixes, self.meters = rows, fleet.mirror, prefixes, meters
-        self.settings, self.stopwatch, self.overruns = settings, options.stopwatch, options.overruns
-        self.processor = options.processor or options.stopwatch  # None = `overruns` names the decisions over budget
+        self.settings, self.overruns = settings, frozenset[int]()
+        self.stopwatch: Callable[[], float] | None = None
+        self.processor: Callable[[], float] | None = None  # None = `overruns` names the decisions over budget
         self.fallback = Fallback(settings.policy_cooldown_s)
-        self.least_load = PolicyCall("least-load", LeastLoad())
+        self.least_load = PolicyCall("least-load")
         self.decisions = 0
         self.prepared = 0  # turns in which predictions were asked for since the last decision
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
         self.notice, self._said = fleet.notice, ""
         self.has_bypassed = False  # from then on a worker may hold more requests than slots
-        self.keep_round: Callable[[Round], None] | None = options.log
+        self.keep_round: Callable[[Round], None] | None = None
         self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
         self.predictor_text = ""
         self.predictor: Any = None
         self._generation = self.mirror.generation
-        self.load(options.policy, options.predictor)
-
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = ("packed", "notice", "stopwatch", "processor", "overruns", "keep_round")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
         """Use this policy and predictor, ``NAME[:key=value,...]``, from now on; nothing changes if they cannot be made.
 
         An empty `predictor` keeps the present one, or takes the default (`Dispatcher`) if there is none. Without a horizon
-        `predictor` is ignored. Faults are forgotten. Raises InputError for the same reasons as the constructor.
+        `predictor` is ignored. Faults are forgotten. Raises InputError for an unknown policy, predictor or option, or a
+        predictor that sees true lengths.
         """
         call = PolicyCall(policy)
         text, found = self.predictor_text, self.predictor
@@ -104,7 +91,7 @@ class Deciding:
         self.has_bypassed |= call.binds_at_once
         self.limit()
         self.predictor_text, self.predictor = text, found
-        self._pack()
+        self._make_anew()
         self.fallback.reload()
 
     def go_by(self, settings: Settings) -> None:
@@ -122,13 +109,13 @@ class Deciding:
         if self._generation == self.mirror.generation:
             return
         self._generation = self.mirror.generation
-        self._pack()
+        self._make_anew()
         self.call.forget()
         if self.ahead is not None:
             self.ahead.forget()
 
-    def _pack(self) -> None:
-        """Make the arrays of rounds anew, for the present number of workers and horizon."""
+    def _make_anew(self) -> None:
+        """Make the arrays of rounds, for the present number of workers and horizon; the host's own are set by `resume`."""
         self.packed = Packed(len(self.mirror.workers), self.call.horizon)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
@@ -217,10 +204,39 @@ class Deciding:
     def _leave_no_worker_idle(
         self, pool: Pool, answer: list[int], margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
     ) -> tuple[list[int], Reason]:
-        """The answer with a fitting request for each idle worker, and the reason: ``held`` if the policy held one."""
-        shown, packed = len(answer), self.packed
-        about = fill_idle(self.rows, self.mirror, packed, pool, shown, margin, excluded)
-        added: list[int] = packed.worker[:about].tolist()
+        """Add to the answer a request for each idle worker: the first unsent one in the pool that fits and is not excluded.
+
+        A worker is idle if it holds no request, foreign or not, is not gathering and gets nothing by the answer. Requests
+        and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A request that
+        the answer sends to a worker excluded for it does not make that worker busy. Answer, rows and free slots in `packed`
+        are written.
+
+        Returns the answer to the requests shown and to those added from the rest of the pool, and the reason: ``held`` if
+        the policy held one of them, else that given.
+        """
+        packed, mirror, shown = self.packed, self.mirror, len(answer)
+        rows, worker, known = packed.waiting[:shown], packed.worker, self.rows.columns.arrays
+        idle, sent = np.empty(packed.workers, np.int64), worker[:shown]
+        if excluded:
+            asked = zip(rows.tolist(), answer, strict=True)
+            sent = np.where([g != HOLD and mirror.names[g] in excluded.get(row, ()) for row, g in asked], HOLD, sent)
+        count = _idle_workers(mirror.columns.given, margin, packed.gathers, sent, shown, idle)
+        if not count:
+            return answer, reason
+        left: I8 = np.array(pool.here)
+        left = left[np.isin(left, rows[sent != HOLD], invert=True)]
+        tokens, copies = (known.prompt[left] + known.produced[left]).astype(np.float64), known.copies[left]
+        place = {row: i for i, row in enumerate(rows.tolist())}
+        is_left = np.ones(left.size, np.bool_)
+        for g in idle[:count].tolist():
+            name, slots = mirror.names[g], mirror.at.free_at_most[g] + margin
+            fits = np.flatnonzero(is_left & (tokens <= packed.workers_f[KV_FREE, g]) & (copies <= slots))
+            k = next((k for k in fits.tolist() if name not in excluded.get(int(left[k]), ())), -1)
+            if k >= 0:
+                i = place.setdefault(int(left[k]), len(place))
+                packed.waiting[i], worker[i] = left[k], g
+                packed.free[g], is_left[k] = slots, False
+        added: list[int] = worker[: len(place)].tolist()
         if not reason and added[:shown].count(HOLD) < answer.count(HOLD):
             reason = "held"
         return added, reason

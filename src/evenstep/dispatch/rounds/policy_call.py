@@ -29,27 +29,28 @@ class PolicyCall:
 
     Args:
         text: ``NAME[:key=value,...]``.
-        policy: the policy of that text, if it is built already; None = it is built here.
 
     Attributes:
         horizon: steps that the policy looks ahead; 0 = it does not.
         reads_cached, binds_at_once: whether the policy reads `cached_tokens`; whether it bypasses the pool.
+        has_kernel: whether the policy has a compiled rule; otherwise its method ``route`` is called.
         memory: int64[M], what the policy asked to keep at its last valid answer; zeros at first.
 
     Raises:
         InputError: an unknown policy, an invalid option, or an object without ``route``.
     """
 
-    def __init__(self, text: str, policy: Any = None) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.policy: Any = names.build("routing", names.parse(text)) if policy is None else policy
+        self.policy: Any = names.build("routing", names.parse(text))
         if not callable(getattr(self.policy, "route", None)):
             raise InputError(text, "policy", type(self.policy).__name__, "an object with a method route(view)")
         self.horizon = horizon_of(self.policy)
         self.reads_cached = reads_cached(self.policy)
         self.binds_at_once = bool(getattr(self.policy, "bypass", False))
         self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)
-        self._module = compiled.kernel_of(self.policy)
+        self._module: Any = compiled.kernel_of(self.policy)
+        self.has_kernel = self._module is not None
         self._kernel = None if self._module is None else compiled.entry(self._module.route_into)
         self._parameters: F8 = np.zeros(0) if self._module is None else compiled.parameters(self.policy)
         self._scratch: tuple[I8, F8] = np.zeros(0, np.int64), np.zeros(0)
@@ -61,11 +62,6 @@ class PolicyCall:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["text"])
         self.memory = state["memory"]
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether the policy has a compiled rule; otherwise its method ``route`` is called."""
-        return self._kernel is not None
 
     def forget(self) -> None:
         """Set the policy's memory to zeros, because worker numbers in it may be invalid after a fleet change."""
@@ -110,12 +106,9 @@ class PolicyCall:
     def _make_scratch(self, workers: int, waiting: int) -> None:
         """Make the kernel's working space for so many workers and waiting requests, with room for more requests."""
         room = max(64, 1 << waiting.bit_length())
-        ask = getattr(self._module, "scratch", None)
-        ints, floats = (0, 0)
-        for some in (waiting, room):
-            more = ask(workers, some, self.horizon, self._parameters) if ask else (0, 0)
-            ints, floats = max(ints, int(more[0])), max(floats, int(more[1]))
-        self._scratch = np.zeros(ints, np.int64), np.zeros(floats)
+        sizes = [self._module.scratch(workers, some, self.horizon, self._parameters) for some in (waiting, room)]
+        ints, floats = map(max, zip(*sizes, strict=True))
+        self._scratch = np.zeros(int(ints), np.int64), np.zeros(int(floats))
         self._asked_for = workers, room
 
 

@@ -2,10 +2,8 @@
 
 A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It is
 also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
-(worker, request). A prediction counts if its probability `leaves` is at least the predictor's `gate`. If it does not count,
-or says H steps or more, the request does not leave within the horizon. It stays until its next prediction (``refresh =
-"anchored"``), or leaves H tokens from now (``"literal"``). A length announced by the client is believed until the answer is
-longer.
+(worker, request). `predict.gate.Gate` says which predictions count, and what holds for the others. A length announced by the
+client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """
@@ -53,7 +51,6 @@ class Projections:
         self._found = -2  # what `due` said of this round already; -2 = it was not asked
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
-        self._resize(0, 0)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
         """Note a completed request, from which the predictor learns before its next prediction.

@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.dispatch.columns import Columns
+from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.steps.lockstep import AHEAD, MOST
 from evenstep.dispatch.steps.state import TOGETHER, EarlySteps, GroupColumns, Members, NewSteps
-from evenstep.dispatch.steps.step_fit import StepFit
+from evenstep.dispatch.steps.step_fit import fit_of
 from evenstep.measure.metrics import idle_share, imbalance_envelope, known, spread
-from evenstep.request import F8
 
 _EARLY_ROOM = 2 * AHEAD  # early steps there is room for, at first
 _MARGIN = 2 * AHEAD + 4  # steps that a chunk may end at once, at first
 _FIRST = 2  # number of the first step: the step before it has 1, which is above `BEHIND`
 
 
-class GroupSteps:
+class GroupSteps(Restored):
     """The steps of all groups. Each request is tracked by the number of its last delivered step, which its row keeps.
 
     Args:
@@ -32,6 +31,8 @@ class GroupSteps:
         early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
         generation: grows by one whenever columns are replaced.
     """
+
+    made_anew = ("at",)
 
     def __init__(self, members: Sequence[Sequence[int]] = (), running: Sequence[int] = ()) -> None:
         sizes = [len(places) for places in members]
@@ -50,21 +51,13 @@ class GroupSteps:
             column[:] = math.nan
         groups.lasted_s[:] = math.inf
         self.members.arrays.place[:] = [place for places in members for place in places]
+        self._make_anew()
+
+    def _make_anew(self) -> None:
         self.at: Any = self.groups.at
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "at"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.at = self.groups.at
 
     def __len__(self) -> int:
         return len(self.groups)
-
-    def joins(self, group: int) -> None:
-        """Count one more running request of this group; call it before its first chunk is counted."""
-        self.at.running[group] += 1
 
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
         """Make room in the tables for the next chunk, or the next request that leaves; `generation` tells of new columns.
@@ -153,63 +146,28 @@ class Steps:
         begin = self._all.at.begin[self._group]
         return column[begin : begin + self._all.at.size[self._group]].tolist()
 
-    @property
-    def steps(self) -> int:
-        """The number of steps counted so far."""
-        return self._all.at.steps[self._group]
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of the group's last counted step; 0 before the first."""
-        return self._all.at.step_s[self._group]
-
-    @property
-    def ended_s(self) -> float:
-        """Time at which the last counted step ended, in seconds on the host's clock; nan before the first."""
-        return self._all.at.counted_s[self._group]
-
-    @property
-    def fit(self) -> StepFit:
-        """The present fit of step seconds against the heaviest worker's load, as a copy that later steps do not change."""
-        return StepFit(self._all.at, self._group)
-
-    @property
-    def is_of_time(self) -> bool:
-        """Whether idle shares are of step time, the fixed part included; without a fitted law they are of loads alone."""
-        return self.fit.seconds_per_token > 0.0
-
-    @property
-    def idle_share(self) -> float:
-        """The group's idle share in the last counted step, 0..1, of time or load (`is_of_time`); 0 for a single worker."""
-        self._all.look(self._group)
-        return self._all.at.idle_share[self._group]
-
-    @property
-    def idle_device_s(self) -> float:
-        """Seconds lost at the barrier, summed over workers and over the steps counted while there was a fitted law."""
-        self._all.look(self._group)
-        return self._all.at.idle_device_s[self._group]
-
-    def loads(self, mirror: Mirror) -> F8:
-        """float64[n], KV tokens of the group's workers now, foreign load included, in the order of `members`."""
-        load, foreign = mirror.at.load, mirror.at.foreign_load
-        return np.array([load[g] + foreign[g] for g in self.members])
-
     def values(self, mirror: Mirror) -> dict[str, object]:
-        """The group's figures by metric name, for a metrics page: numbers and text, None for a value that is not known."""
-        load, fit = self.loads(mirror), self.fit
+        """The group's figures by metric name, for a metrics page: numbers and text, None for a value that is not known.
+
+        The idle ratio is of the last counted step, 0..1, and 0 for a single worker. With a fitted law it is of step time,
+        the fixed part included, else of loads alone. Idle device seconds are those lost at the barrier, summed over workers
+        and over the steps counted while there was a fitted law.
+        """
+        self._all.look(self._group)
+        at, group, fit = self._all.at, self._group, fit_of(self._all.at, self._group)
+        load = np.array([mirror.at.load[g] + mirror.at.foreign_load[g] for g in self.members])
         heaviest, lightest, total = (np.array([float(x)]) for x in (load.max(), load.min(), load.sum()))
         return {
             "balance_ratio": float(total[0] / load.size / heaviest[0]) if heaviest[0] > 0 else 1.0,
-            "barrier_idle_ratio": self.idle_share,
-            "ratios_are_of": "time" if self.is_of_time else "load",
+            "barrier_idle_ratio": at.idle_share[group],
+            "ratios_are_of": "time" if fit.seconds_per_token > 0.0 else "load",
             "imbalance_tokens": {
                 "envelope": float(imbalance_envelope(heaviest, total, np.array([float(load.size)]))[0]),
                 "spread": float(spread(heaviest, lightest)[0]),
             },
-            "barrier_idle_device_seconds_total": self.idle_device_s,
-            "steps_total": self.steps,
-            "step_seconds": self.step_s,
+            "barrier_idle_device_seconds_total": at.idle_device_s[group],
+            "steps_total": at.steps[group],
+            "step_seconds": at.step_s[group],
             "overhead_seconds": known(fit.overhead_s),
             "seconds_per_token": known(fit.seconds_per_token),
             "fit_r_squared": known(fit.r_squared),

@@ -1,4 +1,7 @@
-"""Assigns each chunk to a step of its barrier group, and finds when all requests have delivered a step.
+"""Counts chunks and leaving requests, by the steps of their barrier group; only this file changes tokens, steps and times.
+
+Each chunk is assigned to a step of its group. A step is complete when all requests have delivered it. It is counted, with
+its loads and its seconds, when the next one begins.
 
 The workers of a group step together, so all their running requests are counted as one. A request delivers once in each step
 since it joined: its k-th token belongs to the k-th of these steps, however late its connection is read. A step ends when
@@ -14,11 +17,15 @@ expected: each copy has its own chunks.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from evenstep.compiled import check, part
-from evenstep.dispatch.steps.state import WIDE, EarlySteps, GroupColumns, StepTables
-from evenstep.dispatch.steps.steps import begins, completed
+from evenstep import compiled
+from evenstep.compiled import FLOAT, I1, INT, check, declared, part
+from evenstep.dispatch.steps.state import NEW, TOGETHER, WIDE, EarlySteps, GroupColumns, StepTables
+from evenstep.dispatch.steps.step_fit import add
+from evenstep.request import I8
 
 #: Steps that one request may be ahead of another.
 AHEAD = 8
@@ -26,6 +33,7 @@ AHEAD = 8
 MOST = 1024
 #: Requests that part by several steps `_OFTEN` times, each of which is forgotten in 32 steps, are counted by chunks.
 _OFTEN, _RARELY = 8, 1 / 32
+_TABLES = compiled.struct(StepTables)
 
 
 @part
@@ -196,3 +204,143 @@ def _next(groups: GroupColumns, early: EarlySteps, group: int, at: int) -> None:
     early.delivered[end] = early.going[end] = 0
     early.seen_s[end] = 0.0
     groups.early[group] -= 1
+
+
+@part
+def completed(groups: GroupColumns, group: int, now_s: float) -> None:
+    """Note `now_s`, the time at which a step was complete; its seconds are those since the step before was.
+
+    The step is counted, with its loads, when the next one begins (`begins`). The first step after a pause has no seconds.
+    """
+    groups.seconds[group] = now_s - groups.complete_s[group]
+    groups.complete_s[group] = now_s
+
+
+@part
+def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
+    """Begin the next step, and count the last one, if its seconds are known and above 0, with the loads it started from.
+
+    `newcomer`: KV tokens that a request new in the next step has on the worker in place `worker`, which are not in those
+    loads; 0 without such a request. The loads go to `Members.load`.
+    """
+    groups, workers, members = steps.groups, steps.workers, steps.members
+    begin, end = groups.begin[group], groups.begin[group] + groups.size[group]
+    check(end <= len(members.place))
+    seconds = groups.seconds[group]
+    groups.seconds[group] = np.nan
+    if seconds > 0.0:  # neither the first step, nor chunks of several steps in one read
+        for k in range(begin, end):
+            g = members.place[k]
+            load = workers.load[g] + workers.foreign_load[g] - workers.running[g] + workers.left[g]
+            members.load[k] = load - newcomer if g == worker else load
+        _add_step(steps, group, seconds)
+    for k in range(begin, end):
+        workers.left[members.place[k]] = 0.0
+
+
+@part
+def stopped(steps: StepTables, group: int) -> None:
+    """Count the last step of a group that now has no running requests; the pause until its next step is in no step."""
+    begins(steps, group, -1, 0)
+    steps.groups.complete_s[group] = np.nan
+
+
+@part
+def _add_step(steps: StepTables, group: int, seconds: float) -> None:
+    """Count a step of `seconds`, with the loads in the members' columns: add it to the fit, and keep it for idle time."""
+    groups, load, news = steps.groups, steps.members.load, steps.news
+    begin, size = groups.begin[group], groups.size[group]
+    groups.step_s[group], groups.counted_s[group] = seconds, groups.complete_s[group]
+    heaviest: Any = load[begin]
+    total = 0.0
+    for k in range(begin, begin + size):
+        heaviest = max(heaviest, load[k])
+        total += load[k]
+    add(groups, group, heaviest, seconds)
+    if size == 1:  # no other worker to wait for
+        return
+    slope = groups.seconds_per_token[group]
+    at = groups.news_at[group] + groups.news[group]
+    check(0 <= groups.news[group] < steps.news_room)
+    news.heaviest[at], news.total[at], news.seconds[at] = heaviest, total, seconds
+    news.fixed[at] = groups.overhead_s[group] / slope if slope > 0.0 else np.nan
+    groups.news[group] += 1
+
+
+@part
+def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
+    """Whether there is room for a delivery so many steps ahead, and for all steps that may end with it."""
+    groups = steps.groups
+    most = max(ahead, groups.early[group])
+    if most > steps.early_room:
+        return False
+    news = groups.news[group]
+    return groups.size[group] == 1 or (news < TOGETHER and news + most + 3 <= steps.news_room)
+
+
+@declared(None if INT is None else INT(I1, INT, INT, FLOAT, INT, _TABLES))
+def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
+    """Count chunks from `at` on, up to the first one that the caller has to handle.
+
+    Not counted are first tokens, rows that are not in the table or have no worker, and a chunk for which the tables need
+    more room (`GroupSteps.make_room`). If a step ends while a request waits for that, its chunk is counted as the last, and
+    `steps.ended` gets the group. Returns the index of the first chunk that was not counted; `count` if all were.
+
+    Args:
+        told: int64[2 n], the row of each chunk, then the tokens of each.
+        at: index of the first chunk to count.
+        count: index after the last chunk to count, at most n.
+        now_s: time at which they came, in seconds.
+        joined: row whose first token is among them, and which the caller moved to running already; -1 = none.
+        steps: the tables to change.
+    """
+    requests, workers, groups = steps.requests, steps.workers, steps.groups
+    check(at >= 0 and count <= len(told) // 2)
+    while at < count:
+        row, tokens = told[at], told[len(told) // 2 + at]
+        if not 0 <= row < len(requests.worker):
+            break
+        worker: Any = requests.worker[row]
+        last: Any = requests.step[row]
+        if not 0 <= worker < len(workers.group) or (last == NEW and row != joined):
+            break
+        group: Any = workers.group[worker]
+        check(0 <= group < len(groups.step))
+        if requests.copies[row] > 1:  # each copy has its own chunks, and is not waited for
+            requests.step[row] = WIDE
+            requests.produced[row] += tokens
+            workers.load[worker] += tokens
+            at += 1
+            continue
+        step: Any = place(groups, group, last, tokens, now_s)
+        if not _has_room(steps, group, step - groups.step[group]):
+            break
+        if step >= groups.step[group] and groups.delivered[group] == 0:
+            newcomer: Any = requests.prompt[row] + requests.produced[row] - 1 if last == NEW else 0
+            begins(steps, group, worker, newcomer)
+        requests.produced[row] += tokens
+        workers.load[worker] += tokens
+        requests.step[row], ended = deliver(steps, group, last, step, now_s)
+        at += 1
+        if ended > 0 and steps.quiet[0] == 0:
+            steps.ended[0] = group
+            break
+    return at
+
+
+@declared(None if INT is None else INT(INT, _TABLES))
+def count_leave(row: int, steps: StepTables) -> int:
+    """Count off the running request in this row: from now on no step of its barrier group waits for its tokens.
+
+    Call it before the row loses its worker and tokens, and after `GroupSteps.make_room` for the group. Returns the number of
+    the group's steps that end because they waited only for this request, 0 or more.
+    """
+    requests, groups = steps.requests, steps.groups
+    worker, last = requests.worker[row], int(requests.step[row])
+    group: Any = steps.workers.group[worker]
+    if was_in_step(groups, group, last):
+        steps.workers.left[worker] += requests.prompt[row] + requests.produced[row] - requests.copies[row]
+    ended = leave(steps, group, last)
+    if groups.running[group] == 0:
+        stopped(steps, group)
+    return int(ended)

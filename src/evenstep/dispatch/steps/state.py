@@ -15,7 +15,7 @@ TOGETHER = 256
 class GroupColumns(NamedTuple):
     """Numbers of each barrier group, one column each. Times are seconds on the host's clock.
 
-    `lockstep` counts steps, `steps` times them, and `step_fit` fits the law of their seconds.
+    `lockstep` counts and times steps, and `step_fit` fits the law of their seconds.
     """
 
     running: Ints  # requests
@@ -36,7 +36,7 @@ class GroupColumns(NamedTuple):
     parted: Floats  # how often requests were several steps apart, lately
     complete_s: Floats  # when its last step was complete; nan = nothing ran before
     seconds: Floats  # of a step that is complete and not counted yet, else nan
-    step_s: Floats  # how long the last counted step took
+    step_s: Floats  # how long the last counted step took; 0 before there is one
     counted_s: Floats  # when that ended; nan before there is one
     idle_share: Floats  # of the last evaluated step
     idle_device_s: Floats  # of all workers, in the evaluated steps that had a law

@@ -7,7 +7,7 @@ seconds_per_token * envelope``, the linear law of the simulator.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,37 +62,30 @@ def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
     return slope, max(0.0, fixed)
 
 
-class StepFit:
-    """The fitted law of one group, from `GroupColumns`: seconds of a step against KV tokens of its heaviest worker.
+class StepFit(NamedTuple):
+    """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker.
 
     Attributes:
         seconds_per_token: t_l, seconds of a step for each KV token; nan until it is known well enough (`error`).
         overhead_s: C, the fixed seconds of a step, 0 or more; nan as long as `seconds_per_token`.
+        r_squared: share (0..1) of the variance of step seconds that the law explains; nan without a law.
+        error: ratio of two standard errors of the slope to its absolute value; inf for a slope of 0. It is nan before 50
+            steps, and while loads do not differ. There is no law above 0.25, or with a slope below 0.
     """
 
-    def __init__(self, groups: Any, group: int) -> None:
-        self.seconds_per_token: float = groups.seconds_per_token[group]
-        self.overhead_s: float = groups.overhead_s[group]
-        self._moments = groups.load_moment[group], groups.both_moment[group], groups.seconds_moment[group]
-        self._weight, self._is_enough = groups.weight[group], groups.steps[group] >= FEWEST
+    seconds_per_token: float
+    overhead_s: float
+    r_squared: float
+    error: float
 
-    @property
-    def r_squared(self) -> float:
-        """Share (0..1) of the variance of step seconds that the law explains; nan without a law."""
-        xx, xy, yy = self._moments
-        if math.isnan(self.seconds_per_token) or not yy > 0.0:
-            return math.nan
-        return min(1.0, xy * xy / (xx * yy))
 
-    @property
-    def error(self) -> float:
-        """Ratio of two standard errors of the slope to its absolute value; inf for a slope of 0.
-
-        It is nan before 50 steps, and while loads do not differ. There is no law above 0.25, or with a slope below 0.
-        """
-        xx, xy, yy = self._moments
-        if not self._is_enough or not xx > 0.0:
-            return math.nan
-        slope = xy / xx
-        rest = max(0.0, yy - slope * xy) / (self._weight - 2.0)
-        return 2.0 * math.sqrt(rest / xx) / abs(slope) if slope else math.inf
+def fit_of(groups: Any, group: int) -> StepFit:
+    """The present fit of a group, from its `GroupColumns`."""
+    xx, xy, yy = groups.load_moment[group], groups.both_moment[group], groups.seconds_moment[group]
+    law, r_squared, error = (groups.seconds_per_token[group], groups.overhead_s[group]), math.nan, math.nan
+    if not math.isnan(law[0]) and yy > 0.0:
+        r_squared = min(1.0, xy * xy / (xx * yy))
+    if groups.steps[group] >= FEWEST and xx > 0.0:
+        slope, rest = xy / xx, max(0.0, yy - xy / xx * xy) / (groups.weight[group] - 2.0)
+        error = 2.0 * math.sqrt(rest / xx) / abs(slope) if slope else math.inf
+    return StepFit(*law, r_squared, error)

@@ -13,7 +13,6 @@ from evenstep.errors import EngineError
 _LABELS = rb'(?:\{((?:[^"\n}]|"(?:[^"\\\n]|\\.)*+")*+)\})?'  # values may have braces
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
-_SPECIAL = {"+Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,10 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
     for match in pattern.finditer(page):
         name, labels, value = (part.decode("utf-8", "replace") for part in match.groups(b""))
         read = {k: _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], v) for k, v in _LABEL.findall(labels)}
-        found.append(Line(name, read, _number(name, value)))
+        try:
+            found.append(Line(name, read, float(value)))
+        except ValueError:
+            raise EngineError(f"metrics page: {name} is {value[:40]!r}; expected a number.") from None
     return found
 
 
@@ -63,13 +65,3 @@ def complete(values: dict[int, dict[str, float]], needed: Sequence[str]) -> list
             if not math.isfinite(seen[name]):
                 raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
     return found
-
-
-def _number(name: str, value: str) -> float:
-    """The value of a sample as a float, maybe nan or inf; an `EngineError` that names the metric if it is not a number."""
-    if value in _SPECIAL:
-        return _SPECIAL[value]
-    try:
-        return float(value)
-    except ValueError:
-        raise EngineError(f"metrics page: {name} is {value[:40]!r}; expected a number.") from None

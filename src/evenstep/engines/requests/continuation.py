@@ -66,7 +66,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     """
     if before.produced == 0:
         return Continuation(body, "")
-    if why_not := _hindrance(request, before):
+    if why_not := _hindrance(request, before.plain):
         return Continuation(b"", why_not)
     if before.bundled and request.max_tokens >= 0:
         why_not = "the engine sent several tokens at a time without counting them, so what is left of the limit is unknown"
@@ -79,17 +79,19 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     stop, ids = _set(request, "stop"), b""
     if before.prompt_ids and before.ids and not stop:
         ids = before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
-    if ids and request.chat and dialect.chat_from_ids:
+    if request.chat:
+        if not (ids and dialect.chat_from_ids):
+            return Continuation(b"", _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
         changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
-    elif ids and not request.chat:
+    elif ids:
         changes["prompt"] = ids
-    elif not request.chat and (text := _text(request.prompt)) is not None and before.text:
+    elif before.text and (text := _text(request.prompt)) is not None:
         changes["prompt"] = msgspec.json.encode(text + before.text)
-        return Continuation(splice.replaced(body, changes), "")
-    elif request.chat:
-        return Continuation(b"", _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
+    elif stop:
+        return Continuation(b"", "its stop strings hold text back, so its token ids cannot be joined")
     else:
-        return Continuation(b"", "its prompt came as token ids, and the engine told no ids of the answer")
+        lacking = "its prompt came as token ids" if before.text else "no text of the answer has come"
+        return Continuation(b"", f"{lacking}, and the engine told no ids of the answer")
     return Continuation(splice.replaced(body, changes), "", ids)
 
 
@@ -137,17 +139,14 @@ def can_break(request: GenerationRequest) -> bool:
     False for several choices, log probabilities, ``echo``, ``suffix``, beam search, penalties, a seeded draw, tools or a
     required output form.
     """
-    if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
-        return True
-    nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
-    return not _hindrance(request, nothing)
+    return (request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING)) or not _hindrance(request)
 
 
-def _hindrance(request: GenerationRequest, before: SoFar) -> str:
-    """A clause on why the request, or the answer so far, forbids continuing; empty if they allow it."""
+def _hindrance(request: GenerationRequest, plain: bool = True) -> str:
+    """A clause on why the request, or an answer that is not `plain` (`SoFar`), forbids continuing; empty if none does."""
     if request.slots > 1:
         return "it has several choices"
-    if not before.plain:
+    if not plain:
         return "it has more than text (a tool call or reasoning)"
     for name in _LOGPROBS:
         value = _given(request, name)

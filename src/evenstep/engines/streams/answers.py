@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from evenstep.engines.streams.chunks import GAVE_UP, Usage
@@ -22,19 +20,6 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int
     produced: int
     recomputed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Prefilled:
-    """The result of the prefill leg.
-
-    Args:
-        prompt_tokens: tokens of the prompt; -1 if the engine does not report them.
-        handover: JSON object ``kv_transfer_params`` for `bodies.decode_leg`, passed on without parsing.
-    """
-
-    prompt_tokens: int
-    handover: bytes
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -79,13 +64,16 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
     return Answer(-1, -1, again) if usage is None else Answer(usage.prompt_tokens, usage.completion_tokens or 0, again)
 
 
-def read_prefilled(body: bytes) -> Prefilled:
-    """Parse the answer of the prefill leg; an `EngineError` if it has no object ``kv_transfer_params``."""
+def read_prefilled(body: bytes) -> tuple[int, bytes]:
+    """Parse the answer of the prefill leg; an `EngineError` if it has no object ``kv_transfer_params``.
+
+    Returns the prompt's tokens, -1 if the engine does not report them, and that object's JSON, for `bodies.decode_leg`.
+    """
     read = _read(body)
     handover = bytes(read.kv_transfer_params)
     if not handover.startswith(b"{"):
         raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
-    return Prefilled(-1 if read.usage is None else read.usage.prompt_tokens, handover)
+    return -1 if read.usage is None else read.usage.prompt_tokens, handover
 
 
 def _read(body: bytes) -> _Body:

@@ -39,13 +39,6 @@ class Delta(msgspec.Struct, gc=False):
     reasoning_content: str | None = None
     refusal: str | None = None
 
-    @property
-    def others(self) -> bool:
-        """True if the delta has reasoning, a refusal, or a tool or function call; a role does not count."""
-        if self.reasoning or self.reasoning_content or self.refusal:
-            return True
-        return is_given(self.tool_calls) or is_given(self.function_call)
-
 
 class Choice(msgspec.Struct, gc=False):
     """One choice of a chunk: `text` in a completion, `delta` in a chat.
@@ -70,8 +63,11 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """True if its delta has reasoning, a refusal, or a tool or function call; False without a delta."""
-        return self.delta is not None and self.delta.others
+        """True if its delta has reasoning, a refusal, or a tool or function call; a role does not count."""
+        delta = self.delta
+        if delta is None or delta.reasoning or delta.reasoning_content or delta.refusal:
+            return delta is not None
+        return is_given(delta.tool_calls) or is_given(delta.function_call)
 
     @property
     def is_silent(self) -> bool:

@@ -113,9 +113,8 @@ class FullReply:
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = self._surplus = 0
         self._given, self._bundled = given, before.bundled if before else False
-        self._has_shown = (
-            before is None or not before.produced
-        )  # the engine has shown that it continues the answer; True for a new answer
+        # The engine has shown that it continues the answer; True for a new answer.
+        self._has_shown = before is None or not before.produced
         self._known = ""  # first letters of the answer, while the rest has only repeated these
         self._said, self._withheld = "", b""  # the repeated text, and its events
         self._over = self._is_between = False  # between two events
@@ -264,9 +263,7 @@ class FullReply:
         if found is None and not brings:
             return
         if found is False or (found is None and (self._chat or self._dialect.counts)):
-            has_told = tokens >= 0 or bool(
-                ids
-            )  # a token count alone can be wrong: text at the joint may merge into one token
+            has_told = tokens >= 0 or bool(ids)  # a count alone can be wrong: text at the joint may merge into one token
             self.starts_anew, self.restarts = True, not has_told or (found is False and bool(self._given))
             said = "answers another prompt" if found is False else "does not say which prompt it answers"
             raise EngineError(f"engine: it {said}; expected the rest of an answer.")

@@ -19,11 +19,7 @@ class LastChunks:
 
     def __init__(self) -> None:
         self._lasts: dict[bytes, ChunkTemplate] = {}
-        self._usage, self._order, self._fingerprint = (
-            b"",
-            list[int](),
-            b"",
-        )  # the event as a format, and the order of its values
+        self._usage, self._order, self._fingerprint = b"", list[int](), b""  # the event as a format, its values' order
 
     def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
         """Learn from the last chunk of a stream; up to 8 forms are known at once.

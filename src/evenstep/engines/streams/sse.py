@@ -62,9 +62,7 @@ class EventReader:
         It never raises. An event beyond the limit sets `fault`, and every later call returns an empty list.
         """
         is_first = not (self._begun or self._rest) and data[:6] == b"data: "
-        if (
-            (is_first or self.is_between) and 13 not in data and len(data) <= self._limit
-        ):  # the common case: nothing in pieces
+        if (is_first or self.is_between) and 13 not in data and len(data) <= self._limit:  # the common case: no pieces
             if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
                 self._begun = True
                 return [(data, data[6:-2])]
@@ -101,9 +99,8 @@ class EventReader:
             self._begun, self._searched, start = True, 0, stop
         del self._rest[:start]
         if len(self._rest) > self._limit:
-            self.fault = EngineError(
-                f"engine: an event of its stream is longer than {self._limit} bytes; expected at most that many."
-            )
+            said = f"longer than {self._limit} bytes; expected at most that many."
+            self.fault = EngineError(f"engine: an event of its stream is {said}")
         self._searched = max(0, len(self._rest) - 3)
         return events
 
@@ -118,10 +115,8 @@ class EventReader:
 
 def _plain(piece: bytes) -> Event:
     """The event made of `piece`, its bytes without the empty line; its lines end with LF."""
-    if piece[:6] == b"data: " and 10 not in piece:
-        return piece + b"\n\n", piece[6:]
     raw = piece + b"\n\n"
-    return raw, _data(raw, first=False)
+    return raw, piece[6:] if piece[:6] == b"data: " and 10 not in piece else _data(raw, first=False)
 
 
 def _data(raw: bytes, first: bool) -> bytes | None:

@@ -92,8 +92,8 @@ def compare(
         raise InputError("compare", "cluster.arrivals", fleet.arrivals, "timed, since a load or rate is given", hint)
     asked = contenders(_listed(policies))
     many = processes if processes is not None or can_fork() else 1
-    outcome = run_comparison(plan, asked, baseline=baseline, processes=many, progress=progress)
-    return Compared.of(outcome.comparison, plan, asked)
+    comparison, _ = run_comparison(plan, asked, baseline=baseline, processes=many, progress=progress)
+    return Compared.of(comparison, plan, asked)
 
 
 def _listed(policies: PolicySpec | Sequence[PolicySpec]) -> Sequence[PolicySpec]:

@@ -128,7 +128,7 @@ class Compared(Comparison):
         runs: dict[str, Any] = {}
         if self.plan is not None:
             plan = replace(self.plan, seeds=1, fewer=True, records=True, samples=SAMPLES)
-            again = run_comparison(plan, list(self.asked)).runs
+            _, again = run_comparison(plan, list(self.asked))
             runs = {one.name: own[0] for one, own in zip(self.asked, again, strict=True)}
         write_text(path, page(self, runs))
         return path

@@ -17,6 +17,7 @@ from evenstep.experiments.compare.running import collected, place_of
 from evenstep.experiments.contenders import check_each_once
 from evenstep.experiments.crew import Kernels
 from evenstep.experiments.jobs import RunJob, replicates
+from evenstep.experiments.notation import slo_of
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.sources import Reading
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
@@ -28,15 +29,6 @@ from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.workload.replicate import check_rate, rate, replicate, rescaled
 from evenstep.workload.synthetic.yaml_file import check_arriving
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EngineOutcome:
-    """A comparison and its runs: ``runs[p][r]`` is policy p, in the order asked, on ``traces[r]`` (replicate r)."""
-
-    comparison: EngineComparison
-    runs: list[list[EngineRun]]
-    traces: list[Trace]
 
 
 def built(spec: str) -> SchedulingPolicy:
@@ -128,12 +120,13 @@ class Shared:
 
 def run_engine_comparison(
     settings: EngineSettings, *, fewer: bool = False, progress: Progress | None = None
-) -> EngineOutcome:
+) -> tuple[EngineComparison, list[list[EngineRun]]]:
     """Run every policy on the same replicates, and compare each with the baseline, replicate by replicate.
 
-    Notes of the comparison name thresholds that break WAIT's theory, and policies that see true output lengths or lack
-    bounds (`belief_note`). The settings must have passed `check`. With `fewer`, replicates end before the first that equals
-    an earlier one; otherwise that is an error. `progress` receives messages; None = silent.
+    Returns the comparison, and its runs: ``runs[p][r]`` is policy p, in the order asked, on replicate r. Notes of the
+    comparison name thresholds that break WAIT's theory, and policies that see true output lengths or lack bounds
+    (`belief_note`). The settings must have passed `check`. With `fewer`, replicates end before the first that equals an
+    earlier one; otherwise that is an error. `progress` receives messages; None = silent.
 
     Raises:
         InputError: a bad source, policy or number.
@@ -144,7 +137,7 @@ def run_engine_comparison(
     policies = [built(spec) for spec in settings.policies]
     traces = traces_of(settings, fewer)
     runs: list[list[EngineRun]] = collected(Shared(settings, policies, traces), settings.processes, progress)
-    comparison = compare_engine_runs(runs, baseline, settings.objective())
+    comparison = compare_engine_runs(runs, baseline, slo_of(settings.slo))
     comparison.trace["requests_per_s"] = known(rate(traces[0]))
     if settings.bounds != "trace":
         comparison = replace(comparison, conditions=replace(comparison.conditions, bounds=settings.bounds))
@@ -160,7 +153,7 @@ def run_engine_comparison(
         for spec, policy, own in zip(settings.policies, policies, runs, strict=True)
         if (note := belief_note(spec, policy, "bounds_not_holding" in own[0].totals.counted, hint))
     )
-    return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
+    return replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, bounded: bool, hint: str = "") -> str:

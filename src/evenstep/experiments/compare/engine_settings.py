@@ -14,7 +14,6 @@ from evenstep.errors import InputError, check_range_if_given
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
-    from evenstep.measure.metrics import Slo
     from evenstep.predict.intervals import Quantiles
     from evenstep.request import I8, Trace
     from evenstep.sim.engine.simulation import Engine
@@ -79,12 +78,6 @@ class EngineSettings:
     def law(self) -> BatchTime:
         """The batch-time law, seconds of an iteration, that `batch_time` names; `InputError` for a bad law or option."""
         return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
-
-    def objective(self) -> Slo | None:
-        """The limits of TTFT and TPOT, in seconds, that `slo` states; None if it is left out."""
-        from evenstep.experiments.notation import slo_of
-
-        return slo_of(self.slo)
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:

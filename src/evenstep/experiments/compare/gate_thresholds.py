@@ -109,25 +109,20 @@ def answer(asked: Question) -> dict[str, Any]:
     classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
     try:
         wait = _wait(asked, asked.types(classes, prompts=True), np.unique(classes).tolist())
-        nested = _nested_if_solved(asked)
     except InputError as error:
         raise _of_flag(error) from None
+    try:
+        nested = _nested(asked)
+    except InputError as error:
+        if error.field not in _OF_ENGINE or asked.segments is not None:  # segments ask for Nested WAIT
+            raise _of_flag(error) from None
+        nested = {"not_solved": str(_of_flag(error))}
     return {"version": 1, "trace": trace.name, "requests_per_s": rate(trace), "wait": wait, "nested_wait": nested}
 
 
 def _of_flag(error: InputError) -> InputError:
     """A copy of the error that names the command's flag as the field."""
     return InputError(_WHERE, _FLAGS.get(error.field, error.field), error.value, error.expected, error.hint)
-
-
-def _nested_if_solved(asked: Question) -> dict[str, Any]:
-    """`_nested`; if the engine is too slow or small and no `segments` were asked for, only the reason (``not_solved``)."""
-    try:
-        return _nested(asked)
-    except InputError as error:
-        if error.field not in _OF_ENGINE or asked.segments is not None:  # segments ask for Nested WAIT
-            raise
-        return {"not_solved": str(_of_flag(error))}
 
 
 def read(settings: EngineSettings) -> Trace:

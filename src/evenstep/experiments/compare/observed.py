@@ -205,4 +205,4 @@ def _on_its_own_fleet(log: FromLog, settings: CompareSettings, overridden: Colle
     usual = FleetSettings()
     restored = {**{name: getattr(usual, name) for name in overridden}, **log.values}
     plan = plan_of(replace(settings, **restored, seeds=1))
-    return run_comparison(plan, contenders([log.policy])).comparison
+    return run_comparison(plan, contenders([log.policy]))[0]

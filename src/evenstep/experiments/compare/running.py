@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evenstep.errors import InputError, nearest
@@ -11,19 +11,9 @@ from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, Shared, replicates, run_all
 from evenstep.experiments.progress import Progress
 from evenstep.measure.records import Run
-from evenstep.request import Trace
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """A comparison and its runs: ``runs[c][r]`` is contender c, in the order asked, on ``traces[r]`` (replicate r)."""
-
-    comparison: Comparison
-    runs: list[list[Run]]
-    traces: list[Trace]
 
 
 def run_comparison(
@@ -33,11 +23,12 @@ def run_comparison(
     baseline: str | None = None,
     processes: int | None = 1,
     progress: Progress | None = None,
-    on_contender: Callable[[Contender, list[Run]], None] | None = None,
-) -> Outcome:
+    on_contender: Callable[[list[Run]], None] = lambda runs: None,
+) -> tuple[Comparison, list[list[Run]]]:
     """Run every contender on every replicate, and compare each with the baseline, replicate by replicate.
 
-    A note of the comparison says if there were fewer replicates than `plan.seeds`.
+    Returns the comparison, and its runs: ``runs[c][r]`` is contender c, in the order asked, on replicate r. A note of the
+    comparison says if there were fewer replicates than `plan.seeds`.
 
     Args:
         plan, asked: the data that the runs share, and the contenders.
@@ -45,7 +36,7 @@ def run_comparison(
         processes: number of processes. None = all cores once that saves time, but one if any policy is an object, because it
             may remember earlier runs.
         progress: receives messages; None = silent.
-        on_contender: called when all replicates of a contender have run, in the order asked.
+        on_contender: called with a contender's runs when all its replicates have run, in the order asked.
 
     Raises:
         InputError: an unknown baseline, or equal replicates without `plan.fewer`; or from the first run that fails.
@@ -58,33 +49,28 @@ def run_comparison(
         processes = 1  # an object may have memory, which another process would lose
     traces = replicates(plan.replicate, plan.seeds, plan.fewer)
     shared = Shared(replace(plan, seeds=len(traces)), asked, traces)
-
-    def told(place: int, runs: list[Run]) -> None:
-        if on_contender is not None:
-            on_contender(asked[place], runs)
-
-    runs = collected(shared, processes, progress, told)
+    runs = collected(shared, processes, progress, on_contender)
     comparison = compare_runs(runs, baseline=first)
     if len(traces) < plan.seeds:
         many = "1 replicate, so no intervals" if len(traces) == 1 else f"{len(traces)} replicates"
         fewer = f"{many} instead of {plan.seeds}: the trace has no more rotations that differ."
         comparison = replace(comparison, notes=(*comparison.notes, fewer))
-    return Outcome(comparison, runs, traces)
+    return comparison, runs
 
 
 def collected(
     shared: Any,
     processes: int | None,
     progress: Progress | None,
-    on_contender: Callable[[int, list[Any]], None] = lambda place, runs: None,
+    on_contender: Callable[[list[Any]], None] = lambda runs: None,
 ) -> list[list[Any]]:
     """Make all runs and wait for them; ``found[c][r]`` is the result of contender c on replicate r.
 
     Args:
         shared, processes: the data of the runs, and the number of processes (`jobs.run_all`, whose errors are raised).
         progress: receives messages; None = silent.
-        on_contender: called with a contender's index and runs once all its replicates have run. Calls come in the order of
-            the contenders, so a contender that ends early waits for those before it.
+        on_contender: called with a contender's runs once all its replicates have run. Calls come in the order of the
+            contenders, so a contender that ends early waits for those before it.
     """
     watch = progress if progress is not None else Progress()
     names, seeds, told = shared.names, len(shared.traces), 0
@@ -100,7 +86,7 @@ def collected(
             watch.advance(names[ended.job.contender])
             while told < len(names) and len(found[told]) == seeds:
                 watch.hide()
-                on_contender(told, in_order(told))
+                on_contender(in_order(told))
                 watch.show()
                 told += 1
     finally:

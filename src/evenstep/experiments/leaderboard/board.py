@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from evenstep import names
 from evenstep.errors import InputError, check_known
 from evenstep.experiments.contenders import Contender, contender
 from evenstep.experiments.crew import Places
 from evenstep.experiments.leaderboard.file import Workload, read_board
-from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
+from evenstep.experiments.leaderboard.table import Cell, Origin, Table, WorkloadLine, cell_of
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.key import key_of
@@ -82,12 +82,13 @@ class Board:
         self._watch = progress if progress is not None else Progress()
         self._plans = {one.name: self._read.checked_plan(one.name, one.settled, one.settings) for one in self._workloads}
         self.made = 0
-        self._asked = [
-            _EmptyCell(workload, policy, self._contender(workload, policy), seeds)
-            for workload in self._workloads
-            for policy in self._policies
-            if (seeds := self._seeds(workload, policy))
-        ]
+        self._asked: list[_EmptyCell] = []
+        for workload, policy in product(self._workloads, self._policies):
+            slow = self.file.slow.get(policy) or self.file.slow.get(policy.partition(":")[0])
+            if slow is None or workload.name not in slow.leave_out:
+                one = contender(policy.replace(_LIVE, f"predictor={workload.line.predictor}"))
+                one.build()  # as a check
+                self._asked.append(_EmptyCell(workload, policy, one, self.file.seeds if slow is None else slow.seeds))
 
     @property
     def cells(self) -> list[tuple[str, str]]:
@@ -105,6 +106,7 @@ class Board:
         `only` has the (workload, policy) of the cells to fill; None = all of `cells`. Unknown ones are ignored.
 
         Raises:
+            InputError: two replicates of a cell are copies.
             InputError, PolicyError: from the first run that fails, with its place on the board.
             Interrupted: Ctrl-C; finished runs are in the cache.
         """
@@ -117,7 +119,13 @@ class Board:
         finally:
             self.made += runs.made
             runs.close()
-        return [_cell(one, [self._cache.kept(task.key) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
+        filled: list[Cell] = []
+        for one, row in zip(chosen, tasks, strict=True):
+            found = [self._cache.kept(task.key) for task in row]
+            check_replicates(f"{one.workload.name}, {one.policy}", [run["digest"] for run in found])
+            named = {"workload": one.workload.name, "policy": one.policy}
+            filled.append(cell_of([{**run["summary"], **run, **named} for run in found]))
+        return filled
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
         """The leaderboard of these cells. Its picture shows selected workloads of the file's `picture`, else the first."""
@@ -133,20 +141,6 @@ class Board:
             found.append(f"{name}:{_LIVE}" if looks else name)
         return list(dict.fromkeys([*found, *self.file.policies]))
 
-    def _seeds(self, workload: Workload, policy: str) -> int:
-        """The number of replicates of a policy on a workload; 0 = the file leaves this cell out."""
-        slow = self.file.slow.get(policy) or self.file.slow.get(policy.partition(":")[0])
-        if slow is None:
-            return self.file.seeds
-        return 0 if workload.name in slow.leave_out else slow.seeds
-
-    def _contender(self, workload: Workload, policy: str) -> Contender:
-        """The contender that a listed policy means on a workload, with its ``live`` predictor; built once as a check."""
-        text = policy.replace(_LIVE, f"predictor={workload.line.predictor}")
-        one = contender(text)
-        one.build()
-        return one
-
     def _task(self, asked: _EmptyCell, index: int) -> Task:
         settings = asked.workload.settings
         plan = self._plans[asked.workload.name]
@@ -155,19 +149,6 @@ class Board:
         key = key_of(plan, asked.contender, printed, index)
         label = f"{asked.workload.name}, {asked.policy}, replicate {index}"
         return Task(key, settings, asked.contender, index, label, loop)
-
-
-def _cell(asked: _EmptyCell, runs: list[dict[str, Any]]) -> Cell:
-    """The filled cell from the cached results of its replicates; `InputError` if two replicates are copies."""
-    check_replicates(f"{asked.workload.name}, {asked.policy}", [run["digest"] for run in runs])
-    return Cell(
-        workload=asked.workload.name,
-        policy=asked.policy,
-        predictor=runs[0]["predictor"],
-        oracle=runs[0]["oracle"],
-        digests=tuple(run["digest"] for run in runs),
-        values={name: tuple(run["summary"].get(name) for run in runs) for name in METRICS},
-    )
 
 
 def _check_policy(where: str, field: str, text: str) -> None:

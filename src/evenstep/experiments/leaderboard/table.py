@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -147,20 +148,40 @@ def read_table(path: Path) -> Table:
         groups.setdefault((row["workload"], row["policy"]), []).append(row)
     return Table(
         workloads=tuple(WorkloadLine(**line) for line in head["workloads"]),
-        cells=tuple(_cell(rows) for rows in groups.values()),
+        cells=tuple(cell_of(rows) for rows in groups.values()),
         picture=tuple(head["picture"]),
         origin=Origin(**head["origin"]),
     )
 
 
-def _cell(rows: Sequence[Mapping[str, Any]]) -> Cell:
-    """The cell of one policy and workload, from its rows, one a replicate."""
-    first = rows[0]
-    return Cell(
-        workload=first["workload"],
-        policy=first["policy"],
-        predictor=first["predictor"],
-        oracle=first["oracle"],
-        digests=tuple(row["digest"] for row in rows),
-        values={name: tuple(row.get(name) for row in rows) for name in METRICS},
-    )
+def cell_of(rows: Sequence[Mapping[str, Any]]) -> Cell:
+    """The cell of one policy and workload, from its rows, one a replicate: names, ``digest``, metrics; other keys pass."""
+    workload, policy, predictor, oracle = (rows[0][name] for name in ("workload", "policy", "predictor", "oracle"))
+    digests = tuple(row["digest"] for row in rows)
+    return Cell(workload, policy, predictor, oracle, digests, {m: tuple(row.get(m) for row in rows) for m in METRICS})
+
+
+def commit_of(folder: Path) -> str:
+    """Ten digits of the commit, and `` with local changes`` if tracked files differ; empty without a checkout or git."""
+    commit = _git(folder, "rev-parse", "--short=10", "HEAD")
+    if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+        return f"{commit} with local changes"
+    return commit
+
+
+def day_of(folder: Path) -> int | None:
+    """The date of a checkout's last commit in whole days since 1970 (UTC), which selects the part that a check runs.
+
+    None without a checkout or git.
+    """
+    seconds = _git(folder, "log", "-1", "--format=%ct")
+    return int(seconds) // 86_400 if seconds else None
+
+
+def _git(folder: Path, *words: str) -> str:
+    """The stripped output of a git command in `folder`; empty if it fails or git is missing."""
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()

@@ -56,8 +56,9 @@ def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTab
     return run.iterations
 
 
-def full(table: IterationTable, budget: int) -> F8:
-    """Seconds of each iteration that ran exactly `budget` tokens, float64, in order; the others are left out."""
+def full_seconds(setting: ex.Setting, name: str, number: int, budget: int, until_s: float) -> F8:
+    """Seconds of each iteration of `served` on replicate `number` that ran exactly `budget` tokens, float64, in order."""
+    table = served(name, requests(setting, number), budget, until_s)
     return table.seconds[table.tokens == budget]
 
 

@@ -27,10 +27,14 @@ CONTEXTS = (256, 4096)
 Table = dict[str, F8]
 
 
+def _held(rows: Table) -> F8:
+    """KV tokens of the decodes of each batch, float64."""
+    return rows["n_long"] * rows["kv_long"] + (rows["n_decode"] - rows["n_long"]) * rows["kv_short"]
+
+
 def _above_mean(rows: Table) -> F8:
     """KV tokens by which the longest decode of each batch is above the batch's mean, float64."""
-    held = rows["n_long"] * rows["kv_long"] + (rows["n_decode"] - rows["n_long"]) * rows["kv_short"]
-    return rows["kv_long"] - held / rows["n_decode"]
+    return rows["kv_long"] - _held(rows) / rows["n_decode"]
 
 
 #: Forms of a correction: microseconds or tokens by batch, to be multiplied by one fitted number.
@@ -89,9 +93,9 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
     law = profiles.law(name)
     said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
     whole: list[float] = []
-    for chunk, n, long, short_kv, long_kv in zip(*(rows[c].astype(int).tolist() for c in COLUMNS[:5]), strict=True):
+    batches = (rows["prefill_chunk"], rows["n_decode"], _held(rows))
+    for chunk, n, held in zip(*(column.astype(int).tolist() for column in batches), strict=True):
         kinds = {"decodes": n, "prefill_tokens": chunk, "chunk_squares": chunk * chunk}
-        held = long * long_kv + (n - long) * short_kv
         whole.append(law.seconds(Batch(tokens=n + chunk, requests=n + (chunk > 0), **kinds, decode_context=held)))
     return law.layers * (rows["unequal_us"] - rows["equal_us"] - said) * 1e-6 / np.array(whole)
 

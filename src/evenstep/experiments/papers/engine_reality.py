@@ -7,8 +7,6 @@ decides the 32B run.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.profile import Profile
+from evenstep.cost.profile_tables import rows_of
 from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, Trace
@@ -25,6 +24,7 @@ from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 _FOLDER = Path(__file__).parent / "measured"
+_COLUMNS = ("prompt_tokens", "output_tokens", "arrival_s", "queued_s", "first_token_s", "last_token_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,22 @@ RUNS = (
     Measured("rtxpro6000-llama31-8b", "rtxpro6000-llama31-8b", _VLLM, 0.10),
     Measured("rtxpro6000-qwen3-30b-a3b", "rtxpro6000-qwen3-30b-a3b-ep2", _PAIR, 0.15),
 )
-#: Parts of the model that the replay omits, one at a time, to measure their effect.
-WITHOUT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+#: For data-parallel ranks: each runs by itself, and they get the requests in turn.
+APART = "ranks waiting for each other"
+#: For data-parallel ranks: the two directions of their link do not share its path.
+LANES = "a path both directions of the link share"
+#: For the tensor-parallel run: the link between two devices as measured weeks later.
+LATER_LINK = "the link as measured on 2026-09-26"
+#: Changed options of engine and law for each part of the model that a replay omits, or replaces, to measure its effect.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "evicted KV stays readable": ({"keeps_evicted": False}, {}),
     "batches formed ahead": ({"schedules_ahead": False}, {}),
     "the longest context": ({}, {"skew": (0.0, 0.0)}),
     "padding to captured sizes": ({}, {"graph_tokens": 0}),
+    APART: ({"data_parallel": 1}, {}),
+    LANES: ({}, {"shares_path": False}),
+    LATER_LINK: ({}, {"collective": "collective-2026-09-26.csv"}),
 }
-#: For data-parallel ranks: each runs by itself, and they get the requests in turn.
-APART = "ranks waiting for each other"
-#: For data-parallel ranks, with the law's option: the two directions of their link do not share its path.
-LANES: dict[str, dict[str, Any]] = {"a path both directions of the link share": {"shares_path": False}}
-#: For the tensor-parallel run: the link between two devices as measured weeks later.
-LATER_LINK = "the link as measured on 2026-09-26"
 #: Quantity -> unit and factor from seconds.
 QUANTITIES = {"TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0)}
 
@@ -73,9 +76,7 @@ Latencies = Mapping[str, F8]
 
 def columns(name: str) -> dict[str, F8]:
     """A measured run by its file's stem: float64 by column, one entry a request; times in seconds, lengths in tokens."""
-    with gzip.open(_FOLDER / f"{name}.csv.gz", "rt", encoding="utf-8") as text:
-        rows = list(csv.DictReader(text))
-    return {column: np.array([float(row[column]) for row in rows]) for column in rows[0]}
+    return rows_of(_FOLDER / f"{name}.csv.gz", _COLUMNS)
 
 
 def measured(rows: Mapping[str, F8]) -> Latencies:
@@ -90,14 +91,13 @@ def measured(rows: Mapping[str, F8]) -> Latencies:
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
     """Simulate the run's engine under `vllm` on the requests of `rows`; returns their latencies, seconds by `QUANTITIES`.
 
-    `without` names a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART` (each data-parallel rank runs
-    by itself). `LATER_LINK` replaces the link's measurement instead. Any other text changes nothing.
+    `without` names a part of the model to leave out, a key of `CHANGES`; `LATER_LINK` replaces the link's measurement
+    instead. Any other text changes nothing.
     """
-    later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
-    changed, options = WITHOUT.get(without, ({}, LANES.get(without, later)))
+    changed, options = CHANGES.get(without, ({}, {}))
     engine, law = replace(run.engine, **changed), Profile(run.profile, **options)
     queued, first, last = (np.empty(rows["arrival_s"].size) for _ in range(3))
-    alone = engine.data_parallel if without == APART else 1
+    alone = run.engine.data_parallel // engine.data_parallel  # ranks that run by themselves
     for rank in range(alone):
         own = slice(rank, None, alone)
         trace = Trace(
@@ -105,8 +105,7 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
             output_tokens=rows["output_tokens"][own].astype(np.int64),
             arrival_s=rows["arrival_s"][own],
         )
-        server = replace(engine, data_parallel=1) if without == APART else engine
-        made = simulate_engine(trace, Vllm(), engine=server, batch_time=law)
+        made = simulate_engine(trace, Vllm(), engine=engine, batch_time=law)
         queued[own] = taken_up(made)
         first[own], last[own] = made.requests.first_token_s, made.requests.finished_s
     return _latencies(rows["arrival_s"], queued, first, last, rows)
@@ -141,15 +140,13 @@ def run(setting: ex.Setting) -> ex.Findings:
     pairs: dict[str, tuple[Latencies, Latencies]] = {}
     for one in runs:
         data = columns(one.name)
-        real, ours = measured(data), replayed(one, data)
-        pairs[one.name] = real, ours
+        real, ours = pairs[one.name] = measured(data), replayed(one, data)
         rows += _rows(one.name, real, ours)
         claims.append(_claim(one, off(real, ours)))
-        for what in (*WITHOUT, *((APART, *LANES) if one.engine.data_parallel > 1 else ())):
-            apart = off(real, replayed(one, data, what))
-            rows.append(_largest(f"{one.name}, without {what}", apart))
-        if one.profile.endswith("-tp2"):
-            rows.append(_largest(f"{one.name}, with {LATER_LINK}", off(real, replayed(one, data, LATER_LINK))))
+        own = {APART: one.engine.data_parallel > 1, LANES: one.engine.data_parallel > 1, LATER_LINK: "-tp2" in one.profile}
+        for what in (what for what in CHANGES if own.get(what, True)):
+            case = f"{one.name}, {'with' if what == LATER_LINK else 'without'} {what}"
+            rows.append(_largest(case, off(real, replayed(one, data, what))))
         rows.append(_largest(one.name, off(real, ours)))
     return ex.Findings(
         rows=rows,

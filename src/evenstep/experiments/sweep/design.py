@@ -45,24 +45,14 @@ class Design:
     """A sweep, ready to be run.
 
     Args:
-        parameters: names of the swept parameters, in the file's order.
+        file: the file's content: the swept parameters, the policies and metrics as asked, and the most replicates.
         points: at least one; on a grid the last parameter varies fastest.
-        policies: their specs, as asked.
-        metrics: names of the metrics that are shown.
-        grid: True if the points are a grid; False = a Latin hypercube.
-        fixed: settings all points share, as the file gives them, with its source.
         until: the stopping rule for replicates, or None.
-        most_seeds: most replicates of a point under `until`.
     """
 
-    parameters: tuple[str, ...]
+    file: SweepFile
     points: tuple[Point, ...]
-    policies: tuple[str, ...]
-    metrics: tuple[str, ...]
-    grid: bool
-    fixed: Mapping[str, Any]
     until: Until | None
-    most_seeds: int
 
 
 def design_of(found: SweepFile, document: Document) -> Design:
@@ -78,30 +68,19 @@ def design_of(found: SweepFile, document: Document) -> Design:
     cube = sampling(found, document)
     values = grid_points(axes) if cube is None else latin_points(axes, *cube)
     until = parse_until(found.until, known, document.where("until")) if found.until is not None else None
-    shared = {"source": found.source} if found.source else {}
     layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]
-    layers += [_layer(document, "", name, value) for name, value in shared.items()]
+    layers += [_layer(document, "", "source", found.source)] if found.source else []
     points = [_point(tuple(found.over), one, layers, asked, document) for one in values]
     judged = [name for name in found.metrics if name in SLO_METRICS]
     if judged and any(point.settings.slo is None for point in points):
         hint = "Give --slo ttft=2s,tpot=50ms, or fixed.slo."
         raise InputError(document.where("metrics"), "metrics", judged[0], "objectives (slo), which this metric needs", hint)
     _check_contenders(points, found, document)
-    design = Design(
-        parameters=tuple(found.over),
-        points=tuple(points),
-        policies=tuple(found.policies),
-        metrics=tuple(found.metrics),
-        grid=cube is None,
-        fixed={**shared, **found.fixed},
-        until=until,
-        most_seeds=found.most_seeds,
-    )
-    seeds = design.points[0].settings.seeds
+    seeds = points[0].settings.seeds
     if until is not None and not 2 <= seeds <= found.most_seeds:
         where = document.where("fixed.seeds")
         raise InputError(where, "fixed.seeds", seeds, f"an integer from 2 to most_seeds, {found.most_seeds}")
-    return design
+    return Design(found, tuple(points), until)
 
 
 #: Metrics that need an objective.

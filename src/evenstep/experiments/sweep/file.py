@@ -131,10 +131,10 @@ def schema() -> dict[str, Any]:
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
     fixed = mapping(ELSEWHERE, said["fixed"])
     source = config.schema(CompareSettings, "")["properties"]["source"]
-    either = {"$ref": "#/$defs/range"}
+    either, said_apart = {"$ref": "#/$defs/range"}, ("default", "description")
     swept = {
         name: {
-            "anyOf": [{"type": "array", "minItems": 1, "items": _plain(one)}, either],
+            "anyOf": [{"type": "array", "minItems": 1, "items": {k: one[k] for k in one if k not in said_apart}}, either],
             "description": one.get("description", ""),
         }
         for name, one in {**fixed["properties"], "source": source}.items()
@@ -164,10 +164,6 @@ def schema() -> dict[str, Any]:
 def _strict(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     """The JSON Schema of an object with these properties and no others; `required` are keys it must have."""
     return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
-
-
-def _plain(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in one.items() if key not in ("default", "description")}
 
 
 def _check_setting(document: Document, field: str, name: str, elsewhere: tuple[str, ...]) -> None:

@@ -25,11 +25,7 @@ from evenstep.names import USER_MODULE
 
 #: Packages and files of evenstep whose sources affect the result of a run.
 _DECIDING = (
-    "routing/**/*.py",
-    "predict/**/*.py",
-    "cost/**/*.py",
-    "sim/**/*.py",
-    "measure/**/*.py",
+    *(f"{room}/**/*.py" for room in ("routing", "predict", "cost", "sim", "measure")),
     "compiled.py",
     "request.py",
     "streams.py",

@@ -15,41 +15,25 @@ _SPAN_KEYS = ("from", "to", "points", "scale")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A range of numbers, ``low < high``; if `log`, ``low > 0`` and values are spread evenly on a logarithmic scale.
-
-    `points` is the number of values on a grid, ends included, >= 2; None is valid for a Latin hypercube only.
-    """
-
-    low: float
-    high: float
-    points: int | None = None
-    log: bool = False
-
-    def at(self, share: float) -> float:
-        """The value at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3."""
-        if self.log:
-            value = self.low * math.exp(share * math.log(self.high / self.low))
-        else:
-            value = self.low + share * (self.high - self.low)
-        return float(f"{value:.12g}")
-
-
-@dataclass(frozen=True, slots=True)
 class Axis:
-    """A swept parameter.
+    """A swept parameter, with listed values or a range of numbers.
 
     Args:
         name: the parameter.
-        values: its values, listed; empty if `span` gives them.
-        span: a range of numbers instead.
+        values: its values, listed; empty if the range gives them.
+        low, high: ends of the range, ``low < high``; with `log` also ``low > 0``.
+        points: number of values of the range on a grid, ends included, >= 2; None is valid for a Latin hypercube only.
+        log: True if values of the range are spread evenly on a logarithmic scale.
         whole: True if the parameter takes whole numbers only.
         where: file and line, for messages.
     """
 
     name: str
     values: tuple[Any, ...] = ()
-    span: Span | None = None
+    low: float = 0.0
+    high: float = 0.0
+    points: int | None = None
+    log: bool = False
     whole: bool = False
     where: str = "sweep"
 
@@ -58,28 +42,29 @@ class Axis:
 
         `InputError` for a range without its number of points, or whole numbers that become equal when rounded.
         """
-        if self.span is None:
+        if self.values:
             return self.values
-        points = self.span.points
-        if points is None:
+        if self.points is None:
             raise InputError(self.where, f"{self.name}.points", "missing", "a number of points for a grid")
-        found = [self._value(self.span, i / (points - 1)) for i in range(points)]
+        found = [self.at(i / (self.points - 1)) for i in range(self.points)]
         if len(set(found)) < len(found):
-            expected = f"at most {len(set(found))} for whole numbers from {self.span.low:g} to {self.span.high:g}"
-            raise InputError(self.where, f"{self.name}.points", points, expected)
+            expected = f"at most {len(set(found))} for whole numbers from {self.low:g} to {self.high:g}"
+            raise InputError(self.where, f"{self.name}.points", self.points, expected)
         return tuple(found)
 
     def at(self, share: float) -> Any:
-        """The value at a share in [0, 1) of the axis: a number of the range, or a listed value, each for an equal part.
+        """The value at a share of the axis: a number of the range, or a listed value, each for an equal part.
 
-        A parameter of whole numbers gets the number rounded.
+        The share is in [0, 1], below 1 for listed values. Numbers are rounded to 12 digits, so that 0.1 + 0.2 reads 0.3, or
+        to whole ones where the parameter takes no others.
         """
-        if self.span is None:
+        if self.values:
             return self.values[int(share * len(self.values))]
-        return self._value(self.span, share)
-
-    def _value(self, span: Span, share: float) -> float | int:
-        value = span.at(share)
+        if self.log:
+            value = self.low * math.exp(share * math.log(self.high / self.low))
+        else:
+            value = self.low + share * (self.high - self.low)
+        value = float(f"{value:.12g}")
         return round(value) if self.whole else value
 
 
@@ -105,7 +90,7 @@ def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float
         raise InputError(where, field, given, expected)
     if number is None:
         raise InputError(where, field, dict(cast("Mapping[str, Any]", given)), "a list of values")
-    return Axis(name, span=_span(field, cast("Mapping[str, Any]", given), where), whole=number is int, where=where)
+    return _ranged(name, cast("Mapping[str, Any]", given), where, number is int)
 
 
 def grid_points(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
@@ -127,7 +112,8 @@ def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any,
     return [tuple(axis.at(float(u)) for axis, u in zip(axes, row, strict=True)) for row in sampler.random(count)]
 
 
-def _span(field: str, given: Mapping[str, Any], where: str) -> Span:
+def _ranged(name: str, given: Mapping[str, Any], where: str, whole: bool) -> Axis:
+    field = f"over.{name}"
     for key in given:
         if key not in _SPAN_KEYS:
             raise InputError(where, f"{field}.{key}", given[key], "a known key", nearest(str(key), _SPAN_KEYS))
@@ -144,4 +130,4 @@ def _span(field: str, given: Mapping[str, Any], where: str) -> Span:
     points = given.get("points")
     if points is not None and (type(points) is not int or points < 2):
         raise InputError(where, f"{field}.points", points, "an integer >= 2")
-    return Span(float(low), float(high), points, scale == "log")
+    return Axis(name, (), float(low), float(high), points, scale == "log", whole, where)

@@ -7,8 +7,9 @@ needs the usual ``if __name__ == "__main__"`` guard in a script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,20 +38,20 @@ TIMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The work that a sweep will take.
+    """The work that a sweep will take; its fields are those of the JSON of a dry run.
 
     Args:
         points, runs: numbers of points, and of runs that differ, with the replicates every point starts with.
         cached: those of `runs` that were in the cache before the forecast timed any.
+        most_runs: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
         seconds: wall-clock estimate for the runs left after the timed ones; None if there are none.
-        most: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
     """
 
     points: int
     runs: int
     cached: int
+    most_runs: int
     seconds: float | None
-    most: int
 
 
 def sweep(
@@ -126,9 +127,9 @@ class Sweep:
         self._watch = progress if progress is not None else Progress()
         self.made = 0
         self._plans: dict[int, Plan] = {}
-        self._keys: dict[tuple[int, int, int], str] = {}
         self._indices: dict[int, list[int]] = {}
         self._loops: dict[int, list[str]] = {}
+        self._known: dict[tuple[int, int, int], Task] = {}
         for point in range(len(self.design.points)):
             self._check(point)
 
@@ -153,11 +154,10 @@ class Sweep:
             if design.until is None:
                 return self._swept(counts, [True] * len(counts))
             met = [self._met(point, count) for point, count in enumerate(counts)]
-            more = {p: self._more(p, count) for p, count in enumerate(counts) if not met[p]}
-            if all(counts[p] == count for p, count in more.items()):
+            more = [count if met[point] else self._more(point, count) for point, count in enumerate(counts)]
+            if more == counts:
                 return self._swept(counts, met)
-            for p, count in more.items():
-                counts[p] = count
+            counts = more
 
     def tasks(self) -> list[Task]:
         """The runs that the cache lacks, each once, point by point, with the replicates every point starts with."""
@@ -171,7 +171,7 @@ class Sweep:
         """
         design = self.design
         counts = [point.settings.seeds for point in design.points]
-        every = {key for p, count in enumerate(counts) for key in self._keys_of(p, count)}
+        every = {task.key for task in self._every(counts)}
         left = len(self.tasks())
         last = len(counts) - 1
         chosen = sorted({0, last // 2, last})[:TIMED]
@@ -180,11 +180,11 @@ class Sweep:
         known = [found["seconds"] for key in every if (found := self.cache.get(key)) is not None]
         most = len(every)
         if design.until is not None:
-            most = sum(len(design.policies) * design.most_seeds for _ in counts)
+            most = len(counts) * len(design.file.policies) * design.file.most_seeds
         after = left - len(timed)
         share = min(processes if processes is not None else cores(), max(after, 1))
         seconds = sum(known) / len(known) * after / share if after else None
-        return Forecast(len(counts), len(every), len(every) - left, seconds, most)
+        return Forecast(len(counts), len(every), len(every) - left, most, seconds)
 
     def _check(self, point: int) -> None:
         """Check a point's workload, policies and that its replicates differ; store its plan, loops and replicate indices."""
@@ -210,31 +210,29 @@ class Sweep:
                 seen.setdefault(self._workloads.print_of(plan, settings, index), index)
         return list(seen.values())
 
-    def _keys_of(self, point: int, count: int) -> list[str]:
-        return [
-            self._key(point, policy, index)
-            for policy in range(len(self.design.policies))
-            for index in self._indices[point][:count]
-        ]
-
-    def _key(self, point: int, policy: int, index: int) -> str:
+    def _task(self, point: int, policy: int, index: int) -> Task:
+        """The run of a policy at a point on replicate `index`; computed once."""
         place = point, policy, index
-        if place not in self._keys:
+        if place not in self._known:
             found, plan = self.design.points[point], self._plans[point]
-            trace = self._workloads.print_of(plan, found.settings, index)
-            self._keys[place] = key_of(plan, found.contenders[policy], trace, index)
-        return self._keys[place]
+            contender, trace = found.contenders[policy], self._workloads.print_of(plan, found.settings, index)
+            label = f"point {point} ({found.label}), {contender.name}, replicate {index}"
+            key, loop = key_of(plan, contender, trace, index), self._loops[point][policy]
+            self._known[place] = Task(key, found.settings, contender, index, label, loop)
+        return self._known[place]
+
+    def _every(self, counts: list[int]) -> Iterator[Task]:
+        """All runs, point by point; equal runs of several points are repeated."""
+        for point, count in enumerate(counts):
+            for policy, index in product(range(len(self.design.file.policies)), self._indices[point][:count]):
+                yield self._task(point, policy, index)
 
     def _tasks(self, counts: list[int]) -> list[Task]:
         """The runs that are not in the cache, each once, point by point."""
         found: dict[str, Task] = {}
-        for p, (point, count) in enumerate(zip(self.design.points, counts, strict=True)):
-            for i, contender in enumerate(point.contenders):
-                for index in self._indices[p][:count]:
-                    key = self._key(p, i, index)
-                    if key not in found and self.cache.get(key) is None:
-                        label = f"point {p} ({point.label}), {contender.name}, replicate {index}"
-                        found[key] = Task(key, point.settings, contender, index, label, self._loops[p][i])
+        for task in self._every(counts):
+            if self.cache.get(task.key) is None:
+                found.setdefault(task.key, task)
         return list(found.values())
 
     def _met(self, point: int, count: int) -> bool:
@@ -246,34 +244,34 @@ class Sweep:
             runs = [self._result(point, policy, index)["summary"] for index in self._indices[point][:count]]
             return until.holds(lambda metric: interval_of([run.get(metric) for run in runs]))
 
-        return all(holds(policy) for policy in range(len(self.design.policies)))
+        return all(holds(policy) for policy in range(len(self.design.file.policies)))
 
     def _more(self, point: int, count: int) -> int:
         """The number of replicates a point has next, `count` if no more differ; stores their indices for `_tasks`."""
-        wanted = next_count(count, self.design.most_seeds)
+        wanted = next_count(count, self.design.file.most_seeds)
         self._indices[point] = self._differing(point, wanted)
         return len(self._indices[point])
 
     def _result(self, point: int, policy: int, index: int) -> dict[str, Any]:
-        return self.cache.kept(self._key(point, policy, index))
+        return self.cache.kept(self._task(point, policy, index).key)
 
     def _swept(self, counts: list[int], met: list[bool]) -> Swept:
-        design = self.design
+        design, file = self.design, self.design.file
         runs = tuple(
             tuple(
                 tuple(_run_of(self._result(p, i, index)) for index in self._indices[p][:count])
-                for i in range(len(design.policies))
+                for i in range(len(file.policies))
             )
             for p, count in enumerate(counts)
         )
         return Swept(
-            parameters=design.parameters,
+            parameters=tuple(file.over),
             points=tuple(point.values for point in design.points),
-            policies=design.policies,
+            policies=tuple(file.policies),
             runs=runs,
-            metrics=design.metrics,
-            grid=design.grid,
-            fixed=design.fixed,
+            metrics=tuple(file.metrics),
+            grid=file.sample == "grid",
+            fixed={**({"source": file.source} if file.source else {}), **file.fixed},
             until=design.until.text if design.until is not None else "",
             met=tuple(met),
             versions={"evenstep": __version__},

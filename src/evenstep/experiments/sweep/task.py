@@ -91,7 +91,10 @@ class Workloads:
 
     def plan(self, settings: CompareSettings) -> Plan:
         """The plan that the runs of a point share, made anew at each call; its workload is read at the first."""
-        return plan_of(settings, self._workload(settings))
+        key = Reading.of(settings)
+        if key not in self.sources:
+            self.sources[key] = key.workload()
+        return plan_of(settings, self.sources[key])
 
     def checked_plan(self, label: str, settled: Settled[CompareSettings], settings: CompareSettings) -> Plan:
         """The point's plan, as `plan`, after a check that its trace has the columns that its arrivals need (`check_fits`).
@@ -124,12 +127,6 @@ class Workloads:
         """The SHA-256 of a replicate's requests, which are made only at the first call; `plan` must have been called."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
-
-    def _workload(self, settings: CompareSettings) -> Workload:
-        key = Reading.of(settings)
-        if key not in self.sources:
-            self.sources[key] = key.workload()
-        return self.sources[key]
 
     def _place(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Any, ...]:
         """The cache key of a replicate: points have the same if they differ only in settings that do not change it."""

@@ -19,36 +19,32 @@ _TOKEN = re.compile(r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|(?P<wor
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition of the stopping rule.
+class Until:
+    """The stopping rule.
 
     Args:
-        metric: field of the summary.
-        limit: half the width of the interval must be less, in the metric's unit or as a share of its mean (0.02 = 2 %).
-        relative: True if `limit` is a share of the mean.
+        text: as the user wrote it.
+        conditions: at least one, which must all hold: metric (a field of the summary), limit, and True if the limit is a
+            share of the metric's mean (0.02 = 2 %); else it is in the metric's unit.
     """
 
-    metric: str
-    limit: float
-    relative: bool
-
-    def holds(self, found: Interval | None) -> bool:
-        """True if half the interval's width is below the limit, or 0; False without a value (None) or interval."""
-        if found is None or found.half is None:
-            return False
-        return found.half == 0 or found.half < self.limit * (abs(found.value) if self.relative else 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Until:
-    """The stopping rule: the text that the user wrote, and its conditions, at least one, which must all hold."""
-
     text: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[tuple[str, float, bool], ...]
 
     def holds(self, interval: Callable[[str], Interval | None]) -> bool:
-        """True if all conditions hold; `interval` gives a metric's interval, None where a replicate has no value."""
-        return all(one.holds(interval(one.metric)) for one in self.conditions)
+        """True if, in all conditions, half the metric's interval is below the limit, or 0.
+
+        `interval` gives a metric's interval, None where a replicate has no value. Without a value or an interval a condition
+        does not hold.
+        """
+
+        def is_met(metric: str, limit: float, relative: bool) -> bool:
+            found = interval(metric)
+            if found is None or found.half is None:
+                return False
+            return found.half == 0 or found.half < limit * (abs(found.value) if relative else 1.0)
+
+        return all(is_met(*condition) for condition in self.conditions)
 
 
 def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Until:
@@ -58,7 +54,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
     position from 1, for an unknown metric, a number not above 0, or another unexpected word.
     """
     words = _words(text, where)
-    found: list[Condition] = []
+    found: list[tuple[str, float, bool]] = []
     place = 0
 
     def take(kind: str, expected: str) -> tuple[int, str]:
@@ -82,7 +78,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
             raise _refused(where, text, position, number, "a number above 0")
         relative = words[place][1] == "%"
         place += relative
-        found.append(Condition(metric, limit / 100 if relative else limit, relative))
+        found.append((metric, limit / 100 if relative else limit, relative))
         if words[place][1] == "end":
             return Until(text, tuple(found))
         take("and", "`%`, `and` or the end")

@@ -26,17 +26,6 @@ _OF_KUBERNETES = re.compile(r"\w*?(_SERVICE_(HOST|PORT)(=|_)|_PORT_\d+_(TCP|UDP)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A value given by a flag: text, which is converted as in the environment, or the value itself.
-
-    `origin` is the flag as users see it in messages: ``command line --port``.
-    """
-
-    origin: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Sources:
     """The sources of a gateway's config, read again at every reload.
 
@@ -44,12 +33,13 @@ class Sources:
         file: path of a YAML file; empty = no file.
         environment: variables; those of settings are used (`variable_of`). An unknown variable is an error if it begins with
             ``EVENSTEP_`` and the first word of a known one; other unknown variables are ignored.
-        flags: dotted setting -> its value on the command line.
+        flags: dotted setting -> the flag as users see it in messages, e.g. ``command line --port``, and the value it gives:
+            text, which is converted as in the environment, or the value itself.
     """
 
     file: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    flags: Mapping[str, tuple[str, Any]] = field(default_factory=dict[str, tuple[str, Any]])
 
     def settled(self, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> Settled[GatewayConfig]:
         """Read and merge all sources; returns the checked config, and the origin of each dotted setting as text.
@@ -100,11 +90,10 @@ class Sources:
 
     def _of_flags(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
         """Yield (dotted setting, value, origin) for each flag; `known`: dotted setting -> its type."""
-        for name, given in self.flags.items():
+        for name, (place, value) in self.flags.items():
             if name not in known:
                 hint = _renamed(name) or nearest(name, known)
-                raise InputError(given.origin, "setting", name, "a known setting", hint)
-            value, place = given.value, given.origin
+                raise InputError(place, "setting", name, "a known setting", hint)
             read = _read(value, known[name], place, name) if isinstance(value, str) else msgspec.to_builtins(value)
             yield name, read, place
 

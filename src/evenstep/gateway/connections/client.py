@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -18,7 +20,7 @@ from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.config.sections import Limits
 from evenstep.gateway.connections.deadline import NEVER, Deadline
-from evenstep.gateway.connections.request_context import ClientHeads, RequestContext
+from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.http.errors import HttpError
 from evenstep.http.server import Event, Request, Server, State
 
@@ -35,49 +37,46 @@ class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     context: RequestContext
     body: bytes
-    name: str  #: its request id
+    name: str
 
 
 class Job(Protocol):
-    """The running request of a connection."""
+    """The running request of a connection.
 
-    def client_gone(self) -> None:
-        """Called when the client has left: stop, and send nothing."""
-        ...
+    Attributes:
+        client_gone: called when the client has left: stop, and send nothing.
+        client_resumed: called when the client reads again after `Client.paused`.
+        give_up: called when the gateway ends before the answer does: end it with an error for the client, and stop.
+    """
 
-    def client_resumed(self) -> None:
-        """Called when the client reads again after `Client.paused`."""
-        ...
-
-    def give_up(self) -> None:
-        """Called when the gateway ends before the answer does: end it with an error for the client, and stop."""
-        ...
+    def client_gone(self) -> None: ...
+    def client_resumed(self) -> None: ...
+    def give_up(self) -> None: ...
 
 
 class Service(Protocol):
     """Answers the requests of all clients' connections.
 
     Attributes:
-        limits, heads: in force; read anew for each request, so a reload replaces them.
+        limits, read: limits in force, and the parser of heads (`http.server.Rules`); looked up anew for each request, so a
+            reload replaces them.
         clients: open connections; a `Client` adds and removes itself.
+        codes: HTTP status -> number of answers that began, counted by each `Client`.
         is_draining: while True, each answer ends its connection.
         serve: called with each whole request; answers it, or sets `Client.job` and answers later.
         new_name: returns an id for a request without one.
-        told: called with the status of each answer that begins.
     """
 
     limits: Limits
-    heads: ClientHeads
     clients: set[Client]
+    codes: Counter[int]
 
     @property
+    def read(self) -> Callable[[bytes], tuple[RequestContext, int]]: ...
+    @property
     def is_draining(self) -> bool: ...
-
     def serve(self, request: Received, client: Client) -> None: ...
-
     def new_name(self) -> str: ...
-
-    def told(self, status: int) -> None: ...
 
 
 class Client(asyncio.Protocol):
@@ -202,11 +201,6 @@ class Client(asyncio.Protocol):
         else:
             self.abort()
 
-    def _next(self) -> None:
-        """Handle the next request, whose bytes waited until the previous one was answered."""
-        if self._machine.state is _IDLE:
-            self.data_received(b"")
-
     def _gone(self) -> None:
         """Stop reading requests, drop those that wait, and tell the job, if there is one, that the client left."""
         self._machine.close()
@@ -266,10 +260,7 @@ class Client(asyncio.Protocol):
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
         """Begin an answer that comes in pieces; its head is sent with the first piece, by `send` or `forward`.
 
-        Args:
-            kind, fields: its Content-Type, and further lines of the head, each with its CRLF; X-Request-Id is added.
-            length: bytes of all pieces together; -1 = not known: the body is sent in HTTP chunks (see `is_framed`), or ends
-                with the connection if the client is older than HTTP/1.1.
+        Arguments and framing are those of `http.server.Server.start`; X-Request-Id is added.
         """
         self._machine.start(status, kind, self._fields(status, fields), length)
 
@@ -306,7 +297,7 @@ class Client(asyncio.Protocol):
         """Header lines of an answer that begins: the id and `fields`. Counts the answer; ends keep-alive while draining."""
         if self._service.is_draining:
             self._machine.keep_alive = False
-        self._service.told(status)
+        self._service.codes[status] += 1
         return b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
 
     def _answered(self) -> None:
@@ -324,4 +315,4 @@ class Client(asyncio.Protocol):
         self._name = ""
         self._deadline.set(now_s + self._service.limits.idle_s)
         if machine.waiting:
-            asyncio.get_running_loop().call_soon(self._next)
+            asyncio.get_running_loop().call_soon(self.data_received, b"")  # reads the next request

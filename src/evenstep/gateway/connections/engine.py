@@ -45,48 +45,31 @@ class Leg(Protocol):
 
     Attributes:
         connection: set by the connection while it works for the leg; else None.
+        is_off: its answer is no longer wanted.
+        is_head: it is a HEAD request.
+        at_once: called with head and body if one read brings a whole answer; the connection is released by then. None = such
+            an answer goes to `head`, `body` and `ended`, as any other.
+        head: called when the answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`.
+        chunks: called with bytes that begin a chunk: handle whole HTTP chunks, and return the bytes that are left. The
+            connection unframes these and passes them to `body`; to return `data` unchanged is always right.
+        body: called with bytes of the answer's body, without chunk framing.
+        ended: called when the body ended correctly, after the connection was released (`connection` is None by then).
+        broke: called when no connection could be made, or the answer broke off before its end. Its `kind` is ``connect``: no
+            connection; ``status``: an invalid head; ``stall``: the deadline passed; ``stale``: reset at once on a reused
+            connection, so the engine may not have seen it; ``stream``: else. Its `why` is a clause for the log.
     """
 
     connection: EngineConnection | None
-    is_off: bool  #: its answer is no longer wanted
-    is_head: bool  #: it is a HEAD request
+    is_off: bool
+    is_head: bool
 
     @property
-    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """Called with head and body if one read brings a whole answer; the connection is released by then.
-
-        None = such an answer goes to `head`, `body` and `ended`, as any other.
-        """
-        ...
-
-    def head(self, head: ResponseHead, length: int) -> None:
-        """Called when the answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`."""
-        ...
-
-    def chunks(self, data: bytes) -> bytes:
-        """Called with bytes that begin a chunk: handle whole HTTP chunks, and return the bytes that are left.
-
-        The connection unframes the returned bytes and passes them to `body`; to return `data` unchanged is always right.
-        """
-        ...
-
-    def body(self, data: bytes) -> None:
-        """Called with bytes of the answer's body, without chunk framing."""
-        ...
-
-    def ended(self) -> None:
-        """Called when the body ended correctly, after the connection was released (`connection` is None by then)."""
-        ...
-
-    def broke(self, kind: Kind, why: str) -> None:
-        """Called when no connection could be made, or the answer broke off before its end.
-
-        Args:
-            kind: ``connect``: no connection. ``status``: an invalid head. ``stall``: the deadline passed. ``stale``: reset
-                at once on a reused connection, so the engine may not have seen it. ``stream``: else.
-            why: a clause for the log.
-        """
-        ...
+    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None: ...
+    def head(self, head: ResponseHead, length: int) -> None: ...
+    def chunks(self, data: bytes) -> bytes: ...
+    def body(self, data: bytes) -> None: ...
+    def ended(self) -> None: ...
+    def broke(self, kind: Kind, why: str) -> None: ...
 
 
 def cancel(leg: Leg) -> None:

@@ -61,29 +61,27 @@ _TRACED = b"raceparent: "
 _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)")
 
 
-class ClientHeads:
-    """Parses clients' heads. Heads of generations that differ only in length or ``traceparent`` are parsed once.
+def cached(make: Callable[[bytes], tuple[RequestContext, int, bool]]) -> Callable[[bytes], tuple[RequestContext, int]]:
+    """A function that parses clients' heads, those of generations that differ only in length or ``traceparent`` once.
 
-    `read` parses a head; it returns context, body length, and whether to cache both. It may raise HttpError.
+    It returns the context of a head, and the length of the body: bytes or `CHUNKED`. The context may be that of an earlier
+    equal head: its ``head.length`` is not this request's. `make` parses a head; it returns context, body length, and whether
+    to cache both. Both functions may raise HttpError.
     """
+    known = Heads(make).read
 
-    def __init__(self, read: Callable[[bytes], tuple[RequestContext, int, bool]]) -> None:
-        self._heads = Heads(read)
-
-    def read(self, head: bytes) -> tuple[RequestContext, int]:
-        """Parse a head; returns its context, and the length of the body: bytes or `CHUNKED`.
-
-        The context may be that of an earlier equal head: its ``head.length`` is not this request's. May raise HttpError.
-        """
+    def read(head: bytes) -> tuple[RequestContext, int]:
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
-            return self._heads.read(head)
+            return known(head)
         begin, end = found.span(1)
-        context, length = self._heads.read(head[:begin] + head[end:])
+        context, length = known(head[:begin] + head[end:])
         if context.kind == "other" or context.traceparent:  # other paths forward other lines, or the head has two of it
-            return self._heads.read(head)
+            return known(head)
         traced = b"traceparent: %b\r\n%b" % (head[begin:end], context.carried)
         return msgspec.structs.replace(context, traceparent=found[1].decode("ascii"), carried=traced), length
+
+    return read
 
 
 def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:

@@ -29,10 +29,9 @@ from evenstep.gateway.operate.metrics_page import metrics_page
 from evenstep.gateway.operate.openapi import document
 
 if TYPE_CHECKING:
-    from evenstep.gateway.operate.control import ControlProxy
+    from evenstep.gateway.operate.control import ControlProxy, Snapshots
     from evenstep.gateway.operate.membership import Membership
     from evenstep.gateway.operate.reloading import Reloader
-    from evenstep.gateway.operate.snapshots import Snapshots
 
 T = TypeVar("T")
 _log = logging.getLogger("evenstep.gateway.operate.admin")
@@ -112,12 +111,12 @@ class AdminApi:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Answer 200 if the data path answers, else 503 after 5 seconds."""
-        await self._ask(self._door.gateway.not_ready)
+        await self._ask(self._door.gateway.front.not_ready)
         return web.json_response({"ok": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """Answer 200 if the gateway should get requests, else 503, with the reason and with notes to the operator."""
-        why = await self._ask(self._door.gateway.not_ready)
+        why = await self._ask(self._door.gateway.front.not_ready)
         notes = await self._ask(self._door.gateway.front.notes)
         found = {"ready": not why, "why": why, "notes": notes}
         return web.json_response(found, status=503 if why else 200)

@@ -33,8 +33,8 @@ _MAPS = Path("/proc/self/maps")
 _KERNELS = (
     "dispatch/rounds/projecting.py",
     "dispatch/rounds/showing.py",
-    "dispatch/steps/counting.py",
-    "dispatch/requests/sending.py",
+    "dispatch/rounds/slots.py",
+    "dispatch/steps/lockstep.py",
     "engines/streams/template_kernel.py",
 )
 
@@ -100,10 +100,9 @@ async def compile_beside(policy: str, predictor: str) -> None:
 
 def _is_on_disk(policy: str) -> bool:
     """Whether the kernels of a policy, of the dispatcher and of streams are on disk, judged by their folders."""
-    files = [kernel_cache.ROOT / name for name in _KERNELS]
     own = compiled.kernel_file(names.build("routing", names.parse(policy)))
-    place = kernel_cache.place()
-    return all(place.has(file) for file in [*files, *([own] if own is not None else [])])
+    files, place = (*(kernel_cache.ROOT / name for name in _KERNELS), own), kernel_cache.place()
+    return all(file is None or place.has(file) for file in files)
 
 
 async def _compile_elsewhere(policy: str, predictor: str) -> None:

@@ -71,22 +71,29 @@ def logged_of(one: Ended) -> dict[str, Any]:
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
     """Write logs as the settings say until the ``with`` block ends; gives the block the `Logs`.
 
-    The lines go to `stream`, by default stderr. Records that are queued at the end are still written, for up to 3 seconds.
+    The lines go to `stream`, by default stderr. Until the end, other log handlers get no records of evenstep. Records that
+    are queued at the end are still written, for up to 3 seconds.
     """
-    logs = Logs(stream or sys.stderr)
+    logger, logs = logging.getLogger(NAME), Logs(stream or sys.stderr)
     logs.reload(settings)
-    logs.start()
+    logger.addHandler(logs)
+    logger.propagate = False
+    thread = threading.Thread(target=logs.run, name="evenstep-logs", daemon=True)
+    thread.start()
     try:
         yield logs
     finally:
         logs.stop()
+        thread.join(_LAST_LINES_S)
+        logger.removeHandler(logs)
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)
 
 
 class Logs(logging.Handler):
-    """Writes the records of all evenstep loggers to a stream, from its own thread; see `logging_to`.
+    """Writes the records of all evenstep loggers to a stream, from the thread in which `logging_to` calls `run`.
 
-    Call `reload` for the format, then `start`, and `stop` at the end, each once. At most 10 000 records wait. The thread
-    wakes at most once in 50 ms, because to wake it costs more than to write a record.
+    At most 10 000 records wait. The thread wakes at most once in 50 ms, since to wake it costs more than to write a record.
 
     Attributes:
         dropped: number of records dropped so far because 10 000 waited or the stream was closed.
@@ -95,30 +102,18 @@ class Logs(logging.Handler):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self.dropped = 0
-        self._logger = logging.getLogger(NAME)
-        self._thread = threading.Thread(target=self._run, name="evenstep-logs", daemon=True)
         self._stream, self._waiting = stream, deque[logging.LogRecord]()
         self._news, self._ends = threading.Event(), threading.Event()
 
     def reload(self, settings: Log) -> None:
         """Use another format or level from now on."""
         self.setFormatter(JsonLine() if settings.format == "json" else TextLine())
-        self._logger.setLevel(settings.level.upper())
-
-    def start(self) -> None:
-        """Start the thread that writes records. Until `stop`, other log handlers get no records of evenstep."""
-        self._logger.addHandler(self)
-        self._logger.propagate = False
-        self._thread.start()
+        logging.getLogger(NAME).setLevel(settings.level.upper())
 
     def stop(self) -> None:
-        """Write the records that wait, for 3 seconds at most, and undo what `start` and `reload` did to the loggers."""
+        """Let `run` return once the records that wait are written."""
         self._ends.set()
         self._news.set()
-        self._thread.join(_LAST_LINES_S)
-        self._logger.removeHandler(self)
-        self._logger.propagate = True
-        self._logger.setLevel(logging.NOTSET)
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Queue a record for the thread, and return True; if too many wait, drop and count it, and return False."""
@@ -130,7 +125,8 @@ class Logs(logging.Handler):
             self._news.set()
         return True
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Write records until `stop`."""
         while not self._ends.is_set():
             self._news.wait()
             self._ends.wait(_GATHER_S)

@@ -100,7 +100,11 @@ class Membership:
         """
         async with self._turn:
             plan = self.plan(source, workers)
-            self._tell_skipped(plan)
+            for name in plan.skips:
+                if name not in self._skipped.get(source, []):
+                    text = "a discovered worker is skipped: another source has it"
+                    _log.warning(text, extra={"worker": name, "source": source})
+            self._skipped[source] = plan.skips
             await self._apply(plan)
             return plan
 
@@ -142,15 +146,6 @@ class Membership:
                 self._left(plan.source, name)
         finally:
             self._changed(self.workers())
-
-    def _tell_skipped(self, plan: Plan) -> None:
-        """Log each skipped worker that the last plan of its source did not skip."""
-        for name in plan.skips:
-            if name not in self._skipped.get(plan.source, []):
-                _log.warning(
-                    "a discovered worker is skipped: another source has it", extra={"worker": name, "source": plan.source}
-                )
-        self._skipped[plan.source] = plan.skips
 
     def _left(self, source: str, name: str) -> None:
         """Remove a worker from the workers of its source, and log that it leaves."""

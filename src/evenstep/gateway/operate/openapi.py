@@ -47,10 +47,7 @@ def document() -> dict[str, Any]:
             "/drain": {"post": _op("Accept no new requests", _object(draining=_FLAG), 503, good="202 Draining")},
             "/openapi.json": {"get": _op("This document", {"type": "object"})},
         },
-        "components": {
-            "securitySchemes": {"adminKey": {"type": "http", "scheme": "bearer"}},
-            "schemas": _schemas(),
-        },
+        "components": {"securitySchemes": {"adminKey": {"type": "http", "scheme": "bearer"}}, "schemas": _schemas()},
     }
 
 

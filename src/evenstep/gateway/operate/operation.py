@@ -25,16 +25,14 @@ from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import server_context
-from evenstep.gateway.operate.control import ControlProxy
+from evenstep.gateway.operate.control import ControlProxy, Snapshots
 from evenstep.gateway.operate.discovery import discover, sources
 from evenstep.gateway.operate.logs import Logs, access
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
 from evenstep.gateway.operate.scraping import Scraper, preflight
-from evenstep.gateway.operate.snapshots import Snapshots
 from evenstep.gateway.operate.status import Status
-from evenstep.gateway.serve.classes import Attainment
-from evenstep.gateway.serve.ended import Ended, Sink
+from evenstep.gateway.serve.ended import Attainment, Ended, Sink
 from evenstep.gateway.serve.gateway import Gateway
 from evenstep.sockets import in_url
 
@@ -208,7 +206,12 @@ class Operation:
             sinks.append(access)
         if self._spans is not None:
             spans, loop = self._spans, asyncio.get_running_loop()
-            sinks.append(lambda one: _hand_over(loop, spans, one))
+
+            def hand_over(one: Ended) -> None:
+                with suppress(RuntimeError):  # the operation's loop is closed
+                    loop.call_soon_threadsafe(spans.ended, one)
+
+            sinks.append(hand_over)
         self._door.tell(self._door.gateway.front.listen_to, tuple(sinks), (*of_classes, *sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
@@ -269,12 +272,6 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
-    """Let the operation's loop make the span of a request; if that loop is closed, do nothing."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(spans.ended, one)
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:

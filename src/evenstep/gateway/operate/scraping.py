@@ -182,7 +182,7 @@ class Scraper:
         news, self._news = self._news, []
         self._door.tell(_each, news)
 
-    def _failed(self, place: Place, error: Exception, is_its: bool = True) -> None:
+    def _failed(self, place: Place, error: Exception, is_its: bool) -> None:
         """Count a failed reading, and log it unless the page failed in the same way before.
 
         `is_its` is False if the page was never a metrics page of the engine.
@@ -191,13 +191,11 @@ class Scraper:
         said = str(error) or type(error).__name__
         if self._bad.get(place) != said:
             self._bad[place] = said
-            if is_its:
-                _log.warning("metrics cannot be read", extra={"url": place.url, "why": said})
-            else:
-                _log.warning(
-                    "this is not the metrics page of the engine; only requests of this gateway are counted there",
-                    extra={"url": place.url, "engine": place.engine, "why": said},
-                )
+            text, of = "metrics cannot be read", {"url": place.url}
+            if not is_its:
+                text = "this is not the metrics page of the engine; only requests of this gateway are counted there"
+                of["engine"] = place.engine
+            _log.warning(text, extra={**of, "why": said})
 
 
 def _tell_of_ranks(workers: list[Worker], ranks: int) -> None:
@@ -263,7 +261,7 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
     rank is not on its page, or a key cannot be read.
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
-    places = {place: None for _, place in asked}
+    places = dict.fromkeys(place for _, place in asked)
     without: set[Place] = set()  # pages that are not their engine's; the first reading logs it
 
     async def one(place: Place) -> dict[int, EngineSample] | None:
@@ -279,16 +277,11 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
             return None
 
     found = dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
-    silent: list[str] = []
     for worker, place in asked:
         samples = found[place]
-        if place in without:
-            continue
-        if samples is None:
-            silent.append(worker.name)
-        else:
+        if samples is not None:
             _compare(worker, samples)
-    return silent
+    return [worker.name for worker, place in asked if found[place] is None and place not in without]
 
 
 def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:

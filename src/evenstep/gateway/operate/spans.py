@@ -94,14 +94,8 @@ def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
         "evenstep.tries": one.tries,
         "evenstep.continued": one.continued,
     }
-    for name, seconds in (
-        ("evenstep.wait_s", one.sent_s - one.arrived_s),
-        ("evenstep.ttft_s", one.ttft_s),
-        ("evenstep.tpot_s", one.tpot_s),
-    ):
-        if not math.isnan(seconds):
-            found[name] = seconds
-    return found
+    times = {"wait_s": one.sent_s - one.arrived_s, "ttft_s": one.ttft_s, "tpot_s": one.tpot_s}
+    return found | {f"evenstep.{name}": seconds for name, seconds in times.items() if not math.isnan(seconds)}
 
 
 def _ns(at_s: float, ahead_ns: int) -> int:

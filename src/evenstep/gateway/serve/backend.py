@@ -19,7 +19,7 @@ from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.errors import EngineError
 from evenstep.gateway.config.worker import Worker, adapter_of
 from evenstep.gateway.connections.engine import Endpoint
-from evenstep.gateway.connections.question import Question
+from evenstep.gateway.connections.pages import Question
 
 _log = logging.getLogger("evenstep.gateway")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}

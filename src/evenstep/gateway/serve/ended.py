@@ -1,4 +1,4 @@
-"""The summary of a finished request, for the access log, the targets of classes and the spans.
+"""The summary of a finished request, for the access log, the targets of classes (`Attainment`) and the spans.
 
 It contains no text of prompts or answers.
 """
@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from evenstep.dispatch.log.meters import tpot_s
+from evenstep.gateway.config.sections import RequestClass
 from evenstep.gateway.connections.request_context import RequestContext
 
-#: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token, also if
-#: no engine was free in time. ``cancelled``: its client left. ``refused``: for its key, form or size, or at a limit.
 Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
 class Ended(msgspec.Struct, gc=False):
-    """The summary of a request that ended. A `Story` fills it in; sinks only read it.
+    """The summary of a request: `begun` when it arrives, filled in by its methods, and given to the sinks at its end.
 
     Args:
         request_id: the id given by the client, or ours.
-        outcome: ``complete``, ``error`` (also if no engine was free in time), ``cancelled`` (its client left) or ``refused``
-            (for its key, form or size, or at a limit).
+        outcome: ``complete`` (with all its tokens), ``error`` (before or after its first token; also if no engine was free
+            in time), ``cancelled`` (its client left) or ``refused`` (for its key, form or size, or at a limit).
         status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
         model: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before
@@ -46,6 +46,7 @@ class Ended(msgspec.Struct, gc=False):
         class_name: name of its class when it came; empty = no class.
         sequences: number of sequences that its answer streams side by side; 0 = the answer does not stream.
         method: HTTP method.
+        sinks: get it at the end, and only read it.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class Ended(msgspec.Struct, gc=False):
     class_name: str = ""
     sequences: int = 1
     method: str = "POST"
+    sinks: tuple[Sink, ...] = ()
 
     @property
     def ttft_s(self) -> float:
@@ -79,72 +81,101 @@ class Ended(msgspec.Struct, gc=False):
         """Seconds per further token of each sequence, from the first token to the end; nan without any (`meters.tpot_s`)."""
         return tpot_s(self.ended_s - self.first_s, self.output_tokens, self.sequences)
 
+    def sent(self, worker: str) -> None:
+        """Note that a leg goes to this worker now: one more try, and a continuation if the first token has come."""
+        self.continued |= not math.isnan(self.first_s)
+        self.worker, self.tries, self.sent_s = worker, self.tries + 1, time.monotonic()
+
+    def started(self) -> None:
+        """Note that the first token, or the whole answer, came now; only the first call counts."""
+        if math.isnan(self.first_s):
+            self.first_s = time.monotonic()
+
+    def ended(self, outcome: Outcome, status: int) -> None:
+        """Note that the request ends now, and give its summary to all sinks. Set `output_tokens` before; call it once."""
+        self.outcome, self.status, self.ended_s = outcome, status, time.monotonic()
+        for sink in self.sinks:
+            sink(self)
+
 
 #: Takes the summary of each request that ended. It runs on the data path, so it must be quick and never wait.
 Sink: TypeAlias = Callable[[Ended], None]
 
 
-class Story:
-    """Fills in the summary of a running request; kept only while there are sinks. At its end call `ended`, once.
+def begun(
+    sinks: tuple[Sink, ...],
+    name: str,
+    context: RequestContext,
+    arrived_s: float,
+    model: str = "",
+    prompt_tokens: int = 0,
+    request_class: int = 0,
+    sequences: int = 1,
+) -> Ended:
+    """The summary of a request that arrives; kept only while there are sinks.
 
-    Args:
-        sinks: get the summary at the end.
-        name: the request's id.
-        context: its parsed head.
-        arrived_s: in seconds of `time.monotonic`.
-        prompt_tokens: as estimated.
-        model, request_class, sequences: for the fields of `Ended` with these names.
+    `name` is the request's id, `context` its parsed head, `arrived_s` in seconds of `time.monotonic`, and `prompt_tokens` an
+    estimate: set the field once an engine counts them. The other arguments are as in `Ended`.
+    """
+    caller = context.caller
+    classes = caller.classes.items() if caller else ()
+    return Ended(
+        name,
+        "error",
+        0,
+        context.head.path,
+        model,
+        caller.tenant if caller else "",
+        request_class,
+        prompt_tokens=prompt_tokens,
+        arrived_s=arrived_s,
+        traceparent=context.traceparent,
+        class_name=next((name for name, number in classes if number == request_class), ""),
+        sequences=sequences,
+        method=context.head.method,
+        sinks=sinks,
+    )
+
+
+class Attainment:
+    """Counts of requests that met the targets of their class, and of requests that did not; `classes`: name -> class.
+
+    A request that was refused or ended with an error missed its targets. A request is not counted if its client left, if it
+    has no class, or if it was refused before it reached a pool. A target of 0 is always met. The target on further tokens
+    applies only to requests with more than one token.
 
     Attributes:
-        told: the summary so far; set its ``prompt_tokens`` once an engine counts them, and ``output_tokens`` before `ended`.
+        counted: number of requests by (class name, whether they met its targets).
     """
 
-    __slots__ = ("_sinks", "told")
+    def __init__(self, classes: Mapping[str, RequestClass]) -> None:
+        self._classes = classes
+        self.counted: Counter[tuple[str, bool]] = Counter()
 
-    def __init__(
-        self,
-        sinks: tuple[Sink, ...],
-        name: str,
-        context: RequestContext,
-        arrived_s: float,
-        model: str = "",
-        prompt_tokens: int = 0,
-        request_class: int = 0,
-        sequences: int = 1,
-    ) -> None:
-        caller = context.caller
-        classes = caller.classes.items() if caller else ()
-        self._sinks = sinks
-        self.told = Ended(
-            name,
-            "error",
-            0,
-            context.head.path,
-            model,
-            caller.tenant if caller else "",
-            request_class,
-            prompt_tokens=prompt_tokens,
-            arrived_s=arrived_s,
-            traceparent=context.traceparent,
-            class_name=next((name for name, number in classes if number == request_class), ""),
-            sequences=sequences,
-            method=context.head.method,
-        )
+    def reload(self, classes: Mapping[str, RequestClass]) -> None:
+        """Use other classes and targets from now on. Counts are kept by class name."""
+        self._classes = classes
 
-    def sent(self, worker: str) -> None:
-        """Note that a leg goes to this worker now: one more try, and a continuation if the first token has come."""
-        told = self.told
-        told.continued |= not math.isnan(told.first_s)  # its first token has come
-        told.worker, told.tries, told.sent_s = worker, told.tries + 1, time.monotonic()
+    def ended(self, one: Ended) -> None:
+        """Count a request that ended, by the targets of its class in force now. It serves as a `Sink`.
 
-    def started(self) -> None:
-        """Note that the first token, or the whole answer, came now; only the first call counts."""
-        if math.isnan(self.told.first_s):
-            self.told.first_s = time.monotonic()
+        The class is looked up by its name, because a reload may have given its number to another one.
+        """
+        kind = self._classes.get(one.class_name)
+        if kind is None or one.outcome == "cancelled":
+            return
+        late_to_start = kind.ttft_s > 0 and not one.ttft_s <= kind.ttft_s
+        slow_to_go_on = kind.tpot_s > 0 and one.tpot_s > kind.tpot_s
+        self.counted[one.class_name, one.outcome == "complete" and not (late_to_start or slow_to_go_on)] += 1
 
-    def ended(self, outcome: Outcome, status: int) -> None:
-        """Note that the request ends now, and give its summary to all sinks; `outcome` and `status` as in `Ended`."""
-        told = self.told
-        told.outcome, told.status, told.ended_s = outcome, status, time.monotonic()
-        for sink in self._sinks:
-            sink(told)
+    def weights(self) -> dict[str, float]:
+        """The weight of each class in the config now in force, by its name, also of those without a counted request."""
+        return {name: kind.weight for name, kind in self._classes.items()}
+
+    def counts(self) -> list[dict[str, object]]:
+        """For each class in force two entries: ``class``, ``met`` ("true", then "false") and ``value``, a request count."""
+        return [
+            {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
+            for name in self._classes
+            for met in (True, False)
+        ]

@@ -20,7 +20,7 @@ from evenstep.engines.requests import bodies, refusals
 from evenstep.engines.requests.continuation import can_break, continuation
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
-from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
+from evenstep.engines.streams.answers import Answer, read_answer, read_prefilled
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
@@ -30,7 +30,7 @@ from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.gateway.serve.backend import Backend
-from evenstep.gateway.serve.ended import Outcome, Story
+from evenstep.gateway.serve.ended import Ended, Outcome
 from evenstep.gateway.serve.served import ServedModel
 from evenstep.http.head import ResponseHead
 
@@ -86,7 +86,7 @@ class Exchange:
     has_started = is_counted = False
     held = b""
     why = ""
-    story: Story | None = None
+    story: Ended | None = None
     _leg: Collecting | None = None
     _before: SoFar | None = None
     _handover = _body = b""
@@ -188,11 +188,11 @@ class Exchange:
             self.story.started()
         self.client.start(_OK, _EVENTS, _NO_CACHE)
 
-    def prefilled(self, leg: Prefill, found: Prefilled) -> None:
+    def prefilled(self, leg: Prefill, prompt_tokens: int, handover: bytes) -> None:
         """Handle the answer of the prefill leg: keep its hand-over for `decode`, and tell the dispatcher."""
-        self._leg, self._handover, self._since_s = None, found.handover, self.model.now_s()
-        self._counted_now(found.prompt_tokens)
-        tokens = max(0, found.prompt_tokens)
+        self._leg, self._handover, self._since_s = None, handover, self.model.now_s()
+        self._counted_now(prompt_tokens)
+        tokens = max(0, prompt_tokens)
         self.model.tell(ev.PrefillDone(now_s=self._since_s, request=self.number, leg=leg.number, prompt_tokens=tokens))
 
     def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
@@ -206,7 +206,7 @@ class Exchange:
         self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens), produced)
         if self.story is not None:
             self.story.started()
-            self.story.told.output_tokens = produced
+            self.story.output_tokens = produced
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
@@ -279,7 +279,7 @@ class Exchange:
             return 0
         self.is_counted = True
         if self.story is not None:
-            self.story.told.prompt_tokens = tokens
+            self.story.prompt_tokens = tokens
         if self.size:
             self.model.sizes.learn(self.request.model, self.size, tokens)
         return tokens
@@ -367,7 +367,7 @@ class Exchange:
     def _note_tokens(self, leg: Collecting | None) -> None:
         """Note for the sinks how many tokens a stream has brought so far; other legs are ignored."""
         if self.story is not None and isinstance(leg, Stream):
-            self.story.told.output_tokens = leg.reply.produced
+            self.story.output_tokens = leg.reply.produced
 
     def _worded(self, command: Reject) -> Refusal:
         """The refusal, with status and text, for a `Reject`; what engines said before may change it."""
@@ -512,7 +512,7 @@ class Prefill(Collecting):
         except EngineError as error:
             self._lose("status", str(error))
             return
-        self.exchange.prefilled(self, found)
+        self.exchange.prefilled(self, *found)
 
 
 class Whole(Collecting):

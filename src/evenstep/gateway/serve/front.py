@@ -22,8 +22,8 @@ from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Limits
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.client import Client, Received
-from evenstep.gateway.connections.request_context import ClientHeads, RequestContext, context_of
-from evenstep.gateway.serve.ended import Sink, Story
+from evenstep.gateway.connections.request_context import RequestContext, cached, context_of
+from evenstep.gateway.serve.ended import Sink, begun
 from evenstep.gateway.serve.exchange import Exchange
 from evenstep.gateway.serve.models import page
 from evenstep.gateway.serve.pools import Pools
@@ -51,12 +51,12 @@ class Front:
     cannot be read or appears twice.
 
     Attributes:
-        limits, heads: limits of clients and cache of their parsed heads, under the config in force.
+        limits, read: limits of clients, and the parser of their heads with its cache, under the config in force.
         clients: open connections.
-        codes: HTTP status -> number of answers that began.
+        codes: HTTP status -> number of answers that began, counted by each `Client`.
         passing: running requests that are not generations.
         why_not_ready: set by the gateway; "starting" at first, empty once its workers are added.
-        sinks: get the summary of each ended request without a class, and of each that was forwarded.
+        sinks: get the summary of each ended request that has no class, was forwarded, or was refused before a pool had it.
         class_sinks: get the summary of each other ended request.
     """
 
@@ -74,13 +74,13 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """From now on use another config's limits for clients, names of session headers, and callers; empties `heads`.
+        """From now on use another config's limits for clients, names of session headers, and callers; empties the cache.
 
         `callers` are made from `config`; they hold its keys and classes.
         """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)
-        self.heads = ClientHeads(self._read_head)  # the same head may now have another meaning
+        self.read = cached(self._read_head)  # the same head may now have another meaning
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Report the end of each request that arrives from now on to these sinks alone; running requests keep theirs."""
@@ -96,10 +96,6 @@ class Front:
     def is_draining(self) -> bool:
         """Whether new requests are refused (`Pools.drain`); then each answer is the last on its connection."""
         return self.pools.is_draining
-
-    def told(self, status: int) -> None:
-        """Count an answer, when it begins, by its status."""
-        self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request at once, or set `Client.job`, which answers later.
@@ -145,7 +141,7 @@ class Front:
         copies = request.best_of * request.prompts
         if sinks:
             streams = copies if request.stream else 0
-            exchange.story = Story(sinks, name, context, now_s, request.model, estimate, context.number, streams)
+            exchange.story = begun(sinks, name, context, now_s, request.model, estimate, context.number, streams)
         salt, blocks = self._salt, ()
         if pool.reads_cached:
             blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.dispatcher.settings.prefix_block_bytes))
@@ -171,9 +167,8 @@ class Front:
     def _turn_away(self, received: Received, client: Client, refusal: Refusal, model: str = "") -> None:
         """Refuse a request that no pool has seen, and report it to the sinks; `model` is the one it asks for, if known."""
         client.refuse(refusal)
-        sinks = self.class_sinks if received.context.number else self.sinks
-        if sinks:
-            story = Story(sinks, received.name, received.context, time.monotonic(), refusals.short(model))
+        if self.sinks:
+            story = begun(self.sinks, received.name, received.context, time.monotonic(), refusals.short(model))
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
@@ -186,8 +181,7 @@ class Front:
 
     def _health(self, path: str, client: Client) -> None:
         """Answer a health check with status 200; ``/readyz`` with 503 and the reason if the gateway is not ready."""
-        why = self.not_ready() if path == "/readyz" else ""
-        notes = self.notes() if path == "/readyz" else []
+        why, notes = (self.not_ready(), self.notes()) if path == "/readyz" else ("", [])
         client.reply(503 if why else 200, "\n".join((why or "ok", *notes)).encode(), _TEXT)
 
     def notes(self) -> list[str]:
@@ -255,7 +249,7 @@ class Front:
             return
         story = None
         if self.sinks:
-            story = Story(self.sinks, request.name, request.context, time.monotonic(), model)
+            story = begun(self.sinks, request.name, request.context, time.monotonic(), model)
         passing = ProxiedRequest(client, request, engines, request.context.carries_key, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing

@@ -58,17 +58,17 @@ class Gateway:
     def start(self) -> None:
         """Stop refusing requests as "starting", and add the workers of the config.
 
-        Call it once, when what decisions need is compiled. The gateway is ready (`not_ready`) only when a worker is usable.
-        Raises InputError for an invalid worker, secret or tokenizer; workers before it stay added.
+        Call it once, when what decisions need is compiled. The gateway is ready (`Front.not_ready`) only when a worker is
+        usable. Raises InputError for an invalid worker, secret or tokenizer; workers before it stay added.
         """
         self.front.why_not_ready = ""
         for worker in self.config.fleet():
             self.pools.add(worker)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything measured, as plain numbers; a new mapping each time.
+        """Everything measured, as numbers, truth values, texts, and lists and mappings of them; a new mapping each time.
 
-        ``models`` maps model -> `Dispatcher.snapshot()`; ``gateway`` has numbers of the data path itself, as `metrics_page`
+        ``models`` maps model -> `Dispatcher.snapshot()`; ``gateway`` has values of the data path itself, as `metrics_page`
         takes them.
         """
         front, pools = self.front, self.pools.all
@@ -93,10 +93,6 @@ class Gateway:
     def workers(self) -> list[Worker]:
         """Every worker of the gateway, including those that are leaving or have not said which models they serve."""
         return list(self.pools.workers.values())
-
-    def not_ready(self) -> str:
-        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
-        return self.front.not_ready()
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another config, which is checked, from now on. Its workers are not added or removed here (`Pools.add`).

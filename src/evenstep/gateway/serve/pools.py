@@ -77,7 +77,7 @@ class Pools:
         return list(self._learning)
 
     def pool_of(self, model: str) -> ServedModel | None:
-        """The pool of a model or an alias; None if no worker ever served it, or its pool has no workers left."""
+        """The pool of a model or alias; None if it never had one, or if no workers of any model are left in that pool."""
         pool = self.by_model.get(self.config.aliases.get(model, model))
         return pool if pool is not None and pool.backends else None
 

@@ -16,7 +16,7 @@ from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
 from evenstep.gateway.serve.backend import Backend
-from evenstep.gateway.serve.ended import Outcome, Story
+from evenstep.gateway.serve.ended import Ended, Outcome
 from evenstep.http.head import ResponseHead
 
 #: Client fields that describe its body and the answer it accepts.
@@ -46,7 +46,7 @@ class ProxiedRequest:
         engines: Sequence[Backend],
         carries_key: bool,
         over: Callable[[ProxiedRequest], None],
-        story: Story | None = None,
+        story: Ended | None = None,
     ) -> None:
         self.client, self._request, self._over, self._story = client, request, over, story
         self.connection: EngineConnection | None = None
@@ -84,6 +84,8 @@ class ProxiedRequest:
         self._answer = head
         self._refused = head.status >= 300
         self._length, self._is_held = length, 0 <= length <= _MOST_HELD
+        if self.is_head:  # no body follows; a GET would have this many bytes
+            self._length = int(head.headers.get("content-length", -1))
 
     def _start(self) -> None:
         """Begin the client's answer with the head of this engine's answer; no other engine is tried from now on."""
@@ -131,8 +133,6 @@ class ProxiedRequest:
                 self._again()
                 return
             self.client.refuse(of_engine(said, head.status, head.retry_after_s))
-        elif self.is_head:
-            self.client.reply(head.status, b"")
         else:
             if not self._started:
                 self._start()

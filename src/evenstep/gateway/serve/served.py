@@ -46,22 +46,14 @@ class Placed(Job, Protocol):
 
     @property
     def client(self) -> Client: ...
-
     @property
     def request(self) -> GenerationRequest: ...
-
     def prefill(self, command: co.SendPrefill, backend: Backend) -> None: ...
-
     def decode(self, command: co.SendDecode, backend: Backend) -> None: ...
-
     def resume(self, command: co.Continue, backend: Backend) -> None: ...
-
     def abort(self, number: int) -> None: ...
-
     def release(self) -> None: ...
-
     def reject(self, command: co.Reject) -> int: ...
-
     def fail(self, command: co.Fail) -> None: ...
 
 
@@ -130,7 +122,7 @@ class ServedModel:
             co.Continue: lambda command: self._exchanges[command.request].resume(command, self.backends[command.worker]),
             co.Abort: self._abort,
             co.Release: self._release,
-            co.Reject: self._reject,
+            co.Reject: lambda command: self.dispatcher.rejected(self._exchanges.pop(command.request).reject(command)),
             co.Fail: lambda command: self._exchanges.pop(command.request).fail(command),
             co.Probe: lambda command: probe(self, self.backends[command.worker]),
             co.WakeAt: self._wake_at,
@@ -295,7 +287,7 @@ class ServedModel:
         return estimate
 
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
-        """Use another policy, predictor and settings from the next decision on; check them first."""
+        """Use these from the next decision on. An invalid policy or predictor raises InputError, and changes nothing."""
         self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
 
     # --- workers -------------------------------------------------------------------------------------------------
@@ -409,9 +401,6 @@ class ServedModel:
         exchange = self._exchanges.get(command.request)
         if exchange is not None:
             exchange.release()
-
-    def _reject(self, command: co.Reject) -> None:
-        self.dispatcher.rejected(self._exchanges.pop(command.request).reject(command))
 
     def _forget(self, command: co.Removed) -> None:
         backend = self.backends.pop(command.worker, None)

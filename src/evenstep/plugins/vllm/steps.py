@@ -69,18 +69,18 @@ def read_steps(folder: str | Path) -> GroupSteps:
 
 def _read(path: Path) -> F8:
     """float64[K, columns], the steps of one file. Raises InputError for an invalid line, or without steps."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     if not lines or lines[0] != ",".join(COLUMNS):
         raise InputError(f"{path} line 1", "header", lines[0] if lines else "", f"'{','.join(COLUMNS)}'")
-    table = np.empty((len(lines) - 1, len(COLUMNS)))
-    for number, line in enumerate(lines[1:]):
+    rows: list[dict[str, float]] = []
+    for number, line in enumerate(lines[1:], 2):
         try:
-            table[number] = [float(value) for value in line.split(",")]
+            rows.append(dict(zip(COLUMNS, map(float, line.split(",")), strict=True)))
         except ValueError:
-            raise InputError(f"{path} line {number + 2}", "line", line, f"{len(COLUMNS)} numbers") from None
-    if not len(table):
+            raise InputError(f"{path} line {number}", "line", line, f"{len(COLUMNS)} numbers") from None
+    if not rows:
         raise InputError(str(path), "steps", 0, "at least one")
-    return table
+    return np.array([[*row.values()] for row in rows])
 
 
 def _keys(table: F8) -> list[tuple[int, int, int]]:

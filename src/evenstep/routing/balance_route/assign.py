@@ -98,18 +98,16 @@ def decide(until: int, alone: int, discount: float, settings: Settings, view: Ru
 @part
 def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
     """Write what the stages start from: room, loads, envelopes, keys and weights; returns the sum of all free slots."""
-    H1, slots = work.weights.size, 0
+    H1 = work.weights.size
     work.weights[0] = 1.0
     for h in range(1, H1):
         work.weights[h] = work.weights[h - 1] * discount
     for g in range(work.free.size):
-        slots += view.free_slots[g]
         work.free[g] = view.free_slots[g]
         work.kv[g] = view.kv_free[g]
         work.group[g] = view.group[g]
-        work.members[g] = 0
-    for i in range(work.envelope.size):
-        work.envelope[i] = 0.0
+    work.members[:] = 0
+    work.envelope[:] = 0.0
     for g in range(work.free.size):
         group, queued = work.group[g], view.queued_load[g]
         work.members[group] += 1
@@ -125,7 +123,7 @@ def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
                 work.envelope[b + h] = max(work.envelope[b + h], x)
     for i in range(work.keys.size):
         work.keys[i] = key_of(view.waiting_load[i])
-    return slots
+    return total_free(view)
 
 
 @borrowing
@@ -406,7 +404,7 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
     limit = key_of(work.kv[g])
     if settings.fit:
         return keys.list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
-    return keys.list_largest(work.keys, limit, settings.candidates, work.rows, work.row_keys)
+    return keys.list_first(1, work.keys, -1, limit, settings.candidates, work.rows, work.row_keys)
 
 
 @part

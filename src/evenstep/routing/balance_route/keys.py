@@ -81,24 +81,6 @@ def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
 
 
 @borrowing
-def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the largest keys up to `limit` in `rows` and `row_keys`, larger first, then older.
-
-    Returns the number of rows listed.
-    """
-    return list_first(1, keys, -1, limit, count, rows, row_keys)
-
-
-@borrowing
-def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the smallest keys in (high, limit] in `rows` and `row_keys`, smaller first, then older.
-
-    Returns the number of rows listed.
-    """
-    return list_first(-1, keys, high, limit, count, rows, row_keys)
-
-
-@part
 def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Ints, row_keys: Ints) -> int:
     """List up to `count` rows of keys in (low, high]: largest first if `sign` is 1, smallest first if -1, then older.
 
@@ -130,10 +112,10 @@ def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_
     """
     above = count_above(keys, high, limit)
     top = min(high, limit)
-    below = list_largest(keys, top, count - 1 if above > 0 else count, rows, row_keys)
+    below = list_first(1, keys, -1, top, count - 1 if above > 0 else count, rows, row_keys)
     above = min(above, count - below)
     for j in range(below - 1, -1, -1):  # make room in front
         rows[j + above] = rows[j]
         row_keys[j + above] = row_keys[j]
-    list_smallest_above(keys, high, limit, above, rows, row_keys)
+    list_first(-1, keys, high, limit, above, rows, row_keys)
     return above + below

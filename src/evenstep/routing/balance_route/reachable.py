@@ -81,8 +81,7 @@ def by_bits(
         chosen[i] = 0
     limit = int(min(kv_free, total, high + most))
     reach = np.zeros((n + 1, slots + 1, (limit >> 6) + 1), np.uint64)  # the one allocation of a routing rule
-    for i in range(n + 1):
-        reach[i, 0, 0] = _ONE
+    reach[:, 0, 0] = _ONE
     for i in range(n):
         size = int(sizes[i])
         for r in range(1, slots + 1):

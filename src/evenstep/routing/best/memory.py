@@ -123,18 +123,10 @@ def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, m
             reserve = here * (octaves(float(1.0 + price * held / here)) * NEPER)
             for h in range(look.growth.size):
                 reserve = max(reserve, view.projections[g, h] - load + look.growth[h])
-            one = largest_within(free, moment.waiting, view) if there == 0 else 0.0
+            one = 0.0  # the largest waiting request that fits, if the worker has none
+            for i in range(moment.waiting if there == 0 else 0):
+                one = max(one, view.waiting_load[i] if view.waiting_load[i] <= free else 0.0)
             plan.kv[o] = max(one, free - reserve)
-
-
-@part
-def largest_within(free: float, waiting: int, view: RuleView) -> float:
-    """KV tokens of the largest request among the oldest `waiting` that fits in `free` KV tokens; 0 if none does."""
-    largest = 0.0
-    for i in range(waiting):
-        if view.waiting_load[i] <= free:
-            largest = max(largest, view.waiting_load[i])
-    return largest
 
 
 @part

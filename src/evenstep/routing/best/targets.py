@@ -254,8 +254,7 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
     KV tokens by which the level is lowered.
     """
     reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
-    for q in range(plan.members.size):
-        plan.reward[q] = reward
+    plan.reward[:] = reward
     workers, share, astray = view.load.size, moment.slots / moment.free, 0.0
     for g in range(workers):
         newcomers = max(view.free_slots[g], 0) * (moment.usual * share)

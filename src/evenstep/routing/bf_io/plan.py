@@ -79,51 +79,15 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
     """The plan with its arrays cut to these numbers of requests, open workers, groups and slots; windows, not copies."""
     p, W, G, Q, U = plan, waiting, opened, groups, slots
-    return Plan(
-        p.weight,
-        p.growth,
-        p.others,
-        p.margin,
-        p.term,
-        p.size[:W],
-        p.stays[:W],
-        p.worth[:W],
-        p.position[:W],
-        p.rank[:W],
-        p.taken[:W],
-        p.kind[:W],
-        p.group[:G],
-        p.place[:G],
-        p.free[:G],
-        p.room[:G],
-        p.share[:G],
-        p.order[:G],
-        p.kv[:G],
-        p.kv_left[:G],
-        p.burden[:G],
-        p.reach[:G],
-        p.speed[:G],
-        p.target[:G],
-        p.pull[:G],
-        p.hit[:G],
-        p.base[:G],
-        p.load[:G],
-        p.members[:Q],
-        p.tie[:Q],
-        p.reward[:Q],
-        p.floor[:Q],
-        p.envelope[:Q],
-        p.runner_up[:Q],
-        p.base_total[:Q],
-        p.total[:Q],
-        p.best_envelope[:Q],
-        p.worker[:U],
-        p.request[:U],
-        p.best_worker[:U],
-        p.best_request[:U],
-        p.quota,
-        p.left,
-    )
+    of_steps = p.weight, p.growth, p.others, p.margin, p.term
+    of_requests = p.size[:W], p.stays[:W], p.worth[:W], p.position[:W], p.rank[:W], p.taken[:W], p.kind[:W]
+    of_workers = p.group[:G], p.place[:G], p.free[:G], p.room[:G], p.share[:G], p.order[:G], p.kv[:G], p.kv_left[:G]
+    their_values = p.burden[:G], p.reach[:G], p.speed[:G], p.target[:G], p.pull[:G], p.hit[:G], p.base[:G], p.load[:G]
+    of_groups = p.members[:Q], p.tie[:Q], p.reward[:Q], p.floor[:Q], p.envelope[:Q], p.runner_up[:Q]
+    their_sums = p.base_total[:Q], p.total[:Q], p.best_envelope[:Q]
+    of_slots = p.worker[:U], p.request[:U], p.best_worker[:U], p.best_request[:U]
+    of_all = of_steps + of_requests + of_workers + their_values + of_groups + their_sums + of_slots
+    return Plan(*of_all, p.quota, p.left)
 
 
 @part
@@ -174,8 +138,7 @@ def clear(plan: Plan) -> None:
     for q in range(plan.members.size):
         for h in range(n):
             plan.total[q, h] = plan.base_total[q, h]
-    for r in range(plan.size.size):
-        plan.taken[r] = 0
+    plan.taken[:] = 0
 
 
 @part
@@ -276,8 +239,7 @@ def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
     plan's value. With `tries_all` more than size counts, so requests are not exchanged. `plan.taken` is overwritten.
     """
     waiting = plan.size.size
-    for r in range(waiting):
-        plan.taken[r] = -1
+    plan.taken[:] = -1
     for k in range(filled):
         plan.taken[plan.best_request[k]] = plan.place[plan.best_worker[k]]
     if not tries_all:

@@ -71,11 +71,8 @@ def set_workers(
         tie_weight: weight of the squared deviation from the group's mean, see `BFIO`; 0 = no tie-breaker.
     """
     n = plan.weight.size
-    for q in range(plan.members.size):
-        plan.members[q], plan.reward[q] = 0.0, 1.0
-        for h in range(n):
-            plan.floor[q, h] = -np.inf
-            plan.base_total[q, h] = 0.0
+    plan.members[:], plan.reward[:] = 0.0, 1.0
+    plan.floor[:], plan.base_total[:] = -np.inf, 0.0
     o = 0
     for g in range(view.load.size):
         q = number[g]

@@ -44,7 +44,7 @@ class Best(Ruled):
     """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
 
     It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2``, less the worth of
-    cached tokens, over the choice of requests and workers, filling every slot. Loads are time where workers differ in speed.
+    cached tokens, by choice of requests and workers, filling all slots if memory allows. Loads are time if speeds differ.
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
@@ -58,8 +58,9 @@ class Best(Ruled):
             once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: multiple of the mean wait (`best.kept.whole_wait_s`) after which a request is overdue; 0 = off. Overdue
-            requests are admitted before all others, in at most a 16th of the free slots. Before that, a worker makes room
-            for a request that fits nowhere (`best.room`). If it still fits no worker's memory, a worker is kept for it.
+            requests are admitted before all others, in at most a 16th of the free slots, but at least one. Before that, a
+            worker makes room for a request that fits nowhere (`best.room`). If it still fits no worker's memory, a worker is
+            kept for it.
         ageing: value of admitting a request that has waited as long as usual, in mean requests over the envelope at every
             step. It rises with the square of the wait. 0 = no value.
         recompute: where KV memory limits: the cost of computing a token anew after an overflow, in output tokens, on a
@@ -214,8 +215,7 @@ def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlo
     targets.set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
     offset = steered(options.steer, moment.waiting, moment.slots, moment.running, view, memory)
     targets.set_targets(options, offset * moment.request, moment, view, look, plan)
-    for o in range(plan.place.size):
-        plan.hit[o] = options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
+    plan.hit[:] = options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
 
 
 policy = Best

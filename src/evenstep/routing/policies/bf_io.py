@@ -119,8 +119,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     plan = cut(work.plan, waiting, opened, number_groups(view, work.group), slots)
     plan.quota[0] = slots
     set_steps(options.discount, view.growth, plan.weight, plan.growth)
-    for g in range(view.load.size):
-        work.speed[g] = 1.0
+    work.speed[:] = 1.0
     set_workers(work.group, work.speed, view.projections, options.tie_weight, view, plan)
     ends_known = set_requests(plan.weight.size, view, plan)
     effort = Effort(options.starts, options.moves, ROUNDS, 1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from evenstep.errors import InputError
 from evenstep.routing.balance_route.assign import STAGE_TWO, decide
 from evenstep.routing.balance_route.assign import AssignWork as Work
 from evenstep.routing.filling import count_overdue
-from evenstep.routing.policies.br_h import BRH, check_options, settings_of
+from evenstep.routing.policies.br_h import BRH, settings_of
 from evenstep.routing.rules import RuleView, rule
 
 
@@ -45,6 +45,8 @@ class BR0(BRH):
     Source: BalanceRoute sec. 3, Alg. 2, App. D.4 and D.6; ageing is ours.
     """
 
+    where: ClassVar[str] = "br-0"
+
     horizon: int = 0
     discount: float = 1.0
     bypass: bool = False
@@ -53,7 +55,7 @@ class BR0(BRH):
     def __post_init__(self) -> None:
         if self.horizon != 0:
             raise InputError("br-0", "horizon", self.horizon, "0", "br-h looks ahead.")
-        check_options("br-0", self)
+        BRH.__post_init__(self)
 
 
 @rule

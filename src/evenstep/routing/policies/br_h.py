@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from evenstep.compiled import part
 from evenstep.errors import check_range, check_range_if_given
@@ -40,6 +40,8 @@ class BRH(Ruled):
     Source: BalanceRoute sec. 4, Alg. 3, App. D.4; ageing is ours.
     """
 
+    where: ClassVar[str] = "br-h"  #: the policy's name in errors
+
     horizon: int = 40
     discount: float = 0.9
     penalty: float | None = None
@@ -53,24 +55,17 @@ class BRH(Ruled):
     age_limit: float = 30.0
 
     def __post_init__(self) -> None:
-        check_range("br-h", "an integer >= 0", low=0, horizon=self.horizon)
-        check_options("br-h", self)
-
-
-def check_options(where: str, policy: Any) -> None:
-    """Check the options that BR-0 and BR-H share; `where` is the policy's name in errors.
-
-    Raises an `InputError` for an option out of range.
-    """
-    most, hint = (ENUMERATED, f"solver=bitset takes up to {MOST}.") if policy.solver == "enumerate" else (MOST, "")
-    expected = "an integer >= 0, or null for the number of workers"
-    check_range_if_given(where, expected, low=0, stage_two_below=policy.stage_two_below)
-    check_range(where, f"an integer from 1 to {most}", hint, low=1, high=most, candidates=policy.candidates)
-    check_range(where, "a finite number >= 0", "0 switches ageing off.", low=0, finite=True, age_limit=policy.age_limit)
-    check_range(where, "a number in (0, 1]", above=0, high=1, discount=policy.discount)
-    expected = "a finite number >= 0, or null for the group's size"
-    check_range_if_given(where, expected, low=0, finite=True, penalty=policy.penalty)
-    check_range(where, "a finite number > 0", above=0, finite=True, reward=policy.reward)
+        where = self.where
+        check_range(where, "an integer >= 0", low=0, horizon=self.horizon)
+        most, hint = (ENUMERATED, f"solver=bitset takes up to {MOST}.") if self.solver == "enumerate" else (MOST, "")
+        expected = "an integer >= 0, or null for the number of workers"
+        check_range_if_given(where, expected, low=0, stage_two_below=self.stage_two_below)
+        check_range(where, f"an integer from 1 to {most}", hint, low=1, high=most, candidates=self.candidates)
+        check_range(where, "a finite number >= 0", "0 switches ageing off.", low=0, finite=True, age_limit=self.age_limit)
+        check_range(where, "a number in (0, 1]", above=0, high=1, discount=self.discount)
+        expected = "a finite number >= 0, or null for the group's size"
+        check_range_if_given(where, expected, low=0, finite=True, penalty=self.penalty)
+        check_range(where, "a finite number > 0", above=0, finite=True, reward=self.reward)
 
 
 @rule

@@ -11,6 +11,9 @@ from evenstep.errors import check_range
 from evenstep.routing.filling import Room, has_room, send_to, set_room
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
+#: Rates are no higher, so that their sum is finite with any gain.
+MOST_RATE = 1e15
+
 
 @dataclass(frozen=True, slots=True)
 class Carton(Ruled):
@@ -53,7 +56,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Carton, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: the one that `next_below_limit` finds, else `HOLD`."""
+    """Write each request's worker to `work`, oldest first: in turn, above the limits if need be; `HOLD` if none has room."""
     left = set_room(view, work.fleet)
     set_limits(min(view.waiting_load.size, left), view, options.gain, work)
     for i in range(view.waiting_load.size):
@@ -94,7 +97,8 @@ def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
     for g in range(view.load.size):
         work.rate[g] = 1.0
         if mean > 0.0:
-            work.rate[g] = max(0.0, 1 + gain * (mean - work.seconds[g]) / mean)  # the fastest has at least 1
+            rate = 1 + gain * (mean - work.seconds[g]) / mean  # at least 1 for the fastest
+            work.rate[g] = min(max(0.0, rate), MOST_RATE)
         rates += work.rate[g]
     for g in range(view.load.size):
         work.limit[g] = math.ceil(sent * work.rate[g] / rates)

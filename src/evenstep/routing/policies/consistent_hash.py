@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -71,7 +70,7 @@ def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
     for i in range(view.waiting_load.size):
         if count == 0:
             break
-        best = nearest(i, math.ceil(options.bound * (total + 1) / serving), view, count, work)
+        best = nearest(i, options.bound * (total + 1) / serving, view, count, work)
         if best >= 0:
             total += 1
             work.requests[work.fleet.open[best]] += 1
@@ -92,8 +91,8 @@ def place_nodes(view: RuleView, count: int, work: Work) -> None:
 def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
     """The place in the list of the first worker, clockwise from request i's key, with room for it; -1 without one.
 
-    Workers that would exceed `most` requests, this one included, are taken only if no other has room. `count` is the length
-    of the list of open workers.
+    Workers that would exceed `most` requests, rounded up, this one included, are taken only if no other has room. `count` is
+    the length of the list of open workers.
     """
     key = uniform_from(head(view.seed, _KEY), view.waiting_key[i], 0)
     best, is_best_below, least = -1, False, 2.0

@@ -11,7 +11,7 @@ from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import check_range
 from evenstep.request import F8
-from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
+from evenstep.routing.filling import Room, count_requests, list_with_room, nth_with, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.streams import stream_number
@@ -72,7 +72,7 @@ class Work(NamedTuple):
     fleet: Room
     prefill: WorkerFloats  # prefill_g of `Dynamo`, with requests that this decision sends; the next two likewise
     load: WorkerFloats
-    active: WorkerFloats
+    active: WorkerInts
     fitting: WorkerInts  # the workers with room for the request at hand
     cost: WorkerFloats  # in blocks, on each of those
 
@@ -82,9 +82,9 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: one with room, chosen by `pick`; `HOLD` if none has room."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
+    count_requests(view, work.active)
     for g in range(view.load.size):
         work.prefill[g] = view.queued_load[g]
-        work.active[g] = view.running[g] + view.queued[g]
     for i in range(view.waiting_load.size):
         if left == 0:
             break
@@ -99,7 +99,7 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
         left -= 1
         work.prefill[best] += max(0.0, size - cached_on(i, best, view))
         work.load[best] += size
-        work.active[best] += 1.0
+        work.active[best] += 1
 
 
 @part
@@ -127,23 +127,13 @@ def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
         least, most = min(least, cost[k]), max(most, cost[k])
     span = most - least
     if temperature == 0.0 or span == 0.0:
-        return pick_tied(cost, count, least, chance)
+        tied = 0
+        for k in range(count):
+            tied += cost[k] == least
+        return nth_with(cost, least, int(chance * tied))
     for k in range(count):
         cost[k] = exponential((cost[k] - least) / (span * temperature))
     return spin(cost, count, chance)
-
-
-@part
-def pick_tied(cost: F8, count: int, least: float, chance: float) -> int:
-    """One of the indices in 0..count-1 whose cost is exactly `least`, by `chance` in [0, 1); at least one must have it."""
-    tied = 0
-    for k in range(count):
-        tied += cost[k] == least
-    skip, place = int(chance * tied), -1
-    while skip >= 0:
-        place += 1
-        skip -= cost[place] == least
-    return place
 
 
 @part

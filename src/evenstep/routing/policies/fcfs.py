@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenstep.compiled import part
 from evenstep.routing.filling import Open as Work
 from evenstep.routing.filling import is_unlimited, list_open, most_free, one_each, send
 from evenstep.routing.rules import Ruled, RuleView, rule
@@ -31,7 +30,10 @@ class FCFS(Ruled):
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: one with room, chosen as `fill` says; `HOLD` if none has room."""
     if options.fill_free_slots and is_unlimited(view):
-        send_by_levels(view, work)
+        level, i = most_free(view), 0  # a pass for each number of slots
+        while level > 0 and i < work.worker.size:
+            i = one_each(level, 0, view.free_slots.size, i, view, work)
+            level -= 1
         return
     count = list_open(view, work)
     for i in range(view.waiting_load.size):
@@ -45,15 +47,6 @@ def route(view: RuleView, options: Any, work: Work) -> None:
                     break
         if best >= 0:
             count = send(i, best, view.waiting_load[i], count, work)
-
-
-@part
-def send_by_levels(view: RuleView, work: Work) -> None:
-    """Send each request to the worker with most free slots, a pass for each number of slots. Only without KV limit."""
-    level, i = most_free(view), 0
-    while level > 0 and i < work.worker.size:
-        i = one_each(level, 0, view.free_slots.size, i, view, work)
-        level -= 1
 
 
 policy = FCFS

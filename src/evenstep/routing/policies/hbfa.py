@@ -8,8 +8,8 @@ from typing import NamedTuple
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import check_range
-from evenstep.request import F8
-from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
+from evenstep.request import F8, I8
+from evenstep.routing.filling import Room, count_requests, list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.streams import stream_number
@@ -49,7 +49,7 @@ class Work(NamedTuple):
 
     fleet: Room
     load: WorkerFloats
-    requests: WorkerFloats
+    requests: WorkerInts
     fitting: WorkerInts  # the workers with room for the request at hand
     fitness: WorkerFloats  # of each of those
 
@@ -59,8 +59,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: drawn from those with room by fitness, or (scouts) evenly."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
-    for g in range(view.load.size):
-        work.requests[g] = view.running[g] + view.queued[g]
+    count_requests(view, work.requests)
     for i in range(view.waiting_load.size):
         if left == 0:
             break
@@ -75,7 +74,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
         send_to(i, best, view.waiting_load[i], work.fleet)
         left -= 1
         work.load[best] += view.waiting_load[i]
-        work.requests[best] += 1.0
+        work.requests[best] += 1
 
 
 @part
@@ -93,7 +92,7 @@ def dance(count: int, work: Work) -> None:
 
 
 @part
-def mean(values: F8) -> float:
+def mean(values: F8 | I8) -> float:
     """The mean of the values, added up in order."""
     total = 0.0
     for g in range(values.size):

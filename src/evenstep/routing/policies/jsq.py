@@ -9,8 +9,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
-from evenstep.request import I8
-from evenstep.routing.filling import Open, draw_all, is_unlimited, list_open, send, take_out, total_free
+from evenstep.routing.filling import Open, draw_all, is_unlimited, list_open, nth_with, send, take_out, total_free
 from evenstep.routing.rules import RequestFloats, Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
@@ -109,7 +108,7 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
         for j in range(count):
             ties += queue[j] == shortest
         while ties > 0 and i < sent:
-            j = place_of(int(work.chance[i] * ties) if by_chance and ties > 1 else 0, shortest, queue)
+            j = nth_with(queue, shortest, int(work.chance[i] * ties) if by_chance and ties > 1 else 0)
             g = workers[j]
             work.fleet.worker[i] = g
             queue[j] += 1
@@ -117,16 +116,6 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
                 queue[j] = _LONG
             ties -= 1
             i += 1
-
-
-@part
-def place_of(rank: int, length: int, queue: I8) -> int:
-    """The place of the `rank`-th (from 0) of the queues of exactly this length; there must be that many."""
-    j = -1
-    while rank >= 0:
-        j += 1
-        rank -= queue[np.uintp(j)] == length
-    return j
 
 
 policy = JSQ

@@ -34,7 +34,7 @@ class MaxMin(ByLength):
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send overdue requests, oldest first, then the others, longest first; see `completion_time.send_by_length`."""
-    send_by_length(view, True, options.length_predicted, options.age_limit, work)
+    send_by_length(view, options, True, work)
 
 
 policy = MaxMin

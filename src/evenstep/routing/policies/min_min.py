@@ -32,7 +32,7 @@ class MinMin(ByLength):
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send overdue requests, oldest first, then the others, shortest first; see `completion_time.send_by_length`."""
-    send_by_length(view, False, options.length_predicted, options.age_limit, work)
+    send_by_length(view, options, False, work)
 
 
 policy = MinMin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +10,6 @@ from evenstep.errors import check_range
 from evenstep.routing.filling import count_requests, count_serving, list_open, send
 from evenstep.routing.policies.consistent_hash import Work, check_ring, nearest, place_nodes
 from evenstep.routing.rules import Ruled, RuleView, rule
-
-__all__ = ["PrefixAffinity", "Work", "policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,7 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
         size, least_cached = view.waiting_load[i], -1.0
         is_even = not is_unbalanced(view, options, work)
         if is_even and not is_known:
-            most = math.ceil(options.bound * (total + 1) / serving)
-            best = nearest(i, most, view, count, work)
+            best = nearest(i, options.bound * (total + 1) / serving, view, count, work)
         else:
             if is_even:
                 least_cached = worth_a_detour(i, options.cached_share * size, view, count, work)

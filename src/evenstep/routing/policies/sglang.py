@@ -21,8 +21,8 @@ class SGLang(Ruled):
 
     It leaves out reports of the ranks that are older than the decision, ranks that are down, and ranks that a request asks
     for. It also leaves out the methods round-robin (`round-robin` here) and by bootstrap room. As reports are always fresh
-    here, ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load. SGLang dispatches each request on
-    arrival, whether the rank has a slot or not. Here a pool waits for slots, and the oldest request goes first.
+    here, ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load, except for ties. SGLang dispatches
+    each request on arrival, whether the rank has a slot or not. Here a pool waits for slots, and the oldest goes first.
 
     Source: sgl-project/sglang 0.5.23, python/sglang/srt/managers/data_parallel_controller.py, DPBudget.
     """

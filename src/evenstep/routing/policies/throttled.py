@@ -13,6 +13,9 @@ from evenstep.routing.capability import check_capabilities, list_capabilities
 from evenstep.routing.filling import Open, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
+#: Highest threshold that is told from others: no worker has so many requests.
+MOST = 1e15
+
 
 @dataclass(frozen=True, slots=True)
 class Throttled(Ruled):
@@ -75,7 +78,7 @@ def list_below(view: RuleView, options: Any, work: Work) -> int:
         most = options.threshold
         if math.isnan(options.threshold):  # None: the slots of the worker
             most = float(requests + view.free_slots[g])
-        below = max(1, int(most * (work.capability[g] / largest) + 0.5)) - requests
+        below = max(1, int(min(most * (work.capability[g] / largest) + 0.5, MOST))) - requests
         fleet.open[count], fleet.slots[count], fleet.kv[count] = g, min(fleet.slots[j], below), fleet.kv[j]
         count += below > 0
     return count

@@ -193,11 +193,8 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
     The counts are set to 0 first. It stops once the queue has given each group as many heads as its first threshold.
     """
     words = gates.words
-    for gate in range(words.gates):
-        work.heads[gate] = 0
-        work.members[gate] = 0
-        work.ran[gate] = 0
-        work.oldest[gate] = np.inf
+    work.heads[:], work.members[:], work.ran[:] = 0, 0, 0
+    work.oldest[:] = np.inf
     for position in range(view.running.size):
         look(view, work, gates, view.running[position])
     for g in range(words.groups):
@@ -277,9 +274,7 @@ def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) 
 
     After an eviction no request of the queue is admitted. The first that does not fit ends admissions.
     """
-    for k in range(work.stage.size):
-        work.stage[k] = 0
-        work.taken[k] = 0
+    work.stage[:], work.taken[:] = 0, 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -298,10 +293,7 @@ def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) 
 @part
 def runs_any(batch: Batch) -> bool:
     """True if any request in the batch so far runs at least one token; entries with 0 tokens do not count."""
-    found = False
-    for p in range(batch.given[0]):
-        found = found or batch.tokens[p] > 0
-    return found
+    return batch.tokens[: batch.given[0]].sum() > 0
 
 
 @part
@@ -342,8 +334,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
         keep(memory, words.now + words.window + observed.START, now_s)
         keep(memory, beside + observed.SEEN, now_s if view.waiting.size == 0 else -np.inf)
         count_arrivals(view, work, gates, 0)
-    for word in range(words.members, words.members + 3 * words.gates):
-        memory[word] = 0
+    memory[words.members : words.members + 3 * words.gates] = 0
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.evictions[row] == 0:
@@ -368,9 +359,7 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -
     `weight` is 1, or 0 at the first call, which only marks them as seen. The queue is searched from its end until as many
     are found as have arrived: some hosts do not queue by arrival.
     """
-    memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, 0
-    for c in range(view.arrived.size):
-        came += view.arrived[c]
+    memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, view.arrived.sum()
     before_s = kept(memory, words.beside + observed.SEEN)
     latest_s, new = before_s, came - memory[words.beside + observed.CAME]
     while new > 0 and i >= 0:

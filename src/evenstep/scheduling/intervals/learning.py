@@ -57,8 +57,7 @@ def form_learned(
             would not suffice until it and all running and admitted ones have produced their bounds.
     """
     batch, runs = work.batch, view.running.size
-    for position in range(runs):
-        work.mark[position] = GROWS
+    work.mark[:] = GROWS
     if runs > 1 and needed(view, batch, work.mark) > batch.free[0]:
         for position in range(runs):
             work.key[position] = key_of(view, options, position)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
+from evenstep.scheduling.intervals.reserving import form_reserved, lowest_then_highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -26,11 +27,8 @@ class AEll(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: AEll, work: Work) -> None:
     """Form a batch (`form_reserved`) by lower bounds; a request that reaches its own moves once to the end of the queue."""
     form_reserved(view, options, work, lowest_then_highest, True, 1.0)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
+from evenstep.scheduling.intervals.reserving import form_reserved, highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -27,11 +28,8 @@ class AMax(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: AMax, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: AMax, work: Work) -> None:
     """Form a batch (`form_reserved`) in which requests as long as their upper bounds fit to their ends."""
     form_reserved(view, options, work, highest, False, 1.0)
 

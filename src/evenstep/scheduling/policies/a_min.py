@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from evenstep.compiled import part
 from evenstep.errors import check_range
 from evenstep.scheduling.intervals.learning import Reading, Victim, form_learned, learned, raised, with_chance
-from evenstep.scheduling.intervals.reserving import ReservedWork
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -49,11 +49,8 @@ class AMin(Ruled):
         return ORDERS[self.reading]
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: Any, work: Work) -> None:
     """Form a batch (`form_learned`) by bounds that evictions have changed; admissions leave `watermark` of memory free."""
     form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
 

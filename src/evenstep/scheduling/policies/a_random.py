@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.errors import check_range
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
+from evenstep.scheduling.intervals.reserving import form_reserved, highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -35,11 +36,8 @@ class ARandom(Ruled):
         check_range("a-random", "a number above 0, at most 1", above=0, high=1, memory_scale=self.memory_scale)
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: ARandom, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: ARandom, work: Work) -> None:
     """Form a batch (`form_reserved`) by true lengths, shown as upper bounds, in `memory_scale` of the memory."""
     form_reserved(view, options, work, highest, False, options.memory_scale)
 

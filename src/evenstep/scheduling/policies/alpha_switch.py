@@ -9,7 +9,8 @@ from typing import ClassVar
 from evenstep.compiled import part
 from evenstep.errors import check_range
 from evenstep.scheduling.intervals.learning import form_learned, learned, with_chance
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
+from evenstep.scheduling.intervals.reserving import form_reserved, lowest_then_highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.policies.a_ell import AEll
 from evenstep.scheduling.policies.a_min import AMin
@@ -45,11 +46,8 @@ class AlphaSwitch(Ruled):
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: AlphaSwitch, work: Work) -> None:
     """Form the batch of the policy that `alpha` chooses: A_ell's (`form_reserved`) or A_min's (`form_learned`)."""
     if options.alpha < THRESHOLD:
         form_reserved(view, options, work, lowest_then_highest, True, 1.0)

@@ -9,8 +9,10 @@ from evenstep.compiled import Ints, part
 from evenstep.errors import check_range
 from evenstep.scheduling.adaptive import iteration_time, prefill_pacing, queue_head
 from evenstep.scheduling.adaptive.iteration_time import quantised
-from evenstep.scheduling.adaptive.queue_head import Gap, Joining, fits_gap, found, has_joined, leave, look_over, recall
+from evenstep.scheduling.adaptive.queue_head import Gap, fits_gap, found, has_joined, leave, look_over, recall
+from evenstep.scheduling.adaptive.queue_head import Joining as Work
 from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue_order, is_evicted, keep, kept, most
+from evenstep.scheduling.policies.work_conserving import list_phase, sort_by_left
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
@@ -68,11 +70,8 @@ class Best(Ruled):
             check_range("best", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})
 
 
-Work = Joining
-
-
 @rule
-def form_batch(view: RuleView, options: Best, work: Joining) -> None:
+def form_batch(view: RuleView, options: Best, work: Work) -> None:
     """Form a batch: decodes, newcomers shorter than all running prefills, these prefills, then further waiting requests.
 
     If prefills take less time apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills. The
@@ -88,7 +87,8 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
             decodes += view.decoding[row]
         batch.budget[0] = iteration_time.budget(memory, options.target_s, decodes, view.token_budget)
     apart = options.paced and options.target_s == 0.0 and prefill_pacing.apart(memory)
-    whole_budget, chunks = batch.budget[0], list_chunks(view, work)
+    whole_budget, chunks = batch.budget[0], list_phase(view, 0, UNLIMITED, work.chunk)
+    sort_by_left(view, work.chunk, chunks)
     if not apart:
         run_decodes(view, work)
     work.start[0], work.newcomers[0] = batch.given[0], 0
@@ -107,23 +107,7 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
 
 
 @part
-def list_chunks(view: RuleView, work: Joining) -> int:
-    """Write positions of running prefills to `work.chunk`, fewest tokens left first, ties by admission; returns how many."""
-    chunks = 0
-    for position in range(view.running.size):
-        row: int = view.running[position]
-        if view.decoding[row] == 0:
-            at = chunks
-            while at > 0 and view.left[view.running[work.chunk[at - 1]]] > view.left[row]:
-                work.chunk[at] = work.chunk[at - 1]
-                at -= 1
-            work.chunk[at] = position
-            chunks += 1
-    return chunks
-
-
-@part
-def run_decodes(view: RuleView, work: Joining) -> None:
+def run_decodes(view: RuleView, work: Work) -> None:
     """Run one token of each running request that decodes, by admission; if memory is short, evict as `run_one` says."""
     first = give_decodes(view, work.batch, True) if work.batch.gone[0] == 0 else 0
     for position in range(first, view.running.size):
@@ -132,7 +116,7 @@ def run_decodes(view: RuleView, work: Joining) -> None:
 
 
 @part
-def run_one(view: RuleView, work: Joining, position: int) -> None:
+def run_one(view: RuleView, work: Work, position: int) -> None:
     """Run as many tokens of a running request as budget and seats allow; while memory is short, evict running requests.
 
     The one with the fewest computed tokens is evicted first, of equals the one admitted last. This may be the request at
@@ -156,7 +140,7 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 
 
 @part
-def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
+def hold_back(view: RuleView, work: Work, chunks: int, whole: int) -> int:
     """Lower the batch's budget for prefills to what delays requests least (`prefill_pacing.budget`).
 
     At least `LEAST` prefill tokens stay, if there were so many. `chunks` is the number of running prefills. `whole` is the
@@ -171,7 +155,7 @@ def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
 
 
 @part
-def behind(view: RuleView, work: Joining, chunks: int) -> int:
+def behind(view: RuleView, work: Work, chunks: int) -> int:
     """The number of requests that could prefill after the first one: running prefills, and waiting ones that might fit.
 
     Waiting ones are as many as free memory holds if all are as large as the queue's first; 0 after an eviction. `chunks` is
@@ -186,7 +170,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 
 @part
-def promised(view: RuleView, work: Joining, chunks: int) -> int:
+def promised(view: RuleView, work: Work, chunks: int) -> int:
     """KV tokens that prefills still need after this batch: those of the `chunks` running ones and of newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
@@ -205,7 +189,7 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 
 @part
-def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
+def prefill(view: RuleView, options: Best, work: Work, chunks: int) -> None:
     """Run newcomers shorter than all running prefills, in 1 / `AHEAD` of the budget; then these prefills; then the queue.
 
     After an eviction in this batch no request is admitted.
@@ -225,7 +209,7 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 
 
 @part
-def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
+def admit(view: RuleView, options: Best, work: Work, chunks: int, longest: int, spend: int) -> None:
     """Admit waiting requests one by one, while the next one, or one that may pass it, fits whole.
 
     Each may have at most `longest` tokens left, all together at most `spend`; a longer next one ends admissions. `chunks` is
@@ -237,10 +221,8 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
     promise = promised(view, work, chunks)
     if batch.free[0] <= promise:
         return
-    places, seen = min(view.waiting.size, options.window), 0
-    for k in range(view.arrived.size):
-        seen += view.arrived[k]
-    recall(view, work, places, seen)
+    places = min(view.waiting.size, options.window)
+    recall(view, work, places, view.arrived.sum())
     reserve = -1  # not computed yet: it takes a loop over all running requests, and mostly memory is full anyway
     while batch.seats[0] > 0 and batch.budget[0] > 0:
         free = batch.free[0] - promise
@@ -270,7 +252,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 
 @part
-def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
+def join(view: RuleView, work: Work, i: int, tokens: int) -> None:
     """Add the request at index `i` of the queue to the batch with `tokens`, and drop it from the stored requests.
 
     `newcomers` rises by 1. The mean wait is updated if the request was never evicted.
@@ -295,7 +277,7 @@ def mean_wait(memory: Ints) -> float:
 
 
 @part
-def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
+def next_of(view: RuleView, options: Best, work: Work, places: int) -> int:
     """The queue index of the request to admit next: the oldest if overdue, else the first ever evicted, else the shortest.
 
     Only the first `places` of the queue are looked at; -1 if all of them have joined. The oldest is overdue once it has
@@ -319,7 +301,7 @@ def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
 
 
 @part
-def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int) -> int:
+def who_passes(view: RuleView, options: Best, work: Work, blocked: int, places: int, free: int, longest: int) -> int:
     """The queue index of the shortest request that may pass one that does not fit; -1 if no request may.
 
     Running requests must be able to grow during its prefill, and the blocked one must still fit after the next completion.
@@ -379,9 +361,7 @@ def room_for(view: RuleView, options: Best, memory: Ints) -> int:
     n-th part of a mean output; in that time all together grow by about one mean output, however large the memory is. An
     eviction is cheap, compared with empty memory, where prompts are quick to compute again and outputs take long.
     """
-    finished, prompts = -view.running.size - view.waiting.size, 0
-    for k in range(view.arrived.size):
-        finished += view.arrived[k]
+    finished, prompts = view.arrived.sum() - view.running.size - view.waiting.size, 0
     if finished < KNOWN:
         return int(options.watermark * view.kv_capacity)
     output, share = memory[prefill_pacing.DECODED] / finished, 1.0

@@ -34,21 +34,15 @@ def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
     at, is_open = 0, True
     found = next_class(view, view.waiting.size, at, -1)
     while found >= 0 and batch.budget[0] > 0 and batch.seats[0] > 0:
-        run_class(view, batch, found, 1)
-        run_class(view, batch, found, 0)
+        for decoding in range(1, -1, -1):
+            for position in range(view.running.size):
+                row: int = view.running[position]
+                if view.request_class[row] == found and view.decoding[row] == decoding:
+                    run_or_evict(view, batch, position)
         while is_open and at < view.waiting.size and view.request_class[view.waiting[at]] == found:
             is_open = batch.gone[0] == 0 and admit(view, batch, view.waiting[at], view.running.size + at, 0)
             at += is_open
         found = next_class(view, view.waiting.size if is_open else 0, at, found)
-
-
-@part
-def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
-    """Run running requests of class `found` in one phase (`decoding` 1 or 0), by admission; may evict (`run_or_evict`)."""
-    for position in range(view.running.size):
-        row: int = view.running[position]
-        if view.request_class[row] == found and view.decoding[row] == decoding:
-            run_or_evict(view, batch, position)
 
 
 @part

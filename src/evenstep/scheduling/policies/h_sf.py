@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest
+from evenstep.scheduling.intervals.reserving import ReservedWork as Work
+from evenstep.scheduling.intervals.reserving import form_reserved, highest
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -25,11 +26,8 @@ class HindsightShortestFirst(Ruled):
     believes: ClassVar[Belief] = "truth"
 
 
-Work = ReservedWork
-
-
 @rule
-def form_batch(view: RuleView, options: HindsightShortestFirst, work: ReservedWork) -> None:
+def form_batch(view: RuleView, options: HindsightShortestFirst, work: Work) -> None:
     """Form a batch (`form_reserved`) in which requests fit to their ends by true lengths, shown as upper bounds."""
     form_reserved(view, options, work, highest, False, 1.0)
 

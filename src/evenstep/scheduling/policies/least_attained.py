@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evenstep.compiled import part
 from evenstep.errors import check_range
 from evenstep.scheduling.batch import check_watermark
-from evenstep.scheduling.by_key import KeyedWork, run_by_key
+from evenstep.scheduling.by_key import KeyedWork as Work
+from evenstep.scheduling.by_key import run_by_key
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -47,11 +48,8 @@ class LeastAttained(Ruled):
         return QueueOrder(prompt=self.prompt_weight, reached=1.0)
 
 
-Work = KeyedWork
-
-
 @rule
-def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
+def form_batch(view: RuleView, options: LeastAttained, work: Work) -> None:
     """Form a batch by `key_of`, smallest first: output tokens ever produced, plus weighted prompt tokens (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evenstep.compiled import part
 from evenstep.errors import check_range
 from evenstep.scheduling.batch import check_watermark
-from evenstep.scheduling.by_key import KeyedWork, run_by_key
+from evenstep.scheduling.by_key import KeyedWork as Work
+from evenstep.scheduling.by_key import run_by_key
 from evenstep.scheduling.order import QueueOrder, level
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -53,11 +54,8 @@ class Mlfq(Ruled):
         return QueueOrder(arrival=1.0, quantum=self.quantum, served=self.level_wait_s)
 
 
-Work = KeyedWork
-
-
 @rule
-def form_batch(view: RuleView, options: Mlfq, work: KeyedWork) -> None:
+def form_batch(view: RuleView, options: Mlfq, work: Work) -> None:
     """Form a batch by the smallest arrival time plus `level_wait_s` for each level (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.errors import InputError, check_range
-from evenstep.scheduling.gates.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.gates.gated import GatedWork as Work
+from evenstep.scheduling.gates.gated import Gates, check_gates, counts_of, form_gated
 from evenstep.scheduling.gates.observed import Words, lay_out, size_of, words_of
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -75,9 +76,6 @@ class NestedWait(Ruled):
         return size_of(self.words, self.solve_s)
 
 
-Work = GatedWork
-
-
 def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
     """Sizes of the arrays of `GatedWork`, in order after `batch`, for so many running and waiting requests."""
     ends, edges = len(options.ends), len(options.prompt_edges)
@@ -87,7 +85,7 @@ def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
 
 
 @rule
-def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
+def form_batch(view: RuleView, options: NestedWait, work: Work) -> None:
     """Form a batch behind gates (`form_gated`): one group for each range of prompt lengths, each with all segments."""
     words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
     for gate in range(words.gates):

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from evenstep.compiled import part
 from evenstep.scheduling.batch import check_watermark
-from evenstep.scheduling.by_key import KeyedWork, run_by_key
+from evenstep.scheduling.by_key import KeyedWork as Work
+from evenstep.scheduling.by_key import run_by_key
 from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -48,11 +49,8 @@ class Srpt(Ruled):
         return QueueOrder(low=low, high=high, produced=-1.0)
 
 
-Work = KeyedWork
-
-
 @rule
-def form_batch(view: RuleView, options: Srpt, work: KeyedWork) -> None:
+def form_batch(view: RuleView, options: Srpt, work: Work) -> None:
     """Form a batch by the predicted remainder of each output, the smallest first (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.gates.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.gates.gated import GatedWork as Work
+from evenstep.scheduling.gates.gated import Gates, check_gates, counts_of, form_gated
 from evenstep.scheduling.gates.observed import lay_out, size_of, words_of
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -49,9 +50,6 @@ class Wait(Ruled):
         return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
 
-Work = GatedWork
-
-
 def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
     """Sizes of the arrays of `GatedWork`, in order after `batch`, for so many running and waiting requests."""
     gates = len(options.thresholds)
@@ -60,7 +58,7 @@ def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
 
 
 @rule
-def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
+def form_batch(view: RuleView, options: Wait, work: Work) -> None:
     """Form a batch behind gates (`form_gated`): one group for each type, with one segment each."""
     gates = len(options.thresholds)
     for gate in range(gates):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from evenstep.compiled import Rows, part
-from evenstep.sim.cluster.model import GROW, RUNNING, SATURATED, SESSIONS, TIMED, USERS, Coming, Now, Run
-from evenstep.sim.cluster.model import Sessions as SessionList
+from evenstep.compiled import part
+from evenstep.sim.cluster.model import GROW, RUNNING, SATURATED, TIMED, USERS, Run
 from evenstep.sim.cluster.pool import heap_pop, heap_push, push
 from evenstep.sim.cluster.slots import weight
 
@@ -36,7 +35,8 @@ def next_visible(run: Run) -> float:
             row = now.cursor
             if now.coming > 0 and requests.arrival_s[row] + base > coming[0].time_s:
                 break
-            heap_push(now, coming, requests.arrival_s[row] + (base + per_token * requests.prompt[row]), row)
+            ready_s = requests.arrival_s[row] + (base + per_token * requests.prompt[row])
+            now.coming = heap_push(coming, now.coming, ready_s, row)
             now.cursor = row + 1
     if now.coming > 0 and not (fixed.arrivals == USERS and now.cursor >= fixed.requests):
         return coming[0].time_s
@@ -44,16 +44,16 @@ def next_visible(run: Run) -> float:
 
 
 @part
-def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: float) -> None:
-    """Start session `Now.sessions_next` at `now_s`: its requests that follow no other become visible after their think time.
+def start_session(run: Run) -> None:
+    """Start session `Now.sessions_next` now: its requests that follow no other become visible after their think time.
 
     They are added to the heap `coming`, where the caller has checked for room.
     """
-    at = now.sessions_next
+    now, sessions, at = run.now, run.sessions, run.now.sessions_next
     now.sessions_next = at + 1
     for i in range(sessions.root_offsets[at], sessions.root_offsets[at + 1]):
         row = sessions.roots[i]
-        heap_push(now, coming, now_s + float(sessions.think_s[row]), row)
+        now.coming = heap_push(run.coming, now.coming, now.now_s + float(sessions.think_s[row]), row)
 
 
 @part
@@ -65,28 +65,28 @@ def follow_up(run: Run, row: int) -> None:
     """
     now, sessions = run.now, run.sessions
     if run.fixed.arrivals == USERS:
-        heap_push(now, run.coming, now.now_s + run.fixed.think_s, now.coming_sequence)
+        now.coming = heap_push(run.coming, now.coming, now.now_s + run.fixed.think_s, now.coming_sequence)
         now.coming_sequence += 1
         return
     for i in range(sessions.child_offsets[row], sessions.child_offsets[row + 1]):
         child = sessions.children[i]
-        heap_push(now, run.coming, now.now_s + float(sessions.think_s[child]), child)
+        now.coming = heap_push(run.coming, now.coming, now.now_s + float(sessions.think_s[child]), child)
     session = sessions.session[row]
     sessions.left[session] -= 1
-    if sessions.left[session] == 0 and now.sessions_next < run.fixed.sessions:
-        start_session(now, run.coming, sessions, now.now_s)
+    if sessions.left[session] == 0 and now.sessions_next < sessions.left.size:
+        start_session(run)
 
 
 @part
 def follow_ups(run: Run, row: int) -> int:
     """Count the heap entries that `follow_up` adds when the request in `row` ends: 1 for users, 0 or more for sessions."""
-    if run.fixed.arrivals == SESSIONS:
-        sessions, following = run.sessions, run.now.sessions_next
-        need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
-        if sessions.left[sessions.session[row]] == 1 and following < run.fixed.sessions:
-            need += sessions.root_offsets[following + 1] - sessions.root_offsets[following]
-        return need
-    return 1
+    if run.fixed.arrivals == USERS:
+        return 1
+    sessions, following = run.sessions, run.now.sessions_next
+    need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
+    if sessions.left[sessions.session[row]] == 1 and following < sessions.left.size:
+        need += sessions.root_offsets[following + 1] - sessions.root_offsets[following]
+    return need
 
 
 @part
@@ -115,7 +115,7 @@ def reveal(run: Run) -> int:
         if now.waiting == limit or now.coming >= run.coming.size - 1:
             return GROW
         since_s, row = run.coming[0].time_s, run.coming[0].key
-        heap_pop(now, run.coming)
+        now.coming = heap_pop(run.coming, now.coming)
         if arrivals == USERS:
             row = now.cursor
             now.cursor += 1

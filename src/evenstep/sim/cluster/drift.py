@@ -70,8 +70,8 @@ class Drift:
         if not all(math.isfinite(x) for x in self.sequence):
             raise InputError("drift", "sequence", self.sequence, "finite numbers of tokens")
         object.__setattr__(self, "sequence", tuple(self.sequence))
-        given = [("growth", self.growth), ("tokens_per_step", self.tokens_per_step)]
-        for field, tokens in [*given, *(("sequence", change) for change in self.sequence)]:
+        changes = (("sequence", change) for change in self.sequence)
+        for field, tokens in [("growth", self.growth), ("tokens_per_step", self.tokens_per_step), *changes]:
             if abs(tokens) > STEEPEST:
                 raise InputError("drift", field, tokens, f"at most {STEEPEST} tokens a step")
 
@@ -103,9 +103,8 @@ class Drift:
             expected = f"offsets from 0 to {loads}, the number of loads"
             raise InputError("drift", "profiles", f"offsets from {first} to {last}", expected)
         if steps.size and steps.min() < 1:
-            raise InputError(
-                "drift", "profiles", f"an empty profile (request {int(steps.argmin())})", "one load or more a request"
-            )
+            empty = f"an empty profile (request {int(steps.argmin())})"
+            raise InputError("drift", "profiles", empty, "one load or more a request")
         if self.profiles.values.size and not (np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0):
             raise InputError("drift", "profiles", "a negative or non-finite load", "loads >= 0")
         return steps.astype(np.int64)
@@ -129,17 +128,12 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
 
     `sequence` has the deltas, one at least; its last value repeats. Each is first `rounded`.
     """
-    deltas = [rounded(x) for x in sequence[: max(steps - 1, 0)]]
-    deltas += [rounded(sequence[-1])] * (steps - 1 - len(deltas))
-    gained = np.zeros(steps + 1, np.float64)
-    np.cumsum(np.array(deltas, dtype=np.float64), out=gained[1 : len(deltas) + 1])
-    return gained[:steps]
+    deltas = [0.0, *map(rounded, sequence)]
+    return np.cumsum((deltas + deltas[-1:] * (steps - len(deltas)))[:steps])
 
 
 def units_per_token(drift: Drift) -> int:
     """Load units in a token: 1 if all growth and profiles are whole tokens, else 2^20, so that sums of loads are exact."""
-    parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
-    if drift.profiles is not None:
-        parts.append(drift.profiles.values)
-    values = np.concatenate(parts)
+    loads = () if drift.profiles is None else drift.profiles.values
+    values = np.concatenate([[drift.growth], drift.sequence, loads])
     return 1 if np.array_equal(values, np.round(values)) else round(1 / GRAIN)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import Ints, inlined, part
+from evenstep.compiled import Floats, Ints, inlined, part
 from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster import model
@@ -19,23 +19,25 @@ from evenstep.sim.cluster.pool import carried_at, take_out
 
 
 @part
+def grow(units: Ints, running: Ints, load: Floats, delta: int, unit: float) -> None:
+    """Add one decode step to each worker's `units` and `load`: `delta` load units of `unit` tokens a running request."""
+    for g in range(units.size):
+        loaded = units[g] + running[g] * delta
+        units[g], load[g] = loaded, loaded * unit
+
+
+@part
 def grow_loads(run: Run, q: int) -> None:
     """Let the load of every running request of group q grow by one decode step. The step number stays."""
     fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     if fixed.profile_kind == model.LINEAR:
-        units, running, load = fleet.units[low:high], fleet.running[low:high], fleet.load[low:high]
-        delta, unit = fixed.delta, fixed.unit
-        for g in range(units.size):
-            units[g] += running[g] * delta
-            load[g] = units[g] * unit
+        grow(fleet.units[low:high], fleet.running[low:high], fleet.load[low:high], fixed.delta, fixed.unit)
         return
     for slot in range(low * fixed.slots_max, high * fixed.slots_max):
         mine = run.slots.rows[slot]
         if mine.row >= 0:
-            age = mine.done + group.step - mine.admit
-            after = seats.weight(fixed, run.requests, mine.row, age + 1)
-            fleet.units[mine.worker] += after - seats.weight(fixed, run.requests, mine.row, age)
+            fleet.units[mine.worker] += seats.units_of(run, slot, group.step + 1) - seats.units_of(run, slot, group.step)
             fleet.load[mine.worker] = fleet.units[mine.worker] * fixed.unit
 
 
@@ -79,10 +81,7 @@ def complete_group(run: Run, q: int) -> int:
         if fixed.arrivals >= model.USERS and now.coming + follow_ups(run, row) >= run.coming.size:
             status = model.GROW
             break
-        if fixed.profile_kind == model.LINEAR:
-            units = mine.units + (step + 1 - mine.admit) * fixed.delta
-        else:
-            units = seats.weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
+        units = seats.units_of(run, slot, step + 1)
         write_down(run, mine, at, q, step)
         at += 1
         tokens += run.requests.output[np.uintp(row)]
@@ -267,26 +266,12 @@ def apply_decision(run: Run) -> int:
 
 
 @part
-def refill_slots(run: Run, q: int) -> None:
-    """Start queued requests of group q's workers in their free slots, the head of each queue first."""
-    fleet, group = run.fleet, run.fleet.groups[q]
-    for g in range(group.first, group.first + group.workers):
-        while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
-            node = run.queues[seats.dequeue(run, g)]
-            seats.seat(run, node.row, g, node.units, node.since_s)
-
-
-@part
 def newest_slot(run: Run, g: int) -> int:
     """The slot of worker g's newest request: largest admission step, then row; -1 if nothing runs."""
     rows, slots_max, newest = run.slots.rows, run.fixed.slots_max, -1
     for slot in range(g * slots_max, (g + 1) * slots_max):
         mine = rows[slot]
-        if mine.row >= 0 and (
-            newest < 0
-            or mine.admit > rows[newest].admit
-            or (mine.admit == rows[newest].admit and mine.row > rows[newest].row)
-        ):
+        if mine.row >= 0 and (newest < 0 or (mine.admit, mine.row) > (rows[newest].admit, rows[newest].row)):
             newest = slot
     return newest
 

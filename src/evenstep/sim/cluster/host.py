@@ -12,7 +12,6 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import column, cut, fill
-from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, PolicyError
 from evenstep.measure import records
@@ -29,9 +28,8 @@ from evenstep.sim.cluster import short_state as short_loop
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.input import check_input
 from evenstep.sim.cluster.model import ShortRun
-from evenstep.sim.cluster.plain_door import PlainDoor
+from evenstep.sim.cluster.plain_door import PlainDoor, door_of
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
-from evenstep.sim.cluster.prefix_door import door_of
 from evenstep.sim.cluster.state import Options, State, prepared
 
 
@@ -58,24 +56,8 @@ def run(
     options = replace(options, prediction=prediction, refresh_every=every)
     state = prepared(trace, policy, cluster, step_time, options)
     _open_closed_loop(state, cluster)
-    conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
-    gathered = _Gathered(conditions, options)
-    asked = _Predictions(predictor, horizon_of(policy), trace, drift, prediction) if prediction >= model.DEPARTURES else None
-    caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
-    plain = door_of(policy, kernel, state, name, caches)
-    _carry(state, kernel, plain, gathered, asked, name)
-    counted = asked.gate.counted() if asked is not None else {}
-    counted |= caches.counted() if caches is not None else {}
-    counted["held_decisions"] = int(state.run.now.held)
-    return _finished(state, gathered, trace, counted)
-
-
-def _conditions(
-    policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, seed: int, name: str
-) -> records.Conditions:
-    """The conditions of a run for its records."""
     horizon, law = horizon_of(policy), step_time.table()
-    return records.Conditions(
+    conditions = records.Conditions(
         workers=cluster.workers,
         slots=max(cluster.slots_of),
         slots_total=sum(cluster.slots_of),
@@ -84,12 +66,21 @@ def _conditions(
         seconds_per_token=float(law.seconds[0, 1] / law.load[1]) if short_loop.is_linear(law) else math.nan,
         arrivals=cluster.arrivals,
         pool=cluster.pool if cluster.arrivals == "saturated" else 0,
-        seed=seed,
+        seed=options.seed,
         policy=name,
         predictor="" if horizon == 0 else type(predictor).__name__.lower(),
         oracle=horizon > 0 and is_oracle(predictor),
         prefill=cluster.arrivals == "timed" and cluster.prefill_base_s + cluster.prefill_per_token_s > 0,
     )
+    gathered = _Gathered(conditions, options)
+    asked = _Predictions(predictor, horizon, trace, drift, prediction) if prediction >= model.DEPARTURES else None
+    caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
+    plain = door_of(policy, kernel, state, name, caches)
+    _carry(state, kernel, plain, gathered, asked, name)
+    counted = asked.gate.counted() if asked is not None else {}
+    counted |= caches.counted() if caches is not None else {}
+    counted["held_decisions"] = int(state.run.now.held)
+    return _finished(state, gathered, trace, counted)
 
 
 def _prediction(policy: Any, predictor: Any) -> int:
@@ -112,7 +103,7 @@ def _carry(
         from evenstep.sim.cluster import ask
 
         route, answering = ask.route_into, ask.answering(plain.answer)
-    advance = _loop(state.is_short)
+    advance = _loop(isinstance(state.run, ShortRun))
     with answering:
         while (status := advance(route, state.run)) != model.DONE:
             if status == model.FLUSH:
@@ -173,7 +164,7 @@ class _Gathered:
 
     def __init__(self, conditions: records.Conditions, options: Options) -> None:
         self.conditions, self.options = conditions, options
-        self.new_tally = partial(Tally, conditions, exact=options.records, slo=options.slo, power=options.power or Power())
+        self.new_tally = partial(Tally, conditions, exact=options.records, slo=options.slo, power=options.power)
         self.tally = self.new_tally()
         self.hash = StreamingDigest()
         self.steps: list[StepTable] = []
@@ -312,21 +303,14 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
     now, fixed = run.now, run.fixed
     if status == model.STUCK:
         if now.waiting == 0:
-            raise InputError(
-                "trace",
-                "after",
+            found, hint = (
                 f"never ended for {fixed.requests - now.completed} requests",
-                "requests that end",
                 "Look for requests that wait for each other.",
             )
+            raise InputError("trace", "after", found, "requests that end", hint)
         if not np.any(column(run.fleet.workers, "up")):
-            raise InputError(
-                "cluster",
-                "outages",
-                f"every worker lost, requests waiting: {now.waiting}",
-                "a worker that stays or comes back",
-                "Write STEP:WORKER:back for one.",
-            )
+            found, hint = f"every worker lost, requests waiting: {now.waiting}", "Write STEP:WORKER:back for one."
+            raise InputError("cluster", "outages", found, "a worker that stays or comes back", hint)
         return (
             f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
             f" expected it to admit at least one"
@@ -346,14 +330,10 @@ def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str
     options, conditions, now_s = gathered.options, gathered.conditions, float(now.now_s)
     totals = records.Totals(
         requests=int(now.completed),
-        output_tokens=int(now.output_tokens),
-        steps=int(now.steps),
-        decisions=int(now.decisions),
         makespan_s=now_s,
         load_steps=float(now.load_steps),
-        active_steps=int(now.active_steps),
-        restarts=int(now.restarts),
         overloaded_steps=int(now.overloaded),
+        **{name: int(getattr(now, name)) for name in ("output_tokens", "steps", "decisions", "active_steps", "restarts")},
         counted=counted,
     )
     decided = records.concatenate(records.DecisionTable, gathered.decided) if options.decisions else None
@@ -363,17 +343,17 @@ def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str
         return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
     steps = records.concatenate(StepTable, gathered.steps)
     if isinstance(run, ShortRun):
-        kept = short_loop.Kept(run, state.request_class, steps)
-        requests, blocks, hashed = kept.table, kept.blocks, partial(kept.digest, now_s)
+        tables = partial(short_loop.kept_tables, run.requests, state.request_class, run.done, steps)
+        requests, hashed = (lambda: next(tables(len(trace)))), lambda: short_loop.digest(tables(), now_s)
     else:
         requests = done_rows(run, state.request_class, len(trace))
-        blocks, hashed = partial(iter, [requests]), partial(digest_of, requests, now_s)
+        tables, hashed = partial(iter, [requests]), partial(digest_of, requests, now_s)
 
     def measured() -> dict[str, Any]:
         tally = gathered.new_tally()  # a copy of the run may be measured again
         tally.add_steps(steps)
-        for block in blocks():
-            tally.add_requests(block)
+        for table in tables():
+            tally.add_requests(table)
         return tally.summary(totals)
 
     return Run(conditions, totals, hashed, measured, requests, steps, sampled, decided, trace)

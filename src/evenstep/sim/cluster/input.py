@@ -32,19 +32,17 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
         raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
     check_simulated(policy, name)
     if horizon_of(policy) > 0 and predictor is None:
-        raise InputError(
-            name, "predictor", "missing", "a predictor for a policy that looks ahead", "Add predictor=oracle, for instance."
-        )
+        expected, hint = "a predictor for a policy that looks ahead", "Add predictor=oracle, for instance."
+        raise InputError(name, "predictor", "missing", expected, hint)
     for column in ("prompt_tokens", "output_tokens"):
         values = getattr(trace, column)
         if values.min() < 1:
             row = int(np.argmax(values < 1))
             raise InputError(f"{named}: request {row}", column, int(values[row]), "an integer >= 1")
     horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
-    if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
-        raise InputError(
-            name, "horizon", horizon, f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers"
-        )
+    farthest = _MOST_PROJECTED // cluster.workers - 1
+    if horizon > farthest:
+        raise InputError(name, "horizon", horizon, f"at most {farthest:,} with {cluster.workers} workers")
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
         raise InputError(named, "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
     if cluster.arrivals == "timed":
@@ -59,14 +57,9 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
         where, field = (named, "prompt_tokens") if profiles is None else ("drift", "profiles")
         raise InputError(where, field, largest, f"at most {most:,} on so many slots", "Give loads in a larger unit.")
     if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
-        row = int(np.argmax(admission))
-        raise InputError(
-            f"{named}: request {row}",
-            "prompt_tokens",
-            int(admission[row]),
-            f"at most kv_tokens, {cluster.kv_tokens:g}",
-            "It would fit no worker.",
-        )
+        row, expected = int(np.argmax(admission)), f"at most kv_tokens, {cluster.kv_tokens:g}"
+        found, hint = int(admission[row]), "It would fit no worker."
+        raise InputError(f"{named}: request {row}", "prompt_tokens", found, expected, hint)
 
 
 def _check_times(trace: Trace) -> None:

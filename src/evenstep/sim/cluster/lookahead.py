@@ -111,16 +111,8 @@ def project(run: Run) -> None:
     for g in range(fixed.workers):
         step = fleet.groups[fleet.group[g]].step
         if fixed.profile_kind == LINEAR:
-            project_worker(
-                fleet.units[g],
-                fleet.running[g],
-                step,
-                fixed.delta,
-                fixed.unit,
-                ahead.leaving[g],
-                ahead.leaving_units[g],
-                ahead.projections[g],
-            )
+            leaving, units, projected = ahead.leaving[g], ahead.leaving_units[g], ahead.projections[g]
+            project_worker(fleet.units[g], fleet.running[g], step, fixed.delta, fixed.unit, leaving, units, projected)
         else:
             project_others(run, g, step)
 

@@ -15,6 +15,7 @@ from evenstep.sim.cluster import events, model
 from evenstep.sim.cluster.arrivals import reveal
 from evenstep.sim.cluster.lookahead import build_view, due_predictions, overloaded, take_predictions
 from evenstep.sim.cluster.model import Run
+from evenstep.sim.cluster.slots import dequeue, seat
 from evenstep.sim.cluster.step import sample, sample_longest, start_step
 
 
@@ -65,17 +66,6 @@ def show_pool(run: Run) -> int:
 
 
 @part
-def has_room(run: Run) -> int:
-    """Check that there is room for a decision. Returns `RUNNING`; `FLUSH` if the records are full; `GROW` for the queues."""
-    now, records = run.now, run.records
-    if run.fixed.record_decisions == 1 and now.decision_rows == records.decisions.size:
-        return model.FLUSH
-    if min(now.waiting, now.free_total) > run.queues.size - now.queued_all:
-        return model.GROW
-    return model.RUNNING
-
-
-@part
 def predict(run: Run) -> int:
     """List the predictions that are due for the host (`Ahead.due`), or take over its answers if they were listed before.
 
@@ -91,39 +81,33 @@ def predict(run: Run) -> int:
 
 
 @part
-def write_decision_down(run: Run, waiting: int, free: int) -> None:
-    """Write the record of a decision if records are kept; `waiting` requests and `free` slots were there before it."""
-    now = run.now
-    if run.fixed.record_decisions == 1:
-        kept = run.records.decisions[now.decision_rows]
-        now.decision_rows += 1
-        kept.decision, kept.waiting, kept.free_slots, kept.admitted = (now.decisions, waiting, free, now.admitted_now)
-        kept.now_s, kept.bound = now.now_s, now.bound
-
-
-@part
 def decide(route: Any, run: Run) -> int:
-    """Ask the policy while a request waits and a worker may be sent one, and carry out each answer.
+    """Ask the policy while a request waits and a worker may be sent one; carry out each answer, and record it if asked to.
 
     With ``pool`` dispatch it is asked once, with ``instant`` about the oldest request at a time until it holds. Returns
-    `RUNNING`, or why the loop stops: `FLUSH`, `GROW`, `PREDICT` or `BROKEN`.
+    `RUNNING`, or why the loop stops: `FLUSH` if the records are full, `GROW` if the queues are, `PREDICT` or `BROKEN`.
     """
     fixed, now = run.fixed, run.now
     while now.waiting > 0 and now.free_total > 0:
-        status = has_room(run)
-        if status == model.RUNNING:
-            status = predict(run)
+        if fixed.record_decisions == 1 and now.decision_rows == run.records.decisions.size:
+            return model.FLUSH
+        if min(now.waiting, now.free_total) > run.queues.size - now.queued_all:
+            return model.GROW
+        status = predict(run)
         if status != model.RUNNING:
             return status
         build_view(run)
         waiting, free = now.waiting, now.free_total
-        offered = 1 if fixed.instant == 1 else waiting
-        status = events.ask(route, run, offered)
+        status = events.ask(route, run, 1 if fixed.instant == 1 else waiting)
         if status == model.RUNNING:
             status = events.apply_decision(run)
         if status != model.RUNNING:
             return status
-        write_decision_down(run, waiting, free)
+        if fixed.record_decisions == 1:
+            kept = run.records.decisions[now.decision_rows]
+            now.decision_rows += 1
+            kept.decision, kept.waiting, kept.free_slots, kept.admitted = now.decisions, waiting, free, now.admitted_now
+            kept.now_s, kept.bound = now.now_s, now.bound
         now.decisions += 1
         if fixed.instant == 0 or now.admitted_now == 0:
             break
@@ -137,11 +121,14 @@ def start_group(run: Run, q: int) -> int:
 
     Returns `RUNNING`; `GROW` if the pool has no room for evicted requests; `FLUSH` if the table of steps is full.
     """
-    fixed, now, group = run.fixed, run.now, run.fleet.groups[q]
+    fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
     if group.busy == 1:
         return model.RUNNING
     if group.queued > 0:
-        events.refill_slots(run, q)
+        for g in range(group.first, group.first + group.workers):
+            while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
+                node = run.queues[dequeue(run, g)]
+                seat(run, node.row, g, node.units, node.since_s)
     if fixed.kv_limited == 1:
         status = events.evict_overflow(run, q)
         if status != model.RUNNING:
@@ -151,9 +138,7 @@ def start_group(run: Run, q: int) -> int:
         return model.RUNNING
     if now.step_rows == run.records.steps.step.size:
         return model.FLUSH
-    sampled = now.stride > 0 and group.step % now.stride == 0
-    if sampled:
-        sampled = sample(fixed, now, run.fleet, run.samples, q, group.step)
+    sampled = now.stride > 0 and group.step % now.stride == 0 and sample(fixed, now, fleet, run.samples, q, group.step)
     if sampled and fixed.law_kind == model.LINES_OF_LONGEST:
         sample_longest(run)
     start_step(run, q)

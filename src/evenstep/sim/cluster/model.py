@@ -44,7 +44,6 @@ class Fixed(Record):
     seed: int
     arrivals: int  # SATURATED .. SESSIONS
     pool_target: int
-    sessions: int  # how many the trace has
     instant: int  # whether a decision is about one request only
     depth: int  # requests a worker may be sent beyond its slots
     may_hold: int  # whether the policy may leave a worker idle
@@ -58,10 +57,8 @@ class Fixed(Record):
     prediction: int  # NO_PREDICTION .. EXPECTED
     refresh_every: int  # produced tokens after which a prediction is old
     law_kind: int  # ONE_LINE .. LINES_OF_LONGEST
-    priced: int  # whether energy is counted
     keep: int  # whether every request's record is kept, at its own row
     record_decisions: int
-    short: int  # whether the short loop runs it
     unit: float
     slope: float  # of the first worker
     longest_share: float
@@ -381,7 +378,7 @@ class Law(NamedTuple):
     seconds: Table  # [1 or G, knots], of all workers or of each at the loads `knots`; linear between them
     local_s: Floats  # [G], of the step that was started last
     count_power: Floats  # [B+1], share of the span of power that so many requests take in a second's step
-    roots: Floats  # see `roots`; empty without a power law, as `count_power`
+    roots: Floats  # see `roots`
 
 
 class StepRows(NamedTuple):

@@ -15,14 +15,9 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
     `since_s` is when it became visible. If the arrays' end is reached, the waiting requests move to the front first.
     """
     waiting_i, waiting_f = pool.waiting_i, pool.waiting_f
+    if now.first + now.waiting == pool.id.size:
+        move_to_front(now, pool)
     first, waiting = now.first, now.waiting
-    if first + waiting == waiting_i.shape[1]:
-        for k in range(3):
-            for i in range(waiting):
-                waiting_i[k, i] = waiting_i[k, first + i]
-                waiting_f[k, i] = waiting_f[k, first + i]
-        first = 0
-        now.first = 0
     at = first + waiting
     while at > first and (pool.since_s[at - 1] > since_s or (pool.since_s[at - 1] == since_s and pool.id[at - 1] > row)):
         for k in range(3):
@@ -37,6 +32,17 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
         pool.request_class[here], pool.key[here] = 0, row
     pool.load[here], pool.since_s[here], pool.steps[here] = load, since_s, np.nan
     now.waiting = waiting + 1
+
+
+@part
+def move_to_front(now: Now, pool: Pool) -> None:
+    """Move the waiting requests to the front of the pool's arrays."""
+    first, waiting, waiting_i, waiting_f = now.first, now.waiting, pool.waiting_i, pool.waiting_f
+    for k in range(3):
+        for i in range(waiting):
+            waiting_i[k, i] = waiting_i[k, first + i]
+            waiting_f[k, i] = waiting_f[k, first + i]
+    now.first = 0
 
 
 @part
@@ -70,41 +76,39 @@ def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
 
 
 @part
-def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
-    """Add (time, key) to `coming`, the binary heap of requests to come, smallest first. The caller has checked for room."""
-    at = now.coming
-    now.coming = at + 1
+def heap_push(coming: Rows[Coming], size: int, time_s: float, key: int) -> int:
+    """Add (time, key) to `coming`, a binary heap of `size` entries, smallest first; returns the new size.
+
+    The caller has checked for room.
+    """
+    at = size
     while at > 0:
         up = (at - 1) >> 1
-        if coming[up].time_s < time_s or (coming[up].time_s == time_s and coming[up].key < key):
+        if (coming[up].time_s, coming[up].key) < (time_s, key):
             break
         coming[at].time_s, coming[at].key = coming[up].time_s, coming[up].key
         at = up
     coming[at].time_s, coming[at].key = time_s, key
+    return size + 1
 
 
 @part
-def heap_pop(now: Now, coming: Rows[Coming]) -> None:
-    """Remove the smallest (time, key) of the heap, its entry 0, which the caller has read. The heap must not be empty."""
-    size = now.coming - 1
-    now.coming = size
-    time_s, key = coming[size].time_s, coming[size].key
-    at = 0
-    while True:
-        down = 2 * at + 1
-        if down >= size:
-            break
-        right = down + 1
-        if right < size and (
-            coming[right].time_s < coming[down].time_s
-            or (coming[right].time_s == coming[down].time_s and coming[right].key < coming[down].key)
-        ):
-            down = right
-        if time_s < coming[down].time_s or (time_s == coming[down].time_s and key < coming[down].key):
+def heap_pop(coming: Rows[Coming], size: int) -> int:
+    """Remove the smallest (time, key) of a heap of `size` entries, its entry 0, which the caller has read.
+
+    Returns the new size. The heap must not be empty.
+    """
+    size -= 1
+    time_s, key, at, down = coming[size].time_s, coming[size].key, 0, 1
+    while down < size:
+        if down + 1 < size and (coming[down + 1].time_s, coming[down + 1].key) < (coming[down].time_s, coming[down].key):
+            down += 1
+        if (time_s, key) < (coming[down].time_s, coming[down].key):
             break
         coming[at].time_s, coming[at].key = coming[down].time_s, coming[down].key
-        at = down
+        at, down = down, 2 * down + 1
     coming[at].time_s, coming[at].key = time_s, key
+    return size
 
 
 @part

@@ -14,20 +14,11 @@ import numpy as np
 from evenstep.compiled import ROUTE_TYPE, declared, part, signature
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster import model
-from evenstep.sim.cluster.events import ask, broken, sent_in_vain
+from evenstep.sim.cluster.events import ask, broken, grow, sent_in_vain
 from evenstep.sim.cluster.lookahead import overloaded
-from evenstep.sim.cluster.model import Fixed, Fleet, Now, Pool, Requests, ShortRun
-from evenstep.sim.cluster.pool import take_out
+from evenstep.sim.cluster.model import Fixed, Now, Requests, ShortRun
+from evenstep.sim.cluster.pool import move_to_front, take_out
 from evenstep.sim.cluster.step import energy, extremes, sample
-
-
-@part
-def grow(fleet: Fleet, delta: int, unit: float) -> None:
-    """Add one decode step to each worker's `units` and `load`: `delta` load units of `unit` tokens a running request."""
-    units, running, load = fleet.units, fleet.running, fleet.load
-    for g in range(units.size):
-        loaded = units[g] + running[g] * delta
-        units[g], load[g] = loaded, loaded * unit
 
 
 @part
@@ -55,10 +46,10 @@ def leave(run: ShortRun, slot: int) -> int:
 @part
 def complete(run: ShortRun) -> None:
     """End the step at `end_s`: loads grow, requests complete, the step number rises. If none runs, only `phase` changes."""
-    fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
+    fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[0]
     if now.running_all > 0:
         now.now_s = group.end_s
-        grow(run.fleet, fixed.delta, fixed.unit)
+        grow(fleet.units, fleet.running, fleet.load, fixed.delta, fixed.unit)
         bucket = np.uintp(group.step & fixed.ring_mask)
         left = leave(run, run.calendar[bucket])
         run.calendar[bucket] = model.NO_SLOT
@@ -79,16 +70,6 @@ def due_requests(run: ShortRun) -> int:
     while at < requests and arrival_s[np.uintp(at)] <= now_s:
         at += 1
     return at - now.cursor
-
-
-@part
-def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> None:
-    """Move the pool's `waiting` requests from place `first` to place 0, with classes if `has_columns`. `Now.first` stays."""
-    for i in range(waiting):
-        pool.id[i], pool.key[i] = pool.id[first + i], pool.key[first + i]
-        pool.load[i], pool.since_s[i] = pool.load[first + i], pool.since_s[first + i]
-        if has_columns:
-            pool.request_class[i] = pool.request_class[first + i]
 
 
 @part
@@ -117,8 +98,7 @@ def reveal(run: ShortRun) -> int:
         if now.waiting + count > pool.id.size:
             return model.GROW
         if now.first + now.waiting + count > pool.id.size:
-            move_to_front(pool, now.first, now.waiting, run.requests.key.size > 0)
-            now.first = 0
+            move_to_front(now, pool)
         enter(run, count)
     now.overloaded_now = overloaded(pool.load, now.first, now.waiting, now.free_total)
     now.phase = model.DECIDE
@@ -223,12 +203,11 @@ def measure(run: ShortRun, now_s: float) -> float:
     steps.running[at], steps.admitted[at] = now.running_all, group.admitted
     steps.start_s[at], steps.duration_s[at] = now_s, duration
     steps.envelope[at], steps.load_sum[at], steps.load_min[at] = top * unit, total * unit, bottom * unit
-    if fixed.priced == 1:
-        summed = slope * (total * unit)
-        busy, average = energy(fixed, run.law, fleet.running, fleet.units, 0, overhead, summed, duration)
-        idle = fixed.idle_w * duration * fixed.workers
-        steps.energy_busy_idle_j[at] = idle + fixed.span_w * busy
-        steps.energy_step_average_j[at] = idle + fixed.span_w * average
+    summed = slope * (total * unit)
+    busy, average = energy(fixed, run.law, fleet.running, fleet.units, 0, overhead, summed, duration)
+    idle = fixed.idle_w * duration * fixed.workers
+    steps.energy_busy_idle_j[at] = idle + fixed.span_w * busy
+    steps.energy_step_average_j[at] = idle + fixed.span_w * average
     now.load_steps += total * unit
     return now_s + duration
 

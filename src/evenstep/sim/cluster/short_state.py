@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import column, cut
+from evenstep.compiled import Rows, column, cut
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.measure.digest import StreamingDigest
 from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
 from evenstep.sim.cluster.drift import Drift
-from evenstep.sim.cluster.model import SHIFT, Requests, ShortRun
-
-_BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
+from evenstep.sim.cluster.model import SHIFT, Admitted, Requests, ShortRun
 
 
 def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
@@ -103,41 +100,27 @@ def completed_requests(
     )
 
 
-class Kept:
-    """Full record tables, computed on request from the two words that the short loop keeps of each request.
+def kept_tables(
+    requests: Requests, request_class: I8 | None, done: Rows[Admitted], steps: StepTable, most: int = 65_536
+) -> Iterator[RequestTable]:
+    """The records of all requests in order of id, as tables of `most` rows at most, which take less memory than one.
 
-    `run` is a finished run that kept its records, with all its `steps`; `request_class` has the trace's classes.
+    They are computed anew at each call. `done` are the words kept of each request, `steps` those of the whole run;
+    `request_class` has the trace's classes.
     """
+    times = StepTimes(steps.start_s, steps.start_s + steps.duration_s)
+    for start in range(0, len(done), most):
+        some = cut(done, start, start + most)
+        row, place, visible_s = np.arange(start, start + len(some)), column(some, "place"), column(some, "visible_s")
+        yield completed_requests(requests, request_class, row, place, visible_s, times)
 
-    def __init__(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> None:
-        self._place, self._visible_s = column(run.done, "place"), column(run.done, "visible_s")
-        self._requests, self._class, self._steps = run.requests, request_class, steps
 
-    def table(self) -> RequestTable:
-        """The record table of all requests, in order of id; computed anew at each call."""
-        return self._rows(0, self._place.size)
-
-    def blocks(self) -> Iterator[RequestTable]:
-        """The rows of `table` in pieces of 65,536 requests at most, in order of id: takes less memory."""
-        for start in range(0, self._place.size, _BLOCK):
-            yield self._rows(start, min(start + _BLOCK, self._place.size))
-
-    def digest(self, final_clock_s: float) -> str:
-        """The digest of the run as hexadecimal text; `final_clock_s`, when the run ended, is part of it."""
-        hashed = StreamingDigest()
-        for block in self.blocks():
-            hashed.add(block.request_id, block.worker, block.admitted_step, block.finished_step)
-        return hashed.finish(final_clock_s)
-
-    @cached_property
-    def _times(self) -> StepTimes:
-        """When each step began and ended."""
-        return StepTimes(self._steps.start_s, self._steps.start_s + self._steps.duration_s)
-
-    def _rows(self, start: int, end: int) -> RequestTable:
-        """The records of the requests in rows `start` to `end` - 1."""
-        row, place, visible_s = np.arange(start, end), self._place[start:end], self._visible_s[start:end]
-        return completed_requests(self._requests, self._class, row, place, visible_s, self._times)
+def digest(tables: Iterable[RequestTable], final_clock_s: float) -> str:
+    """The digest of a run as hexadecimal text; `final_clock_s`, when the run ended, is part of it."""
+    hashed = StreamingDigest()
+    for table in tables:
+        hashed.add(table.request_id, table.worker, table.admitted_step, table.finished_step)
+    return hashed.finish(final_clock_s)
 
 
 class Unrecorded:

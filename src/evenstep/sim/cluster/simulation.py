@@ -38,7 +38,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 
-from evenstep.config import check_integers
+from evenstep.config import MOST, check_integers, integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
@@ -54,8 +54,8 @@ _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
 
 
 def _is_whole(value: Any, low: int) -> bool:
-    """Whether a value is an integer of at least `low`, of any type but bool."""
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= low
+    """Whether a value is an integer from `low` to `MOST`, of any type but bool."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and low <= int(value) <= MOST
 
 
 Arrivals = Literal["saturated", "timed", "closed"]
@@ -144,7 +144,8 @@ class Cluster:
         for name, low in (("workers", 1), ("pool", 1), ("users", 0), ("queue_depth", -1), ("prefix_cache_blocks", 0)):
             value = getattr(self, name)
             if not _is_whole(value, low):
-                raise InputError("cluster", name, value, f"an integer >= {low}")
+                found = int(value) if isinstance(value, Integral) else low
+                raise InputError("cluster", name, value, integers(low, found))
             object.__setattr__(self, name, int(value))
         for name, kind in (("arrivals", Arrivals), ("dispatch", Dispatched)):
             check_known("cluster", name, getattr(self, name), get_args(kind), f"one of {', '.join(get_args(kind))}")
@@ -175,7 +176,8 @@ class Cluster:
             raise InputError("cluster", "outages", outages, "a list of Outage(step, worker)")
         for outage in self.outages:
             if not (_is_whole(outage.step, 0) and _is_whole(outage.worker, 0)) or outage.worker >= self.workers:
-                raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
+                expected = f"a step in 0..{MOST} and a worker in 0..{self.workers - 1}"
+                raise InputError("cluster", "outages", outage, expected)
 
     @property
     def slots_of(self) -> tuple[int, ...]:

@@ -192,16 +192,14 @@ def send_back(run: Run, slot: int) -> None:
     q = fleet.group[g]
     group, mine = fleet.groups[q], run.slots.rows[slot]
     strike_out(run, slot, q)
-    done = mine.done + group.step - mine.admit
-    units = weight(fixed, run.requests, mine.row, done)
-    kept = run.carried[now.carried]
+    units, kept = units_of(run, slot, group.step), run.carried[now.carried]
     now.carried += 1
-    kept.row, kept.done, kept.restarts = mine.row, done, mine.restarts + 1
+    kept.row, kept.done, kept.restarts = mine.row, mine.done + group.step - mine.admit, mine.restarts + 1
+    kept.admitted_s, kept.first_token_s = -1.0, -1.0
     if group.step != mine.admit:
         kept.admitted_s, kept.first_token_s = first_times(run, mine, q)
-    else:  # sent back before its step began
-        kept.admitted_s = mine.admitted_s if mine.restarts > 0 else -1.0
-        kept.first_token_s = mine.first_token_s if mine.restarts > 0 else -1.0
+    elif mine.restarts > 0:  # sent back before its step began
+        kept.admitted_s, kept.first_token_s = mine.admitted_s, mine.first_token_s
     now.restarts += 1
     push(now, run.pool, run.requests, mine.row, units * fixed.unit, mine.visible_s)
     unseat(run, slot, group.step, units)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -43,7 +43,7 @@ class Options:
     records: bool = True
     decisions: bool = False
     samples: int = 0
-    power: Power | None = None
+    power: Power = field(default_factory=Power)
     slo: Slo | None = None
     prediction: int = model.NO_PREDICTION
     refresh_every: int = 16
@@ -56,11 +56,6 @@ class State:
     run: Run | ShortRun
     policy: object  # for its working space
     request_class: I8 | None
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the short loop runs this run (`cluster.short_loop`)."""
-        return isinstance(self.run, ShortRun)
 
     def add_steps(self, count: int) -> None:
         """Give the loop a new, empty table of `count` steps: `run` is replaced. Tables made from the old one stay valid."""
@@ -109,7 +104,8 @@ def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, op
         "ahead": _ahead(fixed, cluster.drift),
         "samples": _samples(fixed, options.samples),
     }
-    run = _short_run(trace, cluster, parts) if fixed.short else _long_run(trace, cluster, parts)
+    is_short = not options.decisions and fits(cluster, step_time.table(), fixed.horizon)
+    run = _short_run(trace, cluster, parts) if is_short else _long_run(trace, cluster, parts)
     return State(run, policy, trace.request_class)
 
 
@@ -136,7 +132,6 @@ def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
     fixed: Fixed = parts["fixed"]
     room = KEPT_ROWS if fixed.keep else PASSING_ROWS
     sessions = _sessions(trace) if fixed.arrivals == model.SESSIONS else _NO_SESSIONS
-    fixed.sessions = sessions.left.size
     queues = rows(model.Node, max(64, fixed.workers * fixed.slots_max))
     _chain(queues, 0, -1)
     is_long = fixed.keep and fixed.prediction <= model.ORACLE
@@ -179,34 +174,23 @@ def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, opti
     fixed.depth = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
     fixed.kv_limited = int(np.isfinite(cluster.kv_tokens))
     fixed.scale, fixed.unit, fixed.tokens_per_step = scale, 1.0 / scale, drift.tokens_per_step
-    fixed.profile_kind = _profile_kind(drift)
-    fixed.delta = round(drift.growth * scale) if drift.is_linear else 0
+    fixed.profile_kind = model.SEQUENCE if drift.profiles is None else model.PROFILES
+    if drift.is_linear:
+        fixed.profile_kind, fixed.delta = model.LINEAR, round(drift.growth * scale)
     fixed.ring_mask = (1 << (int(drift.steps(trace).max()) + horizon + 1).bit_length()) - 1
     fixed.window_mask = (1 << (horizon + 1).bit_length()) - 1
     fixed.prediction, fixed.refresh_every = options.prediction, options.refresh_every
-    fixed.law_kind, fixed.longest_share = _law_kind(law), law.longest_share
+    fixed.law_kind = model.ONE_LINE if is_linear(law) else model.LINES
+    if law.longest_share > 0:
+        fixed.law_kind, fixed.longest_share = model.LINES_OF_LONGEST, law.longest_share
     fixed.slope = _slopes(law)[0]
     fixed.prefill_base_s, fixed.prefill_per_token_s = cluster.prefill_base_s, cluster.prefill_per_token_s
     fixed.kv_tokens, fixed.kv_reserve, fixed.think_s = (cluster.kv_tokens, cluster.kv_reserve, cluster.think_s or 0.0)
     fixed.keep, fixed.record_decisions = int(options.records), int(options.decisions)
-    fixed.short = int(not options.decisions and fits(cluster, law, horizon))
-    if options.power is not None:
-        power, fixed.priced = options.power, 1
-        fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
-        fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
+    power = options.power
+    fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
+    fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
     return fixed
-
-
-def _profile_kind(drift: Drift) -> int:
-    if drift.is_linear:
-        return model.LINEAR
-    return model.SEQUENCE if drift.profiles is None else model.PROFILES
-
-
-def _law_kind(law: PiecewiseLinear) -> int:
-    if law.longest_share > 0:
-        return model.LINES_OF_LONGEST
-    return model.ONE_LINE if is_linear(law) else model.LINES
 
 
 def _slopes(law: PiecewiseLinear) -> F8:
@@ -312,14 +296,14 @@ def _profile(drift: Drift, fixed: Fixed) -> tuple[I8, I8]:
     return nothing, np.round(gained * fixed.scale).astype(np.int64)
 
 
-def _law(cluster: Any, step_time: StepTime, power: Power | None, fixed: Fixed) -> model.Law:
+def _law(cluster: Any, step_time: StepTime, power: Power, fixed: Fixed) -> model.Law:
     law, counts = step_time.table(), np.arange(fixed.slots_max + 1)
     return model.Law(
         knots=np.ascontiguousarray(law.load, np.float64),
         seconds=np.ascontiguousarray(law.seconds, np.float64),
         local_s=np.zeros(cluster.workers),
-        count_power=np.zeros(0) if power is None else ((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
-        roots=np.zeros(0) if power is None else root_table(1.0 - power.gamma),
+        count_power=((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
+        roots=root_table(1.0 - power.gamma),
     )
 
 

@@ -28,9 +28,7 @@ def energy(
         duration: seconds of the step.
     """
     slope, roots, local_s = fixed.slope * fixed.unit, law.roots, law.local_s
-    most, fewest = running[0], running[0]
-    for g in range(running.size):
-        most, fewest = max(most, running[g]), min(fewest, running[g])
+    most, fewest, _ = extremes(running)
     if duration <= fewest * fixed.full_power_s:  # all at full power throughout, under either accounting
         return running.size * overhead + summed, running.size * duration
     grain = 1099511627776.0
@@ -156,13 +154,12 @@ def tokens_made(run: Run, q: int) -> int:
 
 
 @part
-def extremes(units: Ints) -> tuple[int, int, int]:
-    """Largest, smallest and total of the workers' load units."""
-    top, bottom, total = units[0], units[0], 0
-    for g in range(units.size):
-        top = max(top, units[g])
-        bottom = min(bottom, units[g])
-        total += units[g]
+def extremes(counts: Ints) -> tuple[int, int, int]:
+    """Largest, smallest and total of the workers' load units, or of their requests."""
+    top, bottom, total = counts[0], counts[0], 0
+    for g in range(counts.size):
+        top, bottom = max(top, counts[g]), min(bottom, counts[g])
+        total += counts[g]
     return top, bottom, total
 
 
@@ -192,11 +189,10 @@ def start_step(run: Run, q: int) -> None:
     rows.start_s[at], rows.duration_s[at] = now.now_s, duration
     rows.envelope[at], rows.load_sum[at], rows.load_min[at] = top * unit, total * unit, bottom * unit
     rows.local_max_s[at], rows.local_sum_s[at] = largest, summed
-    if fixed.priced == 1:
-        busy, average = energy(fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration)
-        idle = fixed.idle_w * duration * group.workers
-        rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
-        rows.energy_step_average_j[at] = idle + fixed.span_w * average
+    busy, average = energy(fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration)
+    idle = fixed.idle_w * duration * group.workers
+    rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
+    rows.energy_step_average_j[at] = idle + fixed.span_w * average
     now.load_steps += total * unit
     now.active_steps += group.running
     now.steps += 1

@@ -13,9 +13,7 @@ from evenstep import names
 from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import HOLD, RoutingView, broken_rule, check_simulated, horizon_of, memory_size_of
-
-#: Slots shown for a rank: it accepts every request and queues it.
-_ANY = 1 << 40
+from evenstep.scheduling.view import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +128,7 @@ class Balancer:
             queued=known.waiting.copy(),
             queued_load=known.waiting_tokens.copy(),
             load=known.held.copy(),
-            free_slots=np.full(self.ranks, _ANY),
+            free_slots=np.full(self.ranks, UNLIMITED),  # a rank accepts every request and queues it
             running=known.running.copy(),
             kv_free=free,
             seconds_per_token=np.ones(self.ranks),

@@ -17,10 +17,9 @@ from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
 from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.sim.engine import ask, model
+from evenstep.sim.engine import model, plain_door
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
-from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.engine.state import Task, iterations, prepared
 
 #: Rows of the first table of iterations: per request, at least and at most. Unused rows cost no memory, and a run that fits
@@ -64,8 +63,8 @@ class Course:
         if kernel is None and task.door == "compiled":
             raise InputError(task.label, "door", "compiled", "a policy with a compiled rule", "Use door=plain.")
         self.run, self.label = run, task.label
-        self.plain = PlainDoor(task.policy, run) if kernel is None else None
-        self.form_batch: Any = (kernel or ask).form_batch_into
+        self.plain = plain_door.PlainDoor(task.policy, run) if kernel is None else None
+        self.form_batch: Any = (kernel or plain_door).form_batch_into
         self.loop: Any = compiled.entry(loop.advance)
 
     def called_often(self) -> None:
@@ -85,7 +84,7 @@ class Course:
         try:
             if self.plain is None:
                 return int(self.loop(self.form_batch, self.run))
-            with ask.answering(self.plain.answer):
+            with plain_door.answering(self.plain.answer):
                 code = int(self.loop(self.form_batch, self.run))
             if self.plain.error is not None:
                 raise self.plain.error

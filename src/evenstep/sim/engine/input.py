@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from evenstep.config import MOST, integers
 from evenstep.errors import InputError
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
@@ -72,12 +73,13 @@ def check_columns(trace: Trace) -> None:
     where = trace.name or "trace"
     for name in ("prompt_tokens", "output_tokens", "request_class"):
         column, low = _whole(where, name, trace.column(name)), LOWEST[name]
-        most = MOST_CLASS if name == "request_class" else np.iinfo(np.int64).max
+        most = MOST_CLASS if name == "request_class" else MOST
         wrong = (column < low) | (column > most)
         if wrong.any():
             row = int(np.argmax(wrong))
-            expected = f"an integer from {low} to {MOST_CLASS}" if name == "request_class" else f"an integer >= {low}"
-            raise InputError(where, f"{name} of request {row}", int(column[row]), expected)
+            found = int(column[row])
+            expected = f"an integer from {low} to {MOST_CLASS}" if name == "request_class" else integers(low, found)
+            raise InputError(where, f"{name} of request {row}", found, expected)
 
 
 def check_trace(trace: Trace, engine: Engine) -> None:

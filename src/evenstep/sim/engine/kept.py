@@ -2,13 +2,13 @@
 
 A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, and of one request the
 last blocks first. Tokens still kept when the request comes back are not computed again. An engine's prefix cache does this
-for evicted requests; prefixes that different requests share are not modelled.
+for evicted requests; prefixes that different requests share are not modelled. A request that loses kept KV has more tokens
+left to run (`set_left`).
 """
 
 from __future__ import annotations
 
 from evenstep.compiled import part
-from evenstep.sim.engine.left import set_left
 from evenstep.sim.engine.model import Run
 
 
@@ -58,6 +58,22 @@ def returns(run: Run, row: int) -> int:
     entry.blocks = 0
     noted.kept_at = 0
     return back
+
+
+@part
+def set_left(run: Run, row: int) -> None:
+    """Set a request's `left`, the tokens it could run in one batch now, and `decoding`, 1 if that is a decode, else 0.
+
+    They follow from its prompt, prefilled and produced tokens; call it after each change of these.
+    """
+    request = run.requests.shown[row]
+    pending = request.prompt_tokens + request.produced - request.prefilled
+    if run.fixed.first_decoded == 1:
+        request.left = max(pending, 1)
+        request.decoding = int(pending <= 0)
+    else:
+        request.left = pending
+        request.decoding = int(request.produced > 0 and pending == 1)
 
 
 @part

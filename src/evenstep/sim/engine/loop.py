@@ -25,8 +25,7 @@ def next_arrival_s(run: Run) -> float:
     """Arrival time of the next request that has not joined the queue, in seconds; inf if all have."""
     if run.now.coming < run.lists.coming.size:
         row: int = run.lists.coming[run.now.coming]
-        arrival_s: float = run.requests.arrival_s[row]
-        return arrival_s
+        return run.requests.arrival_s[row]
     return np.inf
 
 
@@ -160,7 +159,7 @@ def advance(form_batch: Any, run: Run) -> int:
     the host sets `Now.step_s`, and the next call runs the batch and returns `HAS_RUN`.
 
     Args:
-        form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has no kernel.
+        form_batch: the policy's kernel; `plain_door.form_batch_into` asks a policy that has no kernel.
         run: changed in place.
     """
     if run.now.formed == 1:

@@ -1,4 +1,4 @@
-"""The plain door: a policy's own `form_batch` is asked at every iteration of the compiled loop."""
+"""The plain door: a policy's own `form_batch` is asked at every iteration of the compiled loop, by a kernel that asks it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.compiled import batch_kernel
 from evenstep.errors import PolicyError
 from evenstep.scheduling.view import EVICTED, PICKED, BatchDecision, EngineView, broken_rule
+from evenstep.sim.asking import question
 from evenstep.sim.engine.model import NEVER, Fixed, Run, Shown
 
 #: Fields of a view that are settings of the run.
@@ -71,3 +73,31 @@ class PlainDoor:
         policy.counts[PICKED], policy.counts[EVICTED] = picked.size, evicted.size
         policy.memory[:] = decision.memory
         return float(decision.wake_s)
+
+
+#: `answering(answer)` sets ``answer(iteration, now_s)``, which writes the batch for the loop and returns `wake_s`.
+_ask, answering = question("evenstep_ask_batch_policy", "float64(int64, float64)")
+
+
+@batch_kernel
+def form_batch_into(
+    iteration: Any,
+    seed: Any,
+    now_s: Any,
+    limits: Any,
+    running: Any,
+    waiting: Any,
+    first: Any,
+    counts: Any,
+    rows: Any,
+    arrival_s: Any,
+    arrived: Any,
+    memory: Any,
+    parameters: Any,
+    scratch_i: Any,
+    scratch_f: Any,
+    picked: Any,
+    evicted: Any,
+) -> float:
+    """Call the function set by `answering` with `iteration` and `now_s`: it writes the batch and gives `wake_s`, seconds."""
+    return _ask(iteration, now_s)

@@ -6,8 +6,7 @@ from evenstep.compiled import part
 from evenstep.scheduling.order import key_of
 from evenstep.scheduling.view import EVICTED, PICKED
 from evenstep.sim.engine import model
-from evenstep.sim.engine.kept import leave
-from evenstep.sim.engine.left import set_left
+from evenstep.sim.engine.kept import leave, set_left
 from evenstep.sim.engine.model import Run
 
 

@@ -57,21 +57,15 @@ def run(task: Task) -> EngineRun:
     )
 
 
-class Rank:
+class Rank(Course):
     """One data-parallel rank: its loop and state. `row`, int64[10], is its last batch in the columns of `Iterations[2:]`."""
 
     def __init__(self, front: Run, task: Task) -> None:
-        self.course = Course(rank_of(front, task), task)
-        self.course.called_often()
+        super().__init__(rank_of(front, task), task)
+        self.called_often()
         ints = np.zeros((len(_COLUMNS), 1), np.int64)
-        self.course.write_to(named(np.zeros((2, 1)), ints))
-        #: int64[10], `_COLUMNS` of the last batch.
+        self.write_to(named(np.zeros((2, 1)), ints))
         self.row: I8 = ints[:, 0]
-
-    @property
-    def run(self) -> Run:
-        """The state of the rank's loop."""
-        return self.course.run
 
     @property
     def idle_row(self) -> I8:
@@ -154,7 +148,7 @@ class Ranks:
         """Let a rank form its batch now, without running it; returns whether it has one. A PolicyError for a bad answer."""
         front, now = self.front.now, rank.run.now
         now.iteration, now.now_s, now.seen_s, now.rows = front.iteration, front.now_s, front.seen_s, 0
-        code = rank.course.advance()
+        code = rank.advance()
         if code not in (model.HAS_FORMED, model.HAS_NONE):
             raise PolicyError(f"{self.task.label}: {said(code, rank.run)}")
         return code == model.HAS_FORMED
@@ -163,23 +157,21 @@ class Ranks:
         """Report the ranks' counts to the balancer, if any request is still to come."""
         if self.next_arrival_s == math.inf:
             return
-        table, tokens = self.front.requests.table, list[float]()
-        for one in self.ranks:
-            now = one.run.now
-            queue = one.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
-            tokens.append(float(table[queue][:, [PROMPT, PRODUCED]].sum()))
-        self.balancer.hear(
-            float(self.front.now.now_s),
-            Counts(
-                np.array([one.run.now.waiting for one in self.ranks]),
-                np.array([one.run.now.running for one in self.ranks]),
-                np.array(tokens),
-                np.array([float(one.held) for one in self.ranks]),
-            ),
+        table, runs = self.front.requests.table, [one.run for one in self.ranks]
+        queues = [run.lists.waiting[int(run.now.first) : int(run.now.first + run.now.waiting)] for run in runs]
+        counts = Counts(
+            waiting=np.array([queue.size for queue in queues]),
+            running=np.array([run.now.running for run in runs]),
+            waiting_tokens=np.array([float(table[queue][:, [PROMPT, PRODUCED]].sum()) for queue in queues]),
+            held=np.array([float(one.held) for one in self.ranks]),
         )
+        self.balancer.hear(float(self.front.now.now_s), counts)
 
     def step(self, formed: list[bool]) -> None:
-        """Run the ranks' batches as one step, advance the clock, record the step; rank r runs a dummy unless `formed[r]`."""
+        """Run the ranks' batches as one step, advance the clock, record the step; rank r runs a dummy unless `formed[r]`.
+
+        Requests that finish are added to those of `front`.
+        """
         now, count = self.front.now, len(formed)
         batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):
@@ -190,7 +182,13 @@ class Ranks:
         self.dummies += formed.count(False)
         sums = np.zeros(len(_COLUMNS), np.int64)
         for one, has in zip(self.ranks, formed, strict=True):
-            sums += self.batch_of(one, float(seconds)) if has else one.idle_row
+            if has:
+                done, one.run.now.step_s = int(one.run.now.finished), float(seconds)
+                one.advance()
+                over = one.run.lists.finished[done : int(one.run.now.finished)]
+                self.front.lists.finished[int(now.finished) : int(now.finished) + over.size] = over
+                now.finished += over.size
+            sums += one.row if has else one.idle_row
         started_s = float(now.now_s)
         now.seen_s = started_s
         now.now_s = started_s + seconds
@@ -199,17 +197,6 @@ class Ranks:
         if self.task.records:
             self.rows.append(sums)
             self.times.append((started_s, seconds))
-
-    def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """Run a rank's formed batch for `seconds`, and add its finished requests to `front`; returns `Rank.row`."""
-        front, run = self.front, rank.run
-        done, first = int(run.now.finished), int(front.now.finished)
-        run.now.step_s = seconds
-        rank.course.advance()
-        over = run.lists.finished[done : int(run.now.finished)]
-        front.lists.finished[first : first + over.size] = over
-        front.now.finished = first + over.size
-        return rank.row
 
     def gather(self) -> None:
         """Add the ranks' counts to those of `front`, the state of the whole engine. Call it once, when the run is over."""

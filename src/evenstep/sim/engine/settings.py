@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, cast, get_args
 
+from evenstep.config import MOST, integers
 from evenstep.errors import InputError
 
 Overflow = Literal["recompute", "restart", "swap", "never"]
@@ -73,8 +74,9 @@ class Engine:
             lowest["resident_limit"] = 0
         for name, low in lowest.items():
             value = getattr(self, name)
-            if not (_is_number(value) and float(value).is_integer() and value >= low):
-                raise InputError("engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else "")
+            if not (_is_number(value) and low <= value <= MOST and float(value).is_integer()):
+                expected = integers(low, value if _is_number(value) else low)
+                raise InputError("engine", name, value, expected, "0 is no limit." if not low else "")
         for name, words in (("overflow", get_args(Overflow)), ("first_token", get_args(FirstToken))):
             if getattr(self, name) not in words:
                 raise InputError("engine", name, getattr(self, name), f"one of {', '.join(words)}")

@@ -27,11 +27,11 @@ Interval scheduling counts.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenstep.config import check_integers
 from evenstep.cost.batch import BatchTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_known, check_range
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
@@ -91,10 +91,12 @@ def simulate_engine(
     if not callable(getattr(law, "table", None)):
         raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
     check_integers("simulate_engine", 0, seed=seed)
-    if door not in ("auto", "plain", "compiled"):
-        raise InputError("simulate_engine", "door", door, "one of auto, plain, compiled")
-    if not until_s > 0:
-        raise InputError("simulate_engine", "until_s", until_s, "a number of seconds > 0")
+    given: list[tuple[str, Any, type]] = [("trace", trace, Trace), ("engine", engine or Engine(), Engine)]
+    for field, value, kind in given:
+        if not isinstance(value, kind):
+            raise InputError("simulate_engine", field, value, f"an object of the class {kind.__name__}")
+    check_known("simulate_engine", "door", door, ("auto", "plain", "compiled"), "one of auto, plain, compiled")
+    check_range("simulate_engine", "a number of seconds > 0", above=0, until_s=until_s)
     task = Task(trace, policy, engine or Engine(), law, shown(trace, policy, bounds), seed, records, door, until_s, label)
     if task.engine.data_parallel > 1:
         from evenstep.sim.engine.ranks import run

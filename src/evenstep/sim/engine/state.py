@@ -45,7 +45,7 @@ class Task:
 
     @property
     def quantiles(self) -> Quantiles | None:
-        """The predictor that bounds output lengths at arrival; None if the bounds are given in advance."""
+        """Settings of bounds that a predictor gives at arrival (`Quantiles`); None if the bounds are given in advance."""
         return self.bounds if isinstance(self.bounds, Quantiles) else None
 
     @property

@@ -62,6 +62,7 @@ class EngineSection:
 
     def __post_init__(self) -> None:
         check_range("engine", "an integer >= 1", low=1, count=self.count)
+        config.check_integers("engine", 1, count=self.count)
         for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
             try:
                 getattr(self, made)
@@ -156,6 +157,7 @@ class TaskSection:
 
     def __post_init__(self) -> None:
         check_range_if_given("task", f"an integer from 1 to {MOST_TASKS:,}", low=1, high=MOST_TASKS, count=self.count)
+        config.check_integers("task", 1, count=self.count)
         if bool(self.calls) == (self.trace is not None):
             found = "both" if self.calls else "neither"
             raise InputError("task", "calls and trace", found, "one of the two")
@@ -294,27 +296,20 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
             raise InputError("network", f"{at}.then", total, "probabilities that sum to 1", f"Add {END}: to stop there.")
     if task.calls:
         _check_cycles(place, task)
-        _check_joins(place, task)
-        _check_loops(place, task)
+        _check_flow(place, task)
 
 
-def _check_joins(place: str, task: TaskSection) -> None:
-    """Raise an InputError if an `after` names a call twice, or calls that do not run equally often in every task."""
+def _check_flow(place: str, task: TaskSection) -> None:
+    """Raise an InputError if calls of an `after` are not distinct and equally frequent, or a loop does not end (`graph`)."""
     for name, call in task.calls.items():
         if len(set(call.after)) < len(call.after):
             raise InputError("network", f"{place}.calls.{name}.after", ", ".join(call.after), "each call once")
-    after = {name: call.after for name, call in task.calls.items()}
-    then = {name: [one for one, chance in call.then.items() if chance > 0] for name, call in task.calls.items()}
-    name = uneven(after, then, first_calls(task))
+    name = uneven(task.calls, first_calls(task))
     if name is not None:
         hint = f"Where a task may run only some of them, or one more often, lead to {name} by `then` instead."
         waits = ", ".join(task.calls[name].after)
         raise InputError("network", f"{place}.calls.{name}.after", waits, "calls that run equally often in every task", hint)
-
-
-def _check_loops(place: str, task: TaskSection) -> None:
-    """Raise an InputError if a loop, also one with calls that wait for others, does not end (`graph.endless`)."""
-    name = endless({name: call.after for name, call in task.calls.items()}, {n: call.then for n, call in task.calls.items()})
+    name = endless(task.calls)
     if name is not None:
         then = task.calls[name].then
         what = max(then, key=lambda one: (one != END, then[one]))

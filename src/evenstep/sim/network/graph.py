@@ -1,8 +1,12 @@
-"""Checks of a task's graph of calls: every loop ends, and calls that another waits for together run equally often."""
+"""Checks of a task's graph of calls: every loop ends, and calls that another waits for together run equally often.
+
+`calls` are the sections of the calls by name (`description.CallSection`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,46 +16,42 @@ from evenstep.request import F8
 _ZERO, _ROUNDING = 1e-6, 1e-12
 
 
-def means(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> F8:
+def means(calls: Mapping[str, Any]) -> F8:
     """float64[calls, calls]: how many runs of each call (column) one run of a call (row) directly leads to on average.
 
-    `after` has the parents of each call, of which only the first counts, `then` the chances of the calls that may follow.
+    The parents of a call, in `after`, run equally often, so only the first counts.
     """
-    place = {name: k for k, name in enumerate(after)}
+    place = {name: k for k, name in enumerate(calls)}
     led = np.zeros((len(place), len(place)))
-    for name, parents in after.items():
-        if parents:
-            led[place[parents[0]], place[name]] += 1
-        for follows, chance in then[name].items():
+    for name, call in calls.items():
+        if call.after:
+            led[place[call.after[0]], place[name]] += 1
+        for follows, chance in call.then.items():
             if follows in place:
                 led[place[name], place[follows]] += chance
     return led
 
 
-def endless(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> str | None:
+def endless(calls: Mapping[str, Any]) -> str | None:
     """The first call with `then` in a loop that does not end; None if all loops end.
 
     A loop does not end if each run of it leads to at least one more on average. A run of a call leads to each call in `then`
     with its chance, and to each call that waits for it: a branching process. It ends if the largest eigenvalue of the means
     within the loop is below 1.
-
-    Args:
-        after: the parents of each call; they run equally often, so only the first counts.
-        then: the chance of each call that may follow; the end may be among them.
     """
-    led = means(after, then)
+    led = means(calls)
     leads = np.eye(len(led), dtype=bool) | (led > 0)
     for _ in range(len(led).bit_length()):
         leads = leads @ leads
-    for k, name in enumerate(after):
+    for k, (name, call) in enumerate(calls.items()):
         loop = leads[k] & leads[:, k]
         own = led[np.ix_(loop, loop)]
-        if own[:, loop[:k].sum()].any() and then[name] and np.abs(np.linalg.eigvals(own)).max() >= 1 - _ROUNDING:
+        if own[:, loop[:k].sum()].any() and call.then and np.abs(np.linalg.eigvals(own)).max() >= 1 - _ROUNDING:
             return name
     return None
 
 
-def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]], begin: Sequence[str]) -> str | None:
+def uneven(calls: Mapping[str, Any], begin: Sequence[str]) -> str | None:
     """The first call whose parents do not all run equally often in every task; None if there is no such call.
 
     How often calls run, and how often each way of `then` is taken, satisfies linear equations in every task. A call runs as
@@ -59,16 +59,15 @@ def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]]
     `after` runs as often as its first parent. Two calls run equally often if these equations imply it.
 
     Args:
-        after: the parents of each call. Every call can be reached, and every call leads to the end.
-        then: the calls that may follow each call by chance, the end included.
+        calls: every call can be reached, and every call leads to the end.
         begin: the calls that a task begins with.
     """
-    joins = [name for name, parents in after.items() if len(parents) > 1]
+    joins = [name for name, call in calls.items() if len(call.after) > 1]
     if not joins:
         return None
-    equations, place = _equations(after, then, begin), {name: k for k, name in enumerate(after)}
+    equations, place = _equations(calls, begin), {name: k for k, name in enumerate(calls)}
     for name in joins:
-        first, *others = after[name]
+        first, *others = calls[name].after
         wanted = np.zeros((equations.shape[1], len(others)))
         wanted[place[first]] = 1
         wanted[[place[one] for one in others], np.arange(len(others))] = -1
@@ -78,20 +77,20 @@ def uneven(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]]
     return None
 
 
-def _equations(after: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]], begin: Sequence[str]) -> F8:
+def _equations(calls: Mapping[str, Any], begin: Sequence[str]) -> F8:
     """The equations of `uneven`, float64[M, N]. Columns are the unknowns, calls then ways, and last the constant."""
-    place = {name: k for k, name in enumerate(after)}
-    ways = [(name, follows) for name in after for follows in then[name]]
-    led, chosen = np.zeros((2, len(after), len(after) + len(ways) + 1))
-    for name, k in place.items():
+    place = {name: k for k, name in enumerate(calls)}
+    ways = [(name, follows) for name, call in calls.items() for follows, chance in call.then.items() if chance > 0]
+    led, chosen = np.zeros((2, len(calls), len(calls) + len(ways) + 1))
+    for k, (name, call) in enumerate(calls.items()):
         led[k, k] = 1
-        if after[name]:
-            led[k, place[after[name][0]]] = -1
+        if call.after:
+            led[k, place[call.after[0]]] = -1
         elif name in begin:
             led[k, -1] = -1
-        if then[name]:
+        if call.then:
             chosen[k, k] = -1
-    for w, (name, follows) in enumerate(ways, len(after)):
+    for w, (name, follows) in enumerate(ways, len(calls)):
         chosen[place[name], w] = 1
         if follows in place:
             led[place[follows], w] = -1

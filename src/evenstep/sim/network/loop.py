@@ -221,7 +221,7 @@ def advance(policies: Any, routes: Any, net: Net) -> int:
 
     `DONE` and `STOPPED` end the run. At `LISTS_FULL` the caller widens the engines' lists and calls again, and the run goes
     on where it stood. Any other code is a policy's mistake. `policies` and `routes` are the kernels of scheduling and
-    routing policies; `sim.engine.ask` and `sim.cluster.ask` ask policies without one.
+    routing policies; `sim.engine.plain_door` and `sim.cluster.ask` ask policies without one.
     """
     clock = net.clock
     while clock.island < net.islands.size - 1:

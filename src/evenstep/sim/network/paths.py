@@ -59,8 +59,7 @@ def _longest(left: F8, taken: int) -> int:
 
 def visits(task: TaskSection) -> dict[str, float]:
     """Call -> mean number of times a task runs it. A call that waits for several runs as often as each of them."""
-    led = means({name: call.after for name, call in task.calls.items()}, {n: call.then for n, call in task.calls.items()})
-    begin = first_calls(task)
+    led, begin = means(task.calls), first_calls(task)
     begun = np.array([float(name in begin) for name in task.calls])
     return dict(zip(task.calls, np.linalg.solve(np.eye(len(led)) - led.T, begun).tolist(), strict=True))
 

@@ -23,12 +23,11 @@ from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
 from evenstep.request import Trace
 from evenstep.routing.view import broken_rule
 from evenstep.sim.cluster import ask as ask_route
-from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine import model as engine_model
+from evenstep.sim.engine import plain_door
 from evenstep.sim.engine.balancing import view_of_one
 from evenstep.sim.engine.host import conditions_of, counted, made, said
 from evenstep.sim.engine.model import Run
-from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
@@ -72,7 +71,7 @@ def simulate_network(
         raise PolicyError(f"{place.section.routing}: {what}")
     if code not in (engine_model.DONE, engine_model.STOPPED):
         e = int(net.clock.engine)
-        raise PolicyError(f"{_engine_name(_place_of(ready, e), e)}: {said(code, run_of(net, e))}")
+        raise PolicyError(f"{ready.engines[e][0]}: {said(code, run_of(net, e))}")
     return _recorded(network, ready, calls, seed)
 
 
@@ -80,7 +79,7 @@ def _run(ready: Prepared) -> int:
     """Run the loop until the host is needed; returns its code. A PolicyError tells which Python policy raised."""
     doors = _Doors(ready)
     go_on: Any = compiled.entry(loop.advance)
-    with ask_batch.answering(doors.form_batch), ask_route.answering(doors.route):
+    with plain_door.answering(doors.form_batch), ask_route.answering(doors.route):
         code = int(go_on(ready.kernels, ready.routes, ready.net))
     error = doors.error
     if isinstance(error, PolicyError):
@@ -98,33 +97,24 @@ def run_of(net: Net, e: int) -> Run:
     return getattr(text, "py_func", text)(net, e)
 
 
-def _place_of(ready: Prepared, e: int) -> Place:
-    """The group of engine e."""
-    return next(one for one in ready.places if e in one.engines)
-
-
-def _engine_name(place: Place, e: int) -> str:
-    """Name of engine e: that of its group, with the engine's number in the group if it has several."""
-    return place.name if place.section.count == 1 else f"{place.name}-{e - place.first}"
-
-
 class _Doors:
     """Asks policies without a kernel. `error` is the last error, which stops the loop, and `asked` names its policy."""
 
     def __init__(self, ready: Prepared) -> None:
-        self.ready, self.net = ready, ready.net
-        self.doors: dict[int, PlainDoor] = {}
+        self.ready, self.net, self.engines = ready, ready.net, ready.engines
+        self.doors: dict[int, plain_door.PlainDoor] = {}
         self.error: BaseException | None = None
         self.asked = ""
 
     def form_batch(self, iteration: int, now_s: float) -> float:
         """Ask the scheduling policy of `Clock.engine`, and write its batch for the loop; returns its `wake_s`, seconds."""
         e = int(self.net.clock.engine)
+        name, place = self.engines[e]
         if e not in self.doors:
-            self.doors[e] = PlainDoor(_place_of(self.ready, e).task.policy, run_of(self.net, e))
+            self.doors[e] = plain_door.PlainDoor(place.task.policy, run_of(self.net, e))
         woken_s = self.doors[e].answer(iteration, now_s)
         if self.doors[e].error is not None:
-            self.error, self.asked = self.doors[e].error, _engine_name(_place_of(self.ready, e), e)
+            self.error, self.asked = self.doors[e].error, name
         return woken_s
 
     def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
@@ -166,11 +156,9 @@ class _Doors:
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
     """Make the run's record from the state in which the loop ended."""
     net, places = ready.net, ready.places
-    engines, groups = dict[str, EngineRun](), dict[str, tuple[str, ...]]()
-    for place in places:
-        conditions = conditions_of(place.task)
-        groups[place.name] = tuple(_engine_name(place, e) for e in place.engines)
-        engines |= {_engine_name(place, e): _engine_run(ready, place, e, conditions) for e in place.engines}
+    conditions = {place.name: conditions_of(place.task) for place in places}
+    engines = {name: _engine_run(ready, place, e, conditions[place.name]) for e, (name, place) in enumerate(ready.engines)}
+    names = list(engines)
     count, tasks = calls.task.size, calls.arrival_s.size
     arrival, finished, owner = np.full(count, np.inf), np.full(count, np.nan), np.full(count, -1)
     tokens, work = np.zeros(tasks, np.int64), column(net.calls, "work")
@@ -195,7 +183,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         types=tuple(network.tasks),
         kinds=calls.kinds,
         engines=engines,
-        groups=groups,
+        groups={place.name: tuple(names[place.engines.start : place.engines.stop]) for place in places},
         tasks=TaskTable(calls.task_type, calls.arrival_s, end_s, np.bincount(calls.task, minlength=tasks), tokens),
         calls=CallTable(calls.task, calls.kind, owner, arrival, finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),

@@ -18,9 +18,9 @@ from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of
 from evenstep.scheduling.order import BY_CLASS, order_of
-from evenstep.scheduling.view import LIMITS
+from evenstep.scheduling.view import LIMITS, UNLIMITED
 from evenstep.sim.cluster import ask as ask_route
-from evenstep.sim.engine import ask as ask_batch
+from evenstep.sim.engine import plain_door
 from evenstep.sim.engine.input import largest, shown
 from evenstep.sim.engine.model import Fixed, Kept, Now
 from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, unsent
@@ -32,8 +32,6 @@ from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.sending import BLOCK
 from evenstep.sim.network.tasks import Calls, taken
 
-#: Slots shown for an engine: it accepts every call and queues it.
-_ANY = 1 << 40
 #: Calls worked on at a time, so that temporary arrays stay in the processor's caches.
 _CHUNK = 8192
 _ORDERS = {
@@ -71,7 +69,7 @@ class Place:
     @property
     def form_batch(self) -> Any:
         """The kernel by which the loop asks the scheduling policy of its engines."""
-        return (self.task.kernel or ask_batch).form_batch_into
+        return (self.task.kernel or plain_door).form_batch_into
 
     @property
     def route(self) -> Any:
@@ -93,6 +91,15 @@ class Prepared:
     kernels: tuple[Any, ...]
     routes: tuple[Any, ...]
     number: I8
+
+    @property
+    def engines(self) -> list[tuple[str, Place]]:
+        """Name and group of each engine, by number. Of a group of several, the name is the group's with a number from 0."""
+        found: list[tuple[str, Place]] = []
+        for place in self.places:
+            count = place.section.count
+            found += [(f"{place.name}-{k}" if count > 1 else place.name, place) for k in range(count)]
+        return found
 
 
 def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepared:
@@ -263,10 +270,8 @@ def _groups_of(network: Network, calls: Calls) -> I8:
 
 def _islands(network: Network, calls: Calls) -> I8:
     """int64[kinds], the island of each kind of call: consecutive groups, chosen so that no task has calls in two islands."""
-    group, linked = (
-        _groups_of(network, calls),
-        np.zeros(len(network.engines), np.bool_),
-    )  # to the group before
+    group = _groups_of(network, calls)
+    linked = np.zeros(len(network.engines), np.bool_)  # to the group before
     for task in network.tasks:
         own = [int(g) for g, (name, _) in zip(group, calls.kinds, strict=True) if name == task]
         linked[min(own) + 1 : max(own) + 1] = True
@@ -373,7 +378,8 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
         group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
         workers += 4 * section.count
         ints, floats = np.zeros((4, section.count), np.int64), np.zeros((4, section.count))
-        ints[FREE_SLOTS], floats[KV_FREE], floats[SECONDS_PER_TOKEN] = _ANY, math.inf, 1.0
+        ints[FREE_SLOTS] = UNLIMITED  # an engine accepts every call and queues it
+        floats[KV_FREE], floats[SECONDS_PER_TOKEN] = math.inf, 1.0
         seen_i.append(ints.ravel())
         seen_f.append(floats.ravel())
         given, words = np.zeros(0), (0, 1)

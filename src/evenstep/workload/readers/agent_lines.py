@@ -146,24 +146,33 @@ class _Session:
         self.waiting.clear()
 
 
-def trace(
-    table: Table, format: str, lengths: tuple[I8, I8], calls: list[Call], helpers: list[Helper], rows: I8
-) -> tuple[Trace, I8]:
-    """The trace of the good calls whose output is not empty; and int64, for each of its requests the row in the table.
+def trace(table: Table, format: str, session: I8, helper: I8, helpers: list[Helper], order: I8) -> tuple[Trace, I8]:
+    """The trace of a table's good rows whose output is not empty; and int64, for each of its requests the row in the table.
+
+    The table has the columns `in` and `out` (tokens), and `t`, `api_time` and `think_time` (seconds; the latter two may be
+    missing in a row).
 
     Args:
         format: name of the trace's format.
-        lengths: prompt and output tokens, int64, of each row of the table.
-        calls, helpers: the requests in the order of the file, and the sub-agents that they name (`linked`).
-        rows: int64[N], row of the table of each call; calls of bad rows are left out.
+        session, helper: int64[N], session of each row, and index in `helpers` of its sub-agent (-1 = main line).
+        order: the rows in the order that `linked` needs.
 
     Raises:
-        InputError: no request is left.
+        InputError: a bad row unless skipped, or no request is left.
     """
-    order, session, after, think = linked(calls, helpers, ~table.bad[rows])
+    prompt, output = table.whole("in"), table.whole("out", low=0)
+    start_s = table.number("t", low=0.0)
+    model_s, think_s = (
+        table.number(name, low=0.0, absent=absent) for name, absent in (("api_time", 0.0), ("think_time", -1.0))
+    )
+    table.require_rows()
+    known = [None if think < 0 else think for think in think_s[order].tolist()]
+    parts = (column[order].tolist() for column in (session, helper, start_s, model_s))
+    calls = [Call(*call) for call in zip(*parts, known, strict=True)]
+    placed, session, after, think = linked(calls, helpers, ~table.bad[order])
     notes = ["Closed loop: there are no arrival times, requests follow each other in their sessions."]
     notes += [NOTE.format(len(helpers))] if helpers else []
-    own, (prompt, output) = rows[order], lengths
+    own = order[placed]
     found = links.trace(table, format, own, notes, prompt_tokens=prompt, output_tokens=output)
     found = replace(found, session=session, after=after, think_s=think)
     empty = found.output_tokens == 0

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenstep.request import I8, PrefixBlocks, Trace, offsets_of
 from evenstep.workload.readers import agent_lines, blocks, json_table
-from evenstep.workload.readers.agent_lines import Call, Helper
-from evenstep.workload.table import MISSING, Table
+from evenstep.workload.readers.agent_lines import Helper
+from evenstep.workload.table import MISSING, Table, as_number
 
 _BLOCK_TOKENS = 64
 
@@ -34,69 +34,67 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
     Source: callanjfox/kv-cache-tester.
     """
     found = _Sessions()
-    for number, session in json_table.objects(path):
-        found.add(number, session, prefix_blocks)
-        if limit is not None and len(found.calls) >= limit:
+    for number, (line, session) in enumerate(json_table.objects(path)):
+        found.add(number, line, session, prefix_blocks)
+        if limit is not None and len(found.raw) >= limit:
             break
     table = found.table(path, skip_bad_rows)
-    prompt = table.whole("in")
-    output = table.whole("out", low=0)
-    table.number("t", low=0.0)
-    table.number("api_time", low=0.0, absent=0.0)
-    table.number("think_time", low=0.0, absent=0.0)
     if prefix_blocks:
         found.check_blocks(table)
-    table.require_rows()
+    sessions, helper = (np.array(column, np.int64) for column in (found.sessions, found.helper))
     rows = np.arange(table.rows, dtype=np.int64)
-    trace, kept = agent_lines.trace(table, "agentic", (prompt, output), found.calls, found.helpers, rows)
+    trace, kept = agent_lines.trace(table, "agentic", sessions, helper, found.helpers, rows)
     return replace(trace, prefix_blocks=found.blocks(kept)) if prefix_blocks else trace
 
 
 @dataclass(slots=True)
 class _Sessions:
-    """Collects the requests of all sessions in the order of the file; each list but `helpers` has one entry a request."""
+    """Collects the requests of all sessions in the order of the file; a list has one entry a request, `helpers` a sub-agent.
 
-    calls: list[Call] = field(default_factory=list)
+    `helper` is the index of a request's sub-agent in `helpers`, -1 = main line. `wrong` is the text that an error shows for
+    a bad request, else empty.
+    """
+
+    sessions: list[int] = field(default_factory=list)
+    helper: list[int] = field(default_factory=list)
     helpers: list[Helper] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     raw: list[dict[str, Any]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     ids: list[I8 | None] = field(default_factory=list)
     block_tokens: set[int] = field(default_factory=set)
-    sessions: int = 0
 
-    def add(self, line: int, session: dict[str, Any] | str, keep_blocks: bool) -> None:
-        """Add the requests of one line's session; text in its place shows a bad line and becomes one bad request."""
-        number, self.sessions = self.sessions, self.sessions + 1
+    def add(self, number: int, line: int, session: dict[str, Any] | str, keep_blocks: bool) -> None:
+        """Add the requests of session `number`, read from a line; text in its place is a bad line, one bad request."""
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(session, dict) or not isinstance(requests, list):
-            self._request(line, {}, session if isinstance(session, str) else "no list `requests`", number, -1, keep_blocks)
+            self._request(line, session if isinstance(session, str) else "no list `requests`", number, -1, keep_blocks)
             return
         size = session.get("block_size", _BLOCK_TOKENS)
         self.block_tokens.add(size if isinstance(size, int) and size > 0 else _BLOCK_TOKENS)
         for request in requests:
             inner = request.get("requests") if isinstance(request, dict) else None
             if not isinstance(inner, list):
-                self._request(line, request, "", number, -1, keep_blocks)
+                self._request(line, request, number, -1, keep_blocks)
                 continue
-            duration = request.get("duration_ms")
-            duration_s = _seconds(duration) / 1e3 if duration is not None else None
-            self.helpers.append(Helper(_seconds(request.get("t")), duration_s, request.get("status") != "async_launched"))
+            marker_s, duration = as_number(request.get("t")) or 0.0, request.get("duration_ms")
+            duration_s = None if duration is None else (as_number(duration) or 0.0) / 1e3
+            self.helpers.append(Helper(marker_s, duration_s, request.get("status") != "async_launched"))
             for nested in inner:
-                self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
+                self._request(line, nested, number, len(self.helpers) - 1, keep_blocks)
 
-    def _request(self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool) -> None:
-        """Add one request. `wrong` is the text that an error shows for a bad one, else empty; `helper` -1 = main line."""
+    def _request(self, line: int, request: Any, session: int, helper: int, keep_blocks: bool) -> None:
+        """Add one request of the sub-agent `helper`; anything but a JSON object is bad."""
         row = request if isinstance(request, dict) else {}
-        self.lines.append(line)
-        self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
+        shown = request if isinstance(request, str) else repr(request)[:60]
+        self.wrong.append("" if isinstance(request, dict) else shown)
         listed = row.pop("hash_ids", None) or []
         if keep_blocks:
             self.ids.append(blocks.flat([listed]) if isinstance(listed, list) else None)
+        self.lines.append(line)
+        self.sessions.append(session)
+        self.helper.append(helper)
         self.raw.append(row)
-        think = row.get("think_time")
-        think_s = None if think is None else _seconds(think)
-        self.calls.append(Call(session, helper, _seconds(row.get("t")), _seconds(row.get("api_time")), think_s))
 
     def table(self, path: Path, skip: bool) -> Table:
         """The collected requests as a table; lines and requests that are no JSON object are rejected."""
@@ -121,8 +119,3 @@ class _Sessions:
             own, self.ids[row] = self.ids[row], None
             together[offsets[place] : offsets[place + 1]] = own
         return PrefixBlocks(together, offsets, min(self.block_tokens, default=_BLOCK_TOKENS), "session")
-
-
-def _seconds(value: Any) -> float:
-    """A number as a float; 0 for anything else, which the table reports as an error."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenstep.request import Trace
 from evenstep.workload.readers import agent_lines, csv_table
-from evenstep.workload.readers.agent_lines import Call, Helper
+from evenstep.workload.readers.agent_lines import Helper
 from evenstep.workload.table import Table, codes
 
 _FIELDS = ("session", "agent", "t", "in", "out", "api_time", "think_time")
@@ -32,33 +32,19 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def _trace(table: Table) -> Trace:
-    times = table.number("t", low=0.0)
-    prompt, output = table.whole("in"), table.whole("out", low=0)
     for field in ("api_time", "think_time"):
         table.columns[field] = [value or None for value in table.texts(field)]
-    model = table.number("api_time", low=0.0, absent=0.0)
-    think = table.number("think_time", low=0.0, absent=-1.0)
-    table.require_rows()
-    sessions, _ = codes(table.texts("session"))
-    agents = table.texts("agent")
-    calls: list[Call] = []
-    helpers: list[Helper] = []
+    times, (sessions, _) = table.number("t", low=0.0), codes(table.texts("session"))
     numbers: dict[tuple[int, str], int] = {}
-    for row in range(table.rows):
-        helper = -1
-        key = (int(sessions[row]), agents[row])
-        if agents[row] != _MAIN:
-            if key not in numbers:
-                numbers[key] = len(helpers)
-                helpers.append(Helper(marker_s=float(times[row]), duration_s=None))
-            helper = numbers[key]
-        recorded = float(think[row]) if think[row] >= 0 else None
-        calls.append(Call(int(sessions[row]), helper, float(times[row]), float(model[row]), recorded))
-
-    def place(row: int) -> tuple[int, float, int]:  # a sub-agent's requests stand at its marker
-        call = calls[row]
-        return call.session, call.start_s if call.helper < 0 else helpers[call.helper].marker_s, -call.helper
-
-    sequence = np.array(sorted(range(table.rows), key=place), np.int64)
-    trace, _ = agent_lines.trace(table, "agentic-flat", (prompt, output), [calls[i] for i in sequence], helpers, sequence)
+    helper = np.full(table.rows, -1, np.int64)
+    markers: list[float] = []
+    for row, (session, agent) in enumerate(zip(sessions.tolist(), table.texts("agent"), strict=True)):
+        if agent != _MAIN:
+            if (session, agent) not in numbers:
+                numbers[session, agent] = len(markers)
+                markers.append(float(times[row]))
+            helper[row] = numbers[session, agent]
+    places = np.where(helper < 0, times, np.array([*markers, 0.0])[helper])  # a sub-agent's requests stand at its marker
+    order = np.lexsort((-helper, places, sessions)).astype(np.int64)
+    trace, _ = agent_lines.trace(table, "agentic-flat", sessions, helper, [Helper(at, None) for at in markers], order)
     return trace

@@ -35,12 +35,10 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     times = table.number("timestamp", low=0.0)
     prompt, output = table.whole("input_length"), table.whole("output_length")
     table.ascending("timestamp", times)
-    prefix, note = (
-        blocks.of_table(table, "hash_ids", prompt, (16,)) if prefix_blocks and table.has("hash_ids") else (None, "")
-    )
+    prefix, note = blocks.of_table(table, "hash_ids", prompt, (16,)) if prefix_blocks else (None, [])
     table.require_rows()
     after, session, orphans = _linked(chat, parent, readable, table)
-    notes = [*table.notes(), *filter(None, [note])]
+    notes = [*table.notes(), *note]
     if orphans:
         notes.append(f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own.")
     if bool((after >= 0).any()):

@@ -30,20 +30,23 @@ def flat(lists: Sequence[Any]) -> I8 | None:
     return np.array(together, np.uint64).view(np.int64)
 
 
-def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...] = _SIZES) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of all rows of a table, bad rows too, in scope ``global``; and a note if no size fits, else "".
+def of_table(table: Table, field: str, prompt: I8, sizes: tuple[int, ...] = _SIZES) -> tuple[PrefixBlocks | None, list[str]]:
+    """The prefix blocks of all rows of a table, bad rows too, in scope ``global``; and notes: one if no size fits.
 
-    Rows whose block ids are no list of whole numbers are rejected.
+    None without such a column. Rows whose block ids are no list of whole numbers are rejected.
 
     Args:
         field: the column that lists the block ids of each row; a row without it has no blocks.
+        prompt: int64[N], prompt tokens of each row.
         sizes: block sizes (tokens) to try. The first with ``ceil(prompt / size)`` ids in every good row that has ids is
             taken, or else the first of all.
 
     Raises:
-        InputError: a rejected row, unless the table skips bad rows; or no row has the field (ask `Table.has` before).
+        InputError: a rejected row, unless the table skips bad rows.
         Doubt: a rejected row in a table without line numbers.
     """
+    if not table.has(field):
+        return None, []
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]
     wrong = np.fromiter((not isinstance(v, list) and v is not None and v is not MISSING for v in raw), np.bool_, len(lists))
@@ -65,10 +68,10 @@ def of_table(table: Table, field: str, prompt_tokens: I8, sizes: tuple[int, ...]
     offsets = offsets_of(counts)
     listed = (counts > 0) & ~table.bad
     for size in sizes:
-        if bool((-(-prompt_tokens[listed] // size) == counts[listed]).all()):
-            return PrefixBlocks(ids, offsets, size, "global"), ""
+        if bool((-(-prompt[listed] // size) == counts[listed]).all()):
+            return PrefixBlocks(ids, offsets, size, "global"), []
     note = f"Blocks are taken as {sizes[0]} tokens, which does not fit every prompt."
-    return PrefixBlocks(ids, offsets, sizes[0], "global"), note
+    return PrefixBlocks(ids, offsets, sizes[0], "global"), [note]
 
 
 def seen_share(blocks: PrefixBlocks, session: I8) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -79,17 +79,13 @@ def read(
     if unit != "s" and "arrival_s" not in places:
         raise InputError(path.name, "unit", unit, "no unit without a column of times", "Name the column with time=COLUMN.")
     clock = _kind_of(csv_table.cells(head, places["arrival_s"])) if "arrival_s" in places else float
-    dated = clock is str
-    if unit != "s" and dated:
+    if unit != "s" and clock is str:
         raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")
     kinds: dict[str, type] = {**dict.fromkeys(_NAMED, str), "think_s": float, "arrival_s": clock}
     types = {column: kinds.get(name, int) for name, column in places.items()}
-
-    def build(table: Table) -> Trace:
-        return _trace(table, places, _PER_SECOND[unit], path.name)
-
+    build = partial(_trace, places=places, per_second=_PER_SECOND[unit], name=path.name)
     trace = csv_table.parse(path, types, build, skip_bad_rows=skip_bad_rows)
-    if time and unit == "s" and not dated:
+    if time and unit == "s" and clock is not str:
         return trace.with_notes(f"Times in column {time!r} are read as seconds; unit=ms, us or ns reads others.")
     return trace
 
@@ -101,8 +97,7 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
         InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row, from 0).
     """
     where = "Trace.from_columns"
-    unknown = [field for field in columns if field not in COLUMNS]
-    if unknown:
+    if unknown := [field for field in columns if field not in COLUMNS]:
         raise InputError(where, "column", unknown[0], "a field of a request", nearest(unknown[0], COLUMNS))
     if unit not in _PER_SECOND:
         raise InputError(where, "unit", unit, f"one of {', '.join(_PER_SECOND)}")
@@ -280,8 +275,7 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     if found.dtype.kind == "U" and not isinstance(values, np.ndarray):
         found = np.asarray(values, object)  # else nan among texts is the text "nan"
     if found.ndim != 1:
-        shape = f"{found.ndim} dimensions"
-        raise InputError("Trace.from_columns", "column", shape, "one value a request")
+        raise InputError("Trace.from_columns", "column", f"{found.ndim} dimensions", "one value a request")
     if found.dtype.kind == "M":
         stamps = found.astype("datetime64[ns]")
         found = (stamps - stamps[:1]) / np.timedelta64(1, "s")  # nan where there is no date
@@ -294,8 +288,6 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
 
 def _is_missing(value: Any) -> bool:
     """True if a value is nan, or the NaT or NA of pandas."""
-    if isinstance(value, float | np.floating):
-        return math.isnan(value)
-    if isinstance(value, np.datetime64):
-        return bool(np.isnat(value))
+    if isinstance(value, float | np.floating | np.datetime64):
+        return bool(np.isnan(value))
     return type(value).__name__ in {"NAType", "NaTType"}

@@ -67,7 +67,7 @@ def read(
     session = session_numbers(table, "session_id")
     after = links.previous_in_session(session)
     times, think, notes = _times(table, after)
-    prefix, note = blocks.of_table(table, "hash_ids", prompt) if prefix_blocks and table.has("hash_ids") else (None, "")
+    prefix, note = blocks.of_table(table, "hash_ids", prompt) if prefix_blocks else (None, [])
     table.require_rows()
     trace = Trace(
         prompt_tokens=prompt,
@@ -76,7 +76,7 @@ def read(
         prefix_blocks=prefix,
         name=path.name,
         format="mooncake",
-        notes=(*table.notes(), *notes, *filter(None, [note])),
+        notes=(*table.notes(), *notes, *note),
     )
     if table.has("session_id"):
         trace = replace(trace, session=session, after=after, think_s=think)
@@ -98,12 +98,8 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
         if times[after[row]] >= 0:
             times[row] = times[after[row]] + max(delay[row], 0.0)
-    lost = times < 0
-    table.reject("timestamp", lost, "a time in milliseconds", "Only a later row of a session may lack it.")
-    kept = np.flatnonzero(given & ~table.bad)
-    wrong = np.zeros(table.rows, np.bool_)
-    wrong[kept] = times[kept] < np.maximum.accumulate(times[kept])
-    table.reject("timestamp", wrong, "a time not before the rows above", "Sort the rows by time.")
+    table.reject("timestamp", times < 0, "a time in milliseconds", "Only a later row of a session may lack it.")
+    table.ascending("timestamp", times, given)
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)

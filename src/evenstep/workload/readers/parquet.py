@@ -20,7 +20,6 @@ from evenstep.workload.table import Table
 _KEY = b"evenstep"
 _VERSION = 1
 _BLOCKS = "prefix_blocks"
-_NEEDED = ("prompt_tokens", "output_tokens")
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -45,14 +44,13 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
         raise InputError(path.name, "file", "damaged", "a whole Parquet file", f"{str(error).splitlines()[0]}.") from None
     about = _about(path, table.schema.metadata or {})
-    for name in _NEEDED:
+    for name in ("prompt_tokens", "output_tokens"):
         if name not in there:
             raise InputError(path.name, "columns", ", ".join(there), f"a column {name!r}")
     columns = {name: _values(path, table, name) for name in COLUMNS if name in there}
     rows = Table(path.name, columns, np.arange(1, table.num_rows + 1, dtype=np.int64), table.num_rows, skip=skip_bad_rows)
     checked: dict[str, Any] = {
-        name: rows.number(name, LOWEST[name]) if name.endswith("_s") else rows.whole(name, int(LOWEST[name]))
-        for name in columns
+        name: rows.number(name, LOWEST[name]) if name.endswith("_s") else rows.whole(name, LOWEST[name]) for name in columns
     }
     if "arrival_s" in checked:
         rows.ascending("arrival_s", checked["arrival_s"])

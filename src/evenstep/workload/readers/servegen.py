@@ -61,13 +61,8 @@ def source(
     clients = load(path)
     complete = [c for c in clients if c.laws_at(0.0)]
     if not complete:
-        raise InputError(
-            path.name,
-            "length files",
-            0,
-            "chunk-i-dataset.json files in the folder of the rates",
-            "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
-        )
+        hint = "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates."
+        raise InputError(path.name, "length files", 0, "chunk-i-dataset.json files in the folder of the rates", hint)
     notes: list[str] = []
     if len(complete) < len(clients):
         share = 1 - sum(float(c.rate.sum()) for c in complete) / sum(float(c.rate.sum()) for c in clients)
@@ -186,8 +181,6 @@ def _drawn(laws: dict[str, Law], name: str, keys: I8, seed: int, replicate: int)
 
 def _busiest(clients: list[Client]) -> float:
     """Start (s, the file's time) of the 600-s window with the highest total rate."""
-    totals: dict[float, float] = {}
-    for client in clients:
-        for start, rate in zip(client.start_s.tolist(), client.rate.tolist(), strict=True):
-            totals[start] = totals.get(start, 0.0) + rate
-    return max(sorted(totals), key=lambda start: totals[start], default=0.0)
+    starts, window = np.unique(np.concatenate([c.start_s for c in clients]), return_inverse=True)
+    totals = np.bincount(window.reshape(-1), weights=np.concatenate([c.rate for c in clients]))
+    return float(starts[totals.argmax()]) if starts.size else 0.0

@@ -148,8 +148,10 @@ def _law(text: str, where: str, name: str) -> Law | None:
         return None
     values = np.array([float(value) for value, _ in pairs])
     weights = np.array([float(weight) for _, weight in pairs])
-    if weights.min() < 0 or weights.sum() <= 0:
-        raise InputError(where, name, float(weights.min()), "shares >= 0 that sum to more than 0")
+    if weights.min() < 0 or not 0 < weights.sum() < np.inf:
+        raise InputError(where, name, f"shares {weights.min():g} to {weights.max():g}", "shares >= 0 with a finite sum > 0")
+    if np.abs(values).max() >= 2.0**63:
+        raise InputError(where, name, float(values.max()), "values below 2^63")
     order = np.argsort(values, kind="stable")
     shares = np.cumsum(weights[order])
     return Law(values[order].astype(np.int64), shares / shares[-1])

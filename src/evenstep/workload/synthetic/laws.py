@@ -35,6 +35,13 @@ def _rounded(values: F8, low: int, high: int) -> I8:
     return np.clip(np.rint(np.minimum(values, float(high))), low, high).astype(np.int64)
 
 
+def _normal(u: F8 | float) -> F8:
+    """float64[N], the quantiles of a standard normal law; at 0 finite, so that times a sigma of 0 it is 0."""
+    from scipy.special import ndtri
+
+    return np.maximum(ndtri(u), -1e100)
+
+
 def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
@@ -44,6 +51,7 @@ _POSITIVE = (_is_positive, "a finite number > 0")
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "low": (lambda value: value >= 1, "a whole number >= 1"),
     "sigma": (lambda value: math.isfinite(value) and value >= 0, "a finite number >= 0"),
+    "mean": _POSITIVE,
     "median": _POSITIVE,
     "shape": _POSITIVE,
     "scale": _POSITIVE,
@@ -67,18 +75,18 @@ class _Checked:
     def __post_init__(self) -> None:
         order = ["low", "high", *(f.name for f in fields(self))]  # type: ignore[arg-type]
         own = {name: value for name in order if (value := getattr(self, name, None)) is not None}
-        promises = [(name, kept(own[name]), expected) for name, (kept, expected) in _FIELDS.items() if name in own]
+        promises = [*self._promises()]
+        promises += [(name, kept(own[name]), expected) for name, (kept, expected) in _FIELDS.items() if name in own]
         if "low" in own:
             expected = f"a whole number in {own['low']}..{HIGHEST}"
             promises.append(("high", own["low"] <= own["high"] <= HIGHEST, expected))
-        promises += self._promises()
         promises += [(name, not own[name] > HIGHEST, f"a number up to {HIGHEST}") for name in _SIZES if name in own]
         for name, kept, expected in sorted(promises, key=lambda one: order.index(one[0])):
             if not kept:
                 raise InputError(type(self).__name__.lower(), name, own.get(name), expected)
 
     def _promises(self) -> tuple[Promise, ...]:
-        """Further checks of this law: field, True if its value is good, and what is expected."""
+        """Further checks of this law, before those of `_FIELDS`: field, True if its value is good, what is expected."""
         return ()
 
 
@@ -151,10 +159,8 @@ class Lognormal(_Checked):
         )
 
     def quantile(self, u: F8) -> I8:
-        from scipy.special import ndtri
-
-        mu = math.log(self.median) if self.median is not None else self.mu
-        exponent = np.minimum(mu + self.sigma * ndtri(u), 700.0)  # above, exp overflows; high clips it anyway
+        mu = math.log(self.median) if self.median is not None else (self.mu or 0.0)
+        exponent = np.minimum(mu + self.sigma * _normal(u), 700.0)  # above, exp overflows; high clips it anyway
         return _rounded(np.exp(exponent), self.low, self.high)
 
 
@@ -202,9 +208,6 @@ class Poisson(_Checked):
     low: int = 1
     high: int = HIGHEST
 
-    def _promises(self) -> tuple[Promise, ...]:
-        return (("mean", _is_positive(self.mean), "a finite number > 0"),)
-
     def quantile(self, u: F8) -> I8:
         from scipy.special import pdtr
 
@@ -230,7 +233,6 @@ class Pareto(_Checked):
         return (
             ("alpha", has_mean, f"a number > 1 where `mean` is given: up to 1 the law has {INFINITE}"),
             ("mean", (self.mean is None) != (self.minimum is None), "mean or minimum, one of the two"),
-            ("mean", self.mean is None or _is_positive(self.mean), "a finite number > 0"),
         )
 
     def quantile(self, u: F8) -> I8:
@@ -254,13 +256,11 @@ class ParetoTailed(_Checked):
     high: int = HIGHEST
 
     def quantile(self, u: F8) -> I8:
-        from scipy.special import ndtri
-
         body_share = 1 - self.tail_share
         above = np.maximum(1 - u, 2.0**-54) / self.tail_share  # 1 where the tail begins, falling to 0
         with np.errstate(over="ignore"):  # `high` clips what overflows
-            body = self.median * np.exp(self.sigma * ndtri(np.minimum(u, body_share)))
-            ends = self.median * math.exp(min(self.sigma * float(ndtri(body_share)), 600.0))
+            body = self.median * np.exp(self.sigma * _normal(np.minimum(u, body_share)))
+            ends = self.median * math.exp(min(self.sigma * float(_normal(body_share)), 600.0))
             return _rounded(np.where(u < body_share, body, ends * above ** (-1 / self.alpha)), self.low, self.high)
 
 
@@ -319,9 +319,7 @@ def mean(law: Law) -> float:
         return _mixed(law.of, Capped(law.of.first, law.cap), Capped(law.of.second, law.cap))
     of, cap = (law.of, law.cap) if isinstance(law, Capped) else (law, HIGHEST)
     if isinstance(of, Constant | Choice):
-        tokens = (of.tokens,) if isinstance(of, Constant) else of.tokens
-        weights = of.weights or None if isinstance(of, Choice) else None
-        return float(np.average(np.minimum(tokens, cap), weights=weights))
+        return float(np.average(np.minimum(of.tokens, cap), weights=getattr(of, "weights", None) or None))
     widths = 2.0 ** -np.array([*range(2, _HALVINGS), _HALVINGS - 1])  # from the middle to an end
     ends = 0.5 + np.cumsum(widths)
     u = (ends[:, None] - widths[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS).ravel()

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -23,7 +23,6 @@ import numpy as np
 
 from evenstep import config
 from evenstep.errors import InputError, check_range_if_given, nearest
-from evenstep.request import Trace
 from evenstep.workload import reading
 from evenstep.workload.replicate import Source
 from evenstep.workload.synthetic import arrivals, laws
@@ -165,14 +164,22 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
             neither of `synthetic` and `trace`, or both a rate and a load. Each names its place as ``section.key``.
     """
     file = config.read_yaml(path)
-    document: Document = Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
+    found = Reading(path, file)
+    document: Document = found.made(Document, {"version": VERSION, **file.values}, "")
     if (document.synthetic is None) == (document.trace is None):
         found = "both" if document.trace else "neither"
         raise InputError(file.path, "synthetic and trace", found, "one of the two")
     if document.requests_per_s is not None and document.load is not None:
         raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
-    name = document.name or path.name
-    source = _trace(path, document.trace, prefix_blocks) if document.trace else _synthetic(file, document.synthetic, name)
+    if (drawn := document.synthetic) is not None:
+        values = (drawn.requests, drawn.prompt, drawn.output, drawn.arrivals, drawn.recurring, drawn.seed)
+        with found.placing("synthetic"):
+            source: Source = Synthetic(*values, document.name or path.name, classes=tuple(drawn.classes))
+    else:
+        assert document.trace is not None
+        source = _trace(path, document.trace, prefix_blocks)
+        if document.name and dataclasses.is_dataclass(source):
+            source = dataclasses.replace(source, name=document.name)
     return Workload(source, document.requests_per_s, document.load, document.description, path)
 
 
@@ -185,11 +192,10 @@ def check_means(workload: Workload) -> None:
     if not isinstance(source, Synthetic):
         return
     where = str(workload.path or source.name or "workload")
-    own = {"": (source.prompt, source.output)}
-    own |= {f".classes[{k}]": (one.prompt, one.output) for k, one in enumerate(source.classes)}
+    owners = {"": source, **{f".classes[{k}]": one for k, one in enumerate(source.classes)}}
     with nullcontext() if workload.path is None else config.in_file(workload.path, where):
-        for place, both in own.items():
-            for part, law in zip(("prompt", "output"), both, strict=True):
+        for place, own in owners.items():
+            for part, law in (("prompt", own.prompt), ("output", own.output)):
                 if law is not None:
                     laws.check_mean(where, law, f"synthetic{place}.{part}")
 
@@ -203,16 +209,6 @@ def check_arriving(workload: Workload, at_rate: bool) -> None:
     own = getattr(workload.source, "arrivals", None)
     if at_rate or not isinstance(own, arrivals.Saturated | arrivals.AtOnce):
         check_means(workload)
-
-
-def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
-    assert section is not None
-    values = (section.requests, section.prompt, section.output, section.arrivals, section.recurring, section.seed)
-    try:
-        return Synthetic(*values, name, classes=tuple(section.classes))
-    except InputError as error:
-        field = f"synthetic.{error.field}"
-        raise InputError(file.where(field), field, error.value, error.expected, error.hint) from None
 
 
 def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
@@ -252,14 +248,19 @@ class Reading:
             hint = nearest(unknown[0], fields)
             raise self._error(_join(place, unknown[0]), content.get(unknown[0], ""), "a known key", hint)
         for name, one in fields.items():
-            required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-            if required and name not in content:
+            if name not in content and one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
                 hint = f"Keys: {', '.join(fields)}."
                 raise InputError(self.file.where(place), _join(place, name), "missing", "a value", hint)
         hints = typing.get_type_hints(kind)
         values = {name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()}
-        try:
+        with self.placing(place):
             return kind(**values)
+
+    @contextmanager
+    def placing(self, place: str) -> Generator[None]:
+        """Context manager that raises an `InputError` of its block again, as one on the field in the mapping at `place`."""
+        try:
+            yield
         except InputError as error:
             raise self._error(_join(place, error.field), error.value, error.expected, error.hint) from None
 
@@ -307,21 +308,19 @@ class Reading:
         if str(name) not in known:
             raise self._error(_join(place, tag), name, f"a known {tag}", nearest(str(name), known))
         made = self.made(known[name], {key: value for key, value in options.items() if key != tag}, place)
-        if isinstance(made, Fitted):
-            values = getattr(self._read(made.file, made.format), made.column)
+        if not isinstance(made, Fitted | LikeTrace):
+            return made
+        trace = reading.read_trace(beside(self.path, made.file), made.format, prefix_blocks=False)
+        if isinstance(made, LikeTrace) and trace.arrival_s is None:
+            raise self._error(_join(place, "file"), made.file, "a trace with arrival times")
+        with self.placing(place):
+            if isinstance(made, LikeTrace):
+                return arrivals.LikeTrace(np.diff(trace.column("arrival_s")), made.requests_per_s)
+            values = getattr(trace, made.column)
             return laws.Empirical(np.sort(values)) if made.kind == "empirical" else laws.fitted_lognormal(values)
-        if isinstance(made, LikeTrace):
-            times = self._read(made.file, made.format).arrival_s
-            if times is None:
-                raise self._error(_join(place, "file"), made.file, "a trace with arrival times")
-            return arrivals.LikeTrace(np.diff(times), made.requests_per_s)
-        return made
 
     def _error(self, field: str, value: object, expected: str, hint: str = "") -> InputError:
         return InputError(self.file.where(field), field, value, expected, hint)
-
-    def _read(self, file: str, format: str | None) -> Trace:
-        return reading.read_trace(beside(self.path, file), format, prefix_blocks=False)
 
 
 def beside(path: Path, file: str) -> str:

@@ -7,7 +7,9 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.papers.balance_route.br_open import PER_WORKER, received
+from evenstep.experiments.papers.balance_route import br_open
+from evenstep.experiments.papers.balance_route.br_open import BYPASS, NOISES, PER_WORKER, TIERS, received
+from evenstep.experiments.reproduce import Setting
 from evenstep.request import Trace
 
 
@@ -25,6 +27,18 @@ def test_five_prefillers_limit_sixteen_workers_and_a_bypass_saves_the_transfer()
     waits = [ours(found, case, latency) for case in ("BR-0, bypass", "BR-0, pool, transfer 4 steps")]
     assert waits[0] < waits[1]
     assert len(found.findings.claims) == 5
+
+
+def test_the_intervals_are_said_to_be_over_as_many_replicates_as_each_part_has(monkeypatch):
+    """At full size latencies have 8 times and noise 16 times the replicates of the first part."""
+    pair = [1.0, 1.1]
+    tiers = {(g, name, limited): pair for g in TIERS for name in (br.JSQ, br.ORACLE) for limited in (False, True)}
+    monkeypatch.setattr(br_open, "_served", lambda setting: 1.0)
+    monkeypatch.setattr(br_open, "_prefill", lambda setting, served: tiers)
+    monkeypatch.setattr(br_open, "_latency", lambda setting, served: {(0.7, 0): pair, (0.7, BYPASS): pair})
+    monkeypatch.setattr(br_open, "_noise", lambda setting: {(g, noise): pair for g in TIERS for noise in NOISES})
+    assert "over 5 replicates, 40 for latencies and 80 for noise" in br_open.run(Setting()).intervals
+    assert not br_open.run(Setting(quick=True)).intervals
 
 
 def test_a_request_that_receives_its_kv_holds_a_slot_for_longer():

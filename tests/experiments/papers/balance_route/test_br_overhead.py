@@ -90,11 +90,17 @@ def test_every_stage_has_a_time_for_every_decision_and_rows_add_up():
     found = quick("br-overhead")
     data = found.findings.data
     assert tuple(data["stage"][: len(STAGES)]) == STAGES
-    seconds = data["seconds"].reshape(-1, len(STAGES))
+    seconds = np.reshape(data["seconds"], (-1, len(STAGES)))
     assert set(data["replicate"]) == {0, 1} and (seconds >= 0).all()
     rows = {row.quantity: row.ours.value for row in found.findings.rows}
     assert rows["decision, p50"] <= rows["decision, p95"] <= rows["decision, p99"] <= rows["decision, largest"]
     assert sum(rows[f"{stage}, mean"] for stage in STAGES) == pytest.approx(1e6 * seconds.sum(axis=1).mean(), rel=0.05)
+
+
+def test_the_engine_step_is_that_of_all_replicates(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(br_overhead, "_measure", lambda setting, g, replicate, *_: (np.ones((3, 5)), 1.0 + 2 * replicate))
+    rows = {row.quantity: row.ours for row in br_overhead.run(Setting(quick=True)).rows}
+    assert rows["engine step, mean"].value == 2e6 and rows["engine step, mean"].low is not None
 
 
 def test_verdicts_follow_the_intervals_of_the_times():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from tests.experiments.papers.quick import quick
 
-from evenstep.experiments.papers.bf_io.bfio_fig5 import _gap
+from evenstep.experiments.papers.bf_io.bfio_fig5 import _draw, _gap
 from evenstep.workload.reading import samples
 from evenstep.workload.synthetic.laws import Geometric
 
@@ -28,3 +29,11 @@ def test_the_gap_is_small_on_geometric_lengths_and_large_on_equal_ones():
     u = (np.arange(20_000) + 0.5) / 20_000
     assert _gap(Geometric(mean=200.0).quantile(u)) < 0.01
     assert _gap(np.full(100, 50, np.int64)) > 0.3
+
+
+def test_outputs_of_one_token_are_a_geometric_law_without_a_gap_and_can_be_drawn():
+    ones, figure = np.ones(50, np.int64), Figure()
+    assert _gap(ones) == 0
+    with np.errstate(all="raise"):
+        _draw(figure, {"x": ones})
+    assert np.isfinite(figure.axes[0].lines[0].get_ydata()).all()

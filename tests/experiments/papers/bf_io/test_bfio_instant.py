@@ -8,7 +8,7 @@ import pytest
 from tests.experiments.papers.quick import lies_within, quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.papers.bf_io.bfio_instant import _FIELD, _claim
+from evenstep.experiments.papers.bf_io.bfio_instant import _claim
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_every_depth_is_run_and_the_gain_of_the_pool_is_gone_without_it():
 def test_gains_whose_intervals_overlap_settle_nothing(pooled, queued, holds):
     def runs(gains):
         return {
-            policy: [SimpleNamespace(summary={_FIELD: one}) for one in own]
+            policy: [SimpleNamespace(summary={bf.IMBALANCE: one}) for one in own]
             for policy, own in ((bf.FCFS, gains), (bf.BF0, [1.0] * len(gains)))
         }
 

@@ -1,9 +1,13 @@
 """Token budgets at their reduced size."""
 
+from types import SimpleNamespace
+
 import pytest
 from tests.experiments.papers.quick import apart, interval, lies_within, ours, quick
 
+from evenstep.experiments.papers.throughput import token_budget_fig9
 from evenstep.experiments.papers.throughput.token_budget_fig9 import BUDGETS, LAWS, LOADS, METRICS
+from evenstep.experiments.reproduce import Setting
 from evenstep.experiments.vocabulary import below, within
 
 END, FIRST = METRICS.values()
@@ -14,6 +18,14 @@ LAST = {(0.5, PLAIN): False, (0.5, LONG): False, (0.9, PLAIN): True, (0.9, LONG)
 def test_lengths_may_come_from_a_workload_file():
     found = quick("token-budget-fig9", seeds=1, traces=("examples/workloads/burst.yaml",))
     assert found.findings.stands_in.startswith("lengths of burst with Poisson arrivals")
+
+
+def test_the_constants_count_the_requests_that_run_where_the_sample_has_fewer(monkeypatch):
+    seen = []
+    one = SimpleNamespace(summary=dict.fromkeys(METRICS, 1.0))
+    monkeypatch.setattr(token_budget_fig9, "_one", lambda lengths, *_: seen.append(len(lengths)) or one)
+    found = token_budget_fig9.run(Setting())
+    assert [int(str(c.value)) for c in found.constants if c.name == "requests"] == list(set(seen)) == [3_000]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.experiments.papers.quick import ours, quick, saves_iterations_and_costs_latency
+from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.wait.nested_real import drawn
 
@@ -14,11 +14,6 @@ def test_outputs_lie_in_the_bin_of_their_type_and_prompts_differ():
     assert prompt.mean() == pytest.approx(60, rel=0.1)
     assert len(set(output.tolist())) > 300 and len(set(prompt.tolist())) > 50
     assert not (output == drawn(which, 0, 1)[1]).all()
-
-
-@pytest.mark.slow
-def test_waiting_saves_iterations_and_costs_latency():
-    saves_iterations_and_costs_latency("nested-real", "Nested WAIT, solved")
 
 
 @pytest.mark.slow

@@ -66,6 +66,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         },
         draw=lambda figure: _draw(figure, kept),
         size=(6.5, 4.0),
+        intervals=setting.pick(
+            f"± is half a 95 % t-interval over {setting.replicates} replicates, {MORE_LATENCIES * setting.replicates} for "
+            f"latencies and {MORE_NOISES * setting.replicates} for noise; differences are paired, replicate by replicate.",
+            "",
+        ),
     )
 
 

@@ -31,25 +31,29 @@ class _Gallery:
 
 
 def galleries(setting: ex.Setting) -> list[_Gallery]:
-    """The lines of panels, one for each of the paper's figures, in order; two small ones when quick."""
+    """The lines of panels, one for each of the paper's figures, in order; two small ones when quick.
+
+    On a trace of the user's, the figures of both workloads share one line, which has no numbers of the paper.
+    """
+    kinds = br.kinds(setting)
     if setting.quick:
         few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
-        return [_Gallery("Fig. 10", br.HEAVY, 4, few, {}), _sweep(4, br_sweep.CROSS[:2], "Fig. 12")]
+        return [_Gallery("Fig. 10", kinds[0], 4, few, {}), _sweep(kinds[0], 4, br_sweep.CROSS[:2], "Fig. 12")]
     one, two = br_table1.PAPER, br_table2.PAPER
+    titles = {br.HEAVY: "Figs. 3, 6", br.NEAR_CAP: "Fig. 8", br.TRACE: "Figs. 3, 6, 8"}
     return [
-        _Gallery("Figs. 3, 6", br.HEAVY, 8, br.METHODS, _spreads(one[br.HEAVY])),
-        _Gallery("Fig. 8", br.NEAR_CAP, 8, br.METHODS, _spreads(one[br.NEAR_CAP])),
-        _Gallery("Fig. 10", br.HEAVY, 4, br_table2.METHODS, _spreads(two[4])),
-        _Gallery("Fig. 11", br.HEAVY, 16, br_table2.METHODS, _spreads(two[16])),
-        _sweep(8, br_sweep.CROSS, "Fig. 12"),
-        _sweep(16, br_sweep.CROSS, "Fig. 13"),
+        *(_Gallery(titles[kind], kind, 8, br.METHODS, _spreads(one.get(kind, {}))) for kind in kinds),
+        _Gallery("Fig. 10", kinds[0], 4, br_table2.METHODS, _spreads(two[4])),
+        _Gallery("Fig. 11", kinds[0], 16, br_table2.METHODS, _spreads(two[16])),
+        _sweep(kinds[0], 8, br_sweep.CROSS, "Fig. 12"),
+        _sweep(kinds[0], 16, br_sweep.CROSS, "Fig. 13"),
     ]
 
 
-def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
+def _sweep(kind: str, g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
     """The line of panels of BR-H at G = `g`, one panel for each (beta, gamma) of `cross`."""
     methods = {br_sweep.named(*point): br_sweep.spec(*point, "single") for point in cross}
-    return _Gallery(figure, br.HEAVY, g, methods, _spreads(br_sweep.printed(g)))
+    return _Gallery(figure, kind, g, methods, _spreads(br_sweep.printed(g)))
 
 
 def _spreads(paper: Mapping[str, tuple[float, float, float]]) -> dict[str, float]:
@@ -63,7 +67,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         {k: br.run_on(setting, g.kind, g.workers, g.methods, samples=SAMPLES) for k, g in enumerate(every)}
     )
     drawn = list(zip(every, found.values(), strict=True))
-    across = max(len(g.methods) for g, _ in drawn)
+    across = max(len(g.methods) for g in every)
     panels = {f"{g.title}, G = {g.workers}: {m}": _segment(own[0]) for g, runs in drawn for m, own in runs.items()}
     return ex.Findings(
         rows=[
@@ -72,13 +76,11 @@ def run(setting: ex.Setting) -> ex.Findings:
             for m, own in runs.items()
         ],
         claims=[claim for g, runs in drawn for claim in _claims(g, runs)],
-        constants=[
-            *br.constants(setting, sorted({g.workers for g, _ in drawn})),
-            *ex.constants(f"""
-                segment | {SEGMENT} samples from the middle of the first replicate | its length is lost from the text
-                sweep | single-reward reading of eq. 2 | the flatter of the two (br-sweep)
-            """),
-        ],
+        constants=br.constants(setting, sorted({g.workers for g in every}))
+        + ex.constants(f"""
+            segment | {SEGMENT} samples from the middle of the first replicate | its length is lost from the text
+            sweep | single-reward reading of eq. 2 | the flatter of the two (br-sweep)
+        """),
         remark="spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of the "
         "panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment with relatively "
         "fewer prefill nodes",

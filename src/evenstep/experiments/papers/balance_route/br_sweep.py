@@ -55,14 +55,12 @@ def run(setting: ex.Setting) -> ex.Findings:
             ],
         ],
         claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
-        constants=[
-            *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"],
-            *ex.constants(f"""
-                beta, gamma | {ex.listed(cross)} | the paper's cross
-                reading of eq. 2 | marginal and single reward | the formula is lost from the text; marginal rewards each
-                  step, single rewards a token once
-            """),
-        ],
+        constants=[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"]
+        + ex.constants(f"""
+            beta, gamma | {ex.listed(cross)} | the paper's cross
+            reading of eq. 2 | marginal and single reward | the formula is lost from the text; marginal rewards each
+              step, single rewards a token once
+        """),
         remark=_remark(runs, cross),
         stands_in=stands_in,
         data=ex.joined([ex.long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),

@@ -12,7 +12,7 @@ from evenstep.predict.evaluation import evaluate
 from evenstep.request import Trace
 from evenstep.workload.replicate import replicate
 
-PREDICTORS = {"survival": "survival", "memorised": "memorised"}
+PREDICTORS = ("survival", "memorised")
 HORIZONS = (20, 40, 80)
 #: Stage-1 AUC and stage-2 MAE of Table 3.
 PAPER = {
@@ -36,12 +36,11 @@ def run(setting: ex.Setting) -> ex.Findings:
     for kind in br.kinds(setting):
         source, _, told = br.workload(setting, kind, count, workers=8)
         stands_in.append(told)
-        for number in range(setting.replicates):
-            trace = replicate(source, number, setting.seed)
-            for predictor in PREDICTORS:
-                for horizon, scores in _judged(trace, predictor, horizons).items():
-                    for name, value in scores.items():
-                        found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
+        traces = [replicate(source, number, setting.seed) for number in range(setting.replicates)]
+        for predictor in PREDICTORS:
+            judged = [_judged(trace, predictor, horizons) for trace in traces]
+            for h in horizons:
+                found[kind, predictor, h] = {name: [own[h][name] for own in judged] for name in SCORES}
     columns = {name: {key: own[name] for key, own in found.items()} for name in SCORES}
     return ex.Findings(
         rows=[one for key, scores in found.items() for one in _rows(key, scores)],

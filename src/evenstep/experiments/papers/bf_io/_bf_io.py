@@ -14,6 +14,7 @@ from evenstep.workload.synthetic.laws import Gamma, Lognormal
 from evenstep.workload.synthetic.synthetic import Synthetic
 
 FCFS, JSQ, BF0, BF20 = "FCFS", "JSQ", "BF-IO (H = 0)", "BF-IO (H = 20)"
+IMBALANCE = "imbalance_envelope_tokens"
 
 #: The four strategies of the paper. The age bound is ours, so it is off; remaining lengths in the window are the true ones.
 POLICIES = {FCFS: "fcfs", JSQ: "jsq", BF0: "bf-io:age_limit=0", BF20: "bf-io:horizon=20,age_limit=0,predictor=oracle"}
@@ -58,11 +59,16 @@ def run_on(
     return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
 
 
-def steady(run: Run) -> tuple[StepTable, int, int]:
-    """The step table of a run, and the first and last row, both included, of its steady window. The run needs records."""
+def steady(run: Run) -> tuple[StepTable, slice]:
+    """The step table of a run, and the rows of its steady window. The run needs records."""
     assert run.steps is not None
     _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
-    return run.steps, first, last
+    return run.steps, slice(first, last + 1)
+
+
+def gain(runs: ex.Runs, policy: str = BF0) -> ex.Interval:
+    """Imbalance of FCFS over that of a policy, BF-IO(0) by default: mean ratio with its interval."""
+    return ex.ratio(*ex.pair(runs, FCFS, policy, IMBALANCE))
 
 
 def reaches(slope: ex.Interval, least: float) -> bool | None:

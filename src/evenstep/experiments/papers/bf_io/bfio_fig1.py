@@ -57,11 +57,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         remark=f"the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is {few:.0f} "
         f"% at B = {slots[0]} and {many:.0f} % at B = {slots[-1]} on the same workload",
         stands_in=stands_in,
-        data={
-            "step": np.repeat(step, load.shape[1]),
-            **ex.by_worker(load),
-            "idle_percent": np.repeat(idle, load.shape[1]),
-        },
+        data={"step": np.repeat(step, load.shape[1]), **ex.by_worker(load), "idle_percent": np.repeat(idle, load.shape[1])},
         draw=lambda figure: _draw(figure, first, slots[0]),
         size=(9, 5.6),
     )
@@ -69,9 +65,9 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _idle(run: Run) -> F8:
     """Load imbalance of each step of the steady window, float64, per cent: 100 * (1 - mean load / largest load)."""
-    steps, first, last = bf.steady(run)
+    steps, window = bf.steady(run)
     size = metrics.of_group(run.conditions.group_sizes, steps.group)
-    return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]
+    return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[window]
 
 
 def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[ex.Row]:

@@ -10,7 +10,6 @@ from evenstep.experiments.papers.bf_io import _bf_io as bf
 
 WINDOWS = (0, 5, 10, 20, 40, 80, 160, 320, 500)
 DISCOUNTS = (1.0, 0.9)
-_FIELD = "imbalance_envelope_tokens"
 
 
 def run(setting: ex.Setting) -> ex.Findings:
@@ -20,28 +19,26 @@ def run(setting: ex.Setting) -> ex.Findings:
     policies = {_name(h, d): bf.horizon(h, d) for d in DISCOUNTS for h in windows if h or d == 1}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies)
     plain, tapered = (
-        ex.quotients(*([ex.mean(runs[_name(h, d)], _FIELD).value] for h in (windows[-1], _best(runs, windows, d))))[0]
+        ex.quotients(*([ex.mean(runs[_name(h, d)], bf.IMBALANCE).value] for h in (windows[-1], _best(runs, windows, d))))[0]
         for d in DISCOUNTS
     )
     return ex.Findings(
         rows=[
-            *ex.rows_of(runs, _FIELD, "average imbalance", "10^4 tokens", 1e-4),
+            *ex.rows_of(runs, bf.IMBALANCE, "average imbalance", "10^4 tokens", 1e-4),
             *ex.rows_of(runs, "full_slot_tokens_per_s", "throughput at the policy-free mean load", "10^4 tok/s", 1e-4),
         ],
         claims=[_claim(runs, windows, discount) for discount in DISCOUNTS],
-        constants=[
-            *bf.constants(cluster, requests),
-            *ex.constants(f"""
-                H | {ex.listed(windows)} | the paper draws a curve from 0 to 500 without a table
-                discount | 1 (the paper) and 0.9 | 0.9 weighs each further step less; ours, to see what makes the U
-                departures of newcomers | unknown | a request counts for the whole window from its admission on
-            """),
-        ],
+        constants=bf.constants(cluster, requests)
+        + ex.constants(f"""
+            H | {ex.listed(windows)} | the paper draws a curve from 0 to 500 without a table
+            discount | 1 (the paper) and 0.9 | 0.9 weighs each further step less; ours, to see what makes the U
+            departures of newcomers | unknown | a request counts for the whole window from its admission on
+        """),
         remark="the paper's figure has no table to compare with; the rise at long windows comes from weighing a step far "
         f"ahead, on which later admissions decide, like the present one: H = {windows[-1]} has {plain:.1f} times the least "
         f"imbalance without a discount and {tapered:.1f} times with 0.9 a step",
         stands_in=stands_in,
-        data=ex.long_table(runs, (_FIELD, "idle_share", "full_slot_tokens_per_s")),
+        data=ex.long_table(runs, (bf.IMBALANCE, "idle_share", "full_slot_tokens_per_s")),
         draw=lambda figure: _draw(figure, runs, windows),
         size=(6.5, 4.2),
     )
@@ -53,14 +50,14 @@ def _name(window: int, discount: float) -> str:
 
 def _best(runs: ex.Runs, windows: Sequence[int], discount: float) -> int:
     """The window with the least mean imbalance at this discount."""
-    return min(windows, key=lambda h: ex.mean(runs[_name(h, discount)], _FIELD).value)
+    return min(windows, key=lambda h: ex.mean(runs[_name(h, discount)], bf.IMBALANCE).value)
 
 
 def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
     """The claim that imbalance over H is a U: the best window is inside, and both ends are clearly worse."""
     best, ends = _best(runs, windows, discount), (windows[0], windows[-1])
     least = _name(best, discount)
-    above = [ex.paired_difference(*ex.pair(runs, _name(h, discount), least, _FIELD)) for h in ends]
+    above = [ex.paired_difference(*ex.pair(runs, _name(h, discount), least, bf.IMBALANCE)) for h in ends]
     holds = False if best in ends else ex.all_of([ex.clearly(one, +1) for one in above])
     by = " and ".join(f"at H = {h} by {ex.with_interval(one)}" for h, one in zip(ends, above, strict=True))
     seen = f"least at H = {best}; above it {by} tokens"
@@ -69,9 +66,8 @@ def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
 
 def _draw(figure: Any, runs: ex.Runs, windows: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    ex.bands(
-        axes, {f"discount {d:g}": (windows, [ex.mean(runs[_name(h, d)], _FIELD, 1e-4) for h in windows]) for d in DISCOUNTS}
-    )
+    means = {d: [ex.mean(runs[_name(h, d)], bf.IMBALANCE, 1e-4) for h in windows] for d in DISCOUNTS}
+    ex.bands(axes, {f"discount {d:g}": (windows, own) for d, own in means.items()})
     axes.set_xscale("symlog", linthresh=5)
     axes.set_xticks(windows, windows)
     axes.minorticks_off()

@@ -16,6 +16,12 @@ from evenstep.workload.sources import open_source
 GOOD = 0.05
 #: Resamples for an interval.
 RESAMPLES = 200
+#: Names of `_figures`, with units.
+QUANTITIES = (
+    ("largest gap to the geometric law", ""),
+    ("deviation over mean (geometric: 1)", ""),
+    ("mean output, 1/p of the fit", "tokens"),
+)
 
 
 def run(setting: ex.Setting) -> ex.Findings:
@@ -24,20 +30,15 @@ def run(setting: ex.Setting) -> ex.Findings:
         source = open_source(path, prefix_blocks=False, seed=setting.seed).source
         trace = source if isinstance(source, Trace) else source.draw(setting.seed)
         lengths[path] = np.sort(trace.output_tokens)
-    rows: list[ex.Row] = []
-    for path, values in lengths.items():
-        gap, spread, mean = _resampled(values, setting.seed, setting.pick(RESAMPLES, 40))
-        rows += [
-            ex.Row(path, "largest gap to the geometric law", "", None, gap),
-            ex.Row(path, "deviation over mean (geometric: 1)", "", None, spread),
-            ex.Row(path, "mean output, 1/p of the fit", "tokens", None, mean),
-        ]
-    gaps = {row.case: row.ours for row in rows[::3]}
+    found = {path: _resampled(values, setting.seed, setting.pick(RESAMPLES, 40)) for path, values in lengths.items()}
+    gaps = {path: gap for path, (gap, _, _) in found.items()}
     good = [path for path, gap in gaps.items() if gap.value <= GOOD]
-    spread = [row.ours.value for row in rows[1::3]]
+    spread = [own.value for _, own, _ in found.values()]
     narrow, wide = [x for x in spread if x < 0.9], [x for x in spread if x > 1.1]
     return ex.Findings(
-        rows=rows,
+        rows=[
+            ex.Row(path, *what, None, one) for path, own in found.items() for what, one in zip(QUANTITIES, own, strict=True)
+        ],
         claims=[
             ex.Claim(
                 f"output lengths of {path} are well approximated by a geometric law",
@@ -69,8 +70,8 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _geometric(x: Any, p: float) -> F8:
-    """P(o <= x) for an output o of the geometric law with parameter p on 1, 2, ..."""
-    return 1.0 - np.exp(np.log1p(-p) * np.asarray(x, np.float64)) if p < 1 else np.ones(np.shape(x))
+    """P(o <= x) for an output o of the geometric law with parameter p on 1, 2, ...; x >= 0."""
+    return 1.0 - np.exp(np.log1p(-p) * np.asarray(x, np.float64)) if p < 1 else np.asarray(x >= 1, np.float64)
 
 
 def _gap(values: I8) -> float:
@@ -104,7 +105,7 @@ def _draw(figure: Any, lengths: dict[str, I8]) -> None:
         axes.hist(values[values <= top], bins=60, density=True, color=ex.COLOURS[0], alpha=0.45, label="trace")
         x = np.linspace(1, top, 200)
         p = 1 / float(values.mean())
-        axes.plot(x, p * np.exp(np.log1p(-p) * (x - 1)), color=ex.COLOURS[1], label="geometric fit")
+        axes.plot(x, p * (1 - _geometric(x - 1, p)), color=ex.COLOURS[1], label="geometric fit")
         axes.set(title=f"{path.removeprefix('sample:')}, gap {_gap(values):.2f}", xlabel="output tokens", yticks=[])
         if place == 1:
             axes.legend(frameon=False)

@@ -34,13 +34,11 @@ def run(setting: ex.Setting) -> ex.Findings:
             _less(runs, bf.BF20, bf.BF0, "BF-IO(20) holds them closer together than BF-IO(0)"),
             _less(runs, bf.FCFS, bf.JSQ, "JSQ's band is wider than that of FCFS"),
         ],
-        constants=[
-            *bf.constants(cluster, requests),
-            *ex.constants(f"""
-                lowest, highest load | exceeded outwards at {100 * TAIL:g} % of the steps | the paper reads its bands off a
-                  picture
-            """),
-        ],
+        constants=bf.constants(cluster, requests)
+        + ex.constants(f"""
+            lowest, highest load | exceeded outwards at {100 * TAIL:g} % of the steps | the paper reads its bands off a
+              picture
+        """),
         remark="the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with full "
         "slots of another workload; its text names a look-ahead of 80 steps for the panel that is labelled H = 20",
         stands_in=stands_in,
@@ -52,17 +50,11 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
     """Rows of the lowest and the highest load: only the share `TAIL` of the steps goes below, or above."""
-    low: list[float] = []
-    high: list[float] = []
-    for run in runs:
-        steps, first, last = bf.steady(run)
-        low.append(float(np.quantile(steps.load_min[first : last + 1], TAIL)) / 1e3)
-        high.append(float(np.quantile(steps.envelope[first : last + 1], 1 - TAIL)) / 1e3)
-    below, above = BAND.get(policy, (None, None))
-    return [
-        ex.row(policy, "lowest load", "10^3 tokens", low, below),
-        ex.row(policy, "highest load", "10^3 tokens", high, above),
-    ]
+    steady = [bf.steady(run) for run in runs]
+    low = [float(np.quantile(steps.load_min[window], TAIL)) / 1e3 for steps, window in steady]
+    high = [float(np.quantile(steps.envelope[window], 1 - TAIL)) / 1e3 for steps, window in steady]
+    ends = zip(("lowest load", "highest load"), (low, high), BAND.get(policy, (None, None)), strict=True)
+    return [ex.row(policy, quantity, "10^3 tokens", own, paper) for quantity, own, paper in ends]
 
 
 def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:

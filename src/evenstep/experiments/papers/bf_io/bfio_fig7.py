@@ -34,16 +34,14 @@ def run(setting: ex.Setting) -> ex.Findings:
             ex.compared(more, *ex.pair(runs, bf.BF20, bf.FCFS, "power_busy_idle_w"), +1, "difference {} W"),
             _flat(ranges),
         ],
-        constants=[
-            *bf.constants(cluster, requests),
-            *ex.constants(f"""
-                N_params | {power.model_params:g} | the paper does not name the model it serves
-                peak FLOP/s | {power.peak_flops:g} | an A100, as in App. D
-                stretches | {STRETCHES} | points of a line; each is the mean power of its steps
-                range | {100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots | the paper reads a range
-                  off its picture
-            """),
-        ],
+        constants=bf.constants(cluster, requests)
+        + ex.constants(f"""
+            N_params | {power.model_params:g} | the paper does not name the model it serves
+            peak FLOP/s | {power.peak_flops:g} | an A100, as in App. D
+            stretches | {STRETCHES} | points of a line; each is the mean power of its steps
+            range | {100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots | the paper reads a range
+              off its picture
+        """),
         remark=f"a worker above {power.mfu_sat / power.mfu_per_tokens_per_s:,.0f} tokens/s, as here at full size, is past "
         "the saturation of eq. 11, so that its power only falls while it waits, and the step average of eq. D45 hides that "
         "wait; the paper does not say which it drew",
@@ -58,18 +56,18 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
     """(start in seconds, mean watts a worker) of each stretch of the steady window; `name` is a column of joules."""
-    steps, first, last = bf.steady(run)
-    edges = np.unique(np.linspace(first, last + 1, STRETCHES + 1).astype(np.int64))[:-1]
-    joules, seconds = (np.add.reduceat(of[: last + 1], edges) for of in (getattr(steps, name), steps.duration_s))
+    steps, window = bf.steady(run)
+    edges = np.unique(np.linspace(window.start, window.stop, STRETCHES + 1).astype(np.int64))[:-1]
+    joules, seconds = (np.add.reduceat(of[: window.stop], edges) for of in (getattr(steps, name), steps.duration_s))
     return steps.start_s[edges], joules / (run.conditions.workers * seconds)
 
 
 def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
-    low, high = ([float(np.quantile(w, q)) for w in watts] for q in (TAIL, 1 - TAIL))
-    said = bf.ACCOUNTINGS[name]
     return [
-        ex.row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
-        ex.row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
+        ex.row(
+            policy, f"{end} end of the range, {bf.ACCOUNTINGS[name]}", "W", [float(np.quantile(w, q)) for w in watts], paper
+        )
+        for end, q, paper in zip(("lower", "upper"), (TAIL, 1 - TAIL), PAPER[policy], strict=True)
     ]
 
 

@@ -13,8 +13,7 @@ from evenstep.sim.cluster.simulation import Cluster
 #: Queue depth in slots a worker; None = the pool of the paper, as a reference.
 DEPTHS = (None, 0.0, 0.25, 1.0, 2.0, 4.0)
 POLICIES = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF0, bf.BF20)}
-_FIELD = "imbalance_envelope_tokens"
-_FIELDS = (_FIELD, "idle_share", "full_slot_tokens_per_s")
+_FIELDS = (bf.IMBALANCE, "idle_share", "full_slot_tokens_per_s")
 
 Found = Mapping[float | None, ex.Runs]
 
@@ -29,17 +28,15 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=[one for depth, runs in found.items() for one in _rows(depth, runs)],
         claims=[_claim(found, policy) for policy in (bf.BF0, bf.BF20)],
-        constants=[
-            *bf.constants(_cluster(workers, slots, None), requests),
-            *ex.constants(f"""
-                queue depth | {", ".join(_name(d) for d in depths)} | the paper asks the question and gives no numbers
-                instant dispatch | one decision a request, oldest first; it waits in the worker's queue for a slot | 'bind
-                  requests immediately to per-worker queues'; nothing is moved afterwards
-            """),
-        ],
+        constants=bf.constants(_cluster(workers, slots, None), requests)
+        + ex.constants(f"""
+            queue depth | {ex.listed(_name(d) for d in depths)} | the paper asks the question and gives no numbers
+            instant dispatch | one decision a request, oldest first; it waits in the worker's queue for a slot | 'bind
+              requests immediately to per-worker queues'; nothing is moved afterwards
+        """),
         remark="the paper leaves this open; instant dispatch takes away which request is admitted, and a queue makes the "
         "loads seen at binding stale at the start: the gain of BF-IO(0) over FCFS is "
-        f"{_gain(found[None], bf.BF0).value:.1f} times with the pool and {_gain(found[depths[-1]], bf.BF0).value:.1f} times "
+        f"{bf.gain(found[None]).value:.1f} times with the pool and {bf.gain(found[depths[-1]]).value:.1f} times "
         "with the deepest queues",
         stands_in=stands_in,
         data=ex.joined([ex.long_table(runs, _FIELDS, depth=_name(d)) for d, runs in found.items()]),
@@ -58,26 +55,21 @@ def _name(depth: float | None) -> str:
     return "pool" if depth is None else f"{depth:g} B"
 
 
-def _gain(runs: ex.Runs, policy: str) -> ex.Interval:
-    """Imbalance of FCFS over that of a policy: mean ratio with its interval."""
-    return ex.ratio(*ex.pair(runs, bf.FCFS, policy, _FIELD))
-
-
 def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
-    numbers = {policy: ex.values(own, _FIELD, 1e-4) for policy, own in runs.items()}
+    numbers = {policy: ex.values(own, bf.IMBALANCE, 1e-4) for policy, own in runs.items()}
     rows: list[ex.Row] = []
     for policy, own in numbers.items():
         case = f"{policy}, {_name(depth)}"
         rows.append(ex.row(case, "average imbalance", "10^4 tokens", own, None, numbers[bf.FCFS], bf.FCFS))
         if policy != bf.FCFS:
-            rows.append(ex.Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
+            rows.append(ex.Row(case, "imbalance of FCFS over it", "times", None, bf.gain(runs, policy)))
     return rows
 
 
 def _claim(found: Found, policy: str) -> ex.Claim:
     """The claim that a policy's gain over FCFS is smaller with the deepest queues than with the pool."""
     last = list(found)[-1]
-    first, end = _gain(found[None], policy), _gain(found[last], policy)
+    first, end = bf.gain(found[None], policy), bf.gain(found[last], policy)
     seen = f"{ex.with_interval(first)} times with the pool, {ex.with_interval(end)} at a depth of {_name(last)}"
     return ex.Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", ex.below(end, first), seen)
 
@@ -85,9 +77,8 @@ def _claim(found: Found, policy: str) -> ex.Claim:
 def _draw(figure: Any, found: Found) -> None:
     loads, gains = figure.subplots(1, 2)
     x = list(range(len(found)))
-    ex.bands(loads, {p: (x, [ex.mean(runs[p], _FIELD, 1e-4) for runs in found.values()]) for p in POLICIES})
-    better = [p for p in POLICIES if p != bf.FCFS]
-    ex.bands(gains, {p: (x, [_gain(runs, p) for runs in found.values()]) for p in better}, ex.COLOURS[1:])
+    ex.bands(loads, {p: (x, [ex.mean(runs[p], bf.IMBALANCE, 1e-4) for runs in found.values()]) for p in POLICIES})
+    ex.bands(gains, {p: (x, [bf.gain(runs, p) for runs in found.values()]) for p in (bf.BF0, bf.BF20)}, ex.COLOURS[1:])
     for axes in (loads, gains):
         axes.set_xticks(x, [_name(depth) for depth in found])
         axes.set_ylim(bottom=0)

@@ -12,10 +12,11 @@ from evenstep.experiments.papers.bf_io import _bf_io as bf
 SLOTS = (9, 18, 36, 72, 144)
 WORKERS = (4, 8, 16, 32, 64)
 POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
+#: Sweeps, each with the quantity under the theorems' square root.
+ALONG = {"B": "B", "G, pool grows": "log G", "G, pool fixed": "log G"}
 #: Requests in the pool for each worker, where the pool grows with them.
 POOL = 8
-_FIELD = "imbalance_envelope_tokens"
-_FIELDS = (_FIELD, "idle_share", "overloaded_steps", "steps")
+_FIELDS = (bf.IMBALANCE, "idle_share", "overloaded_steps", "steps")
 
 Line = Mapping[int, ex.Runs]
 
@@ -41,24 +42,19 @@ def run(setting: ex.Setting) -> ex.Findings:
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
     return ex.Findings(
         rows=[
-            *[
-                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(own))
+            *(
+                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, bf.gain(own))
                 for (sweep, x), own in runs.items()
-            ],
-            *[
-                ex.Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, slope)
-                for sweep, slope in slopes.items()
-            ],
+            ),
+            *(ex.Row(sweep, f"exponent of the gain in {ALONG[sweep]}", "", 0.5, slope) for sweep, slope in slopes.items()),
         ],
         claims=[_claim(sweep, slope) for sweep, slope in slopes.items()],
-        constants=[
-            *[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")],
-            *ex.constants(f"""
-                requests | {turns} G B | so that every point turns its slots over as often
-                pool | {fixed}, or {POOL} G where it grows | the theorems assume a pool that always fills every free slot
-                outputs | those of the workload | Theorem 2 assumes geometric ones, Theorem 1 equal ones
-            """),
-        ],
+        constants=[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")]
+        + ex.constants(f"""
+            requests | {turns} G B | so that every point turns its slots over as often
+            pool | {fixed}, or {POOL} G where it grows | the theorems assume a pool that always fills every free slot
+            outputs | those of the workload | Theorem 2 assumes geometric ones, Theorem 1 equal ones
+        """),
         remark="the theorems bound the ratio from below, in order of growth and over adversarial arrivals, in the settings "
         f"of `bfio-theorems`; on this workload it grows like B to the {slopes['B'].value:.2f}, and like log G to the "
         f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)",
@@ -69,11 +65,6 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _gain(runs: ex.Runs) -> ex.Interval:
-    """Imbalance of FCFS over that of BF-IO(0): mean ratio with its interval."""
-    return ex.ratio(*ex.pair(runs, bf.FCFS, bf.BF0, _FIELD))
-
-
 def _scale(sweep: str, x: int) -> float:
     """The quantity under the theorems' square root in this sweep: B or log G."""
     return float(x) if sweep == "B" else math.log(x)
@@ -82,7 +73,7 @@ def _scale(sweep: str, x: int) -> float:
 def _exponent(line: Line, sweep: str) -> ex.Interval:
     """The exponent of the gain: slope of log gain over log B or log log G, mean over replicates with its interval."""
     kept = [x for x in line if _scale(sweep, x) > 0]
-    gains = [ex.quotients(*ex.pair(line[x], bf.FCFS, bf.BF0, _FIELD)) for x in kept]
+    gains = [ex.quotients(*ex.pair(line[x], bf.FCFS, bf.BF0, bf.IMBALANCE)) for x in kept]
     return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))
 
 
@@ -96,11 +87,11 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, len(lines), sharey=True)
     for axes, colour, (sweep, line) in zip(panels, ex.COLOURS, lines.items(), strict=False):
         x = list(line)
-        gains = [_gain(runs) for runs in line.values()]
+        gains = [bf.gain(runs) for runs in line.values()]
         ex.band_line(axes, x, gains, "ours", colour)
         middle = len(x) // 2
         shape = [gains[middle].value * math.sqrt(_scale(sweep, v) / _scale(sweep, x[middle])) for v in x]
-        axes.plot(x, shape, ls=":", color="#777777", label="sqrt(B)" if sweep == "B" else "sqrt(log G)")
+        axes.plot(x, shape, ls=":", color="#777777", label=f"sqrt({ALONG[sweep]})")
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, x)
         axes.set_ylim(bottom=0)

@@ -14,7 +14,7 @@ THROUGHPUT = {bf.FCFS: 8.00, bf.JSQ: 7.99, bf.BF0: 9.03, bf.BF20: 9.13}
 TPOT = {bf.FCFS: 1.42, bf.JSQ: 1.42, bf.BF0: 1.26, bf.BF20: 1.25}
 ENERGY = {bf.FCFS: 396.0, bf.JSQ: 396.0, bf.BF0: 386.0, bf.BF20: 383.0}
 _FIELDS = (
-    "imbalance_envelope_tokens",
+    bf.IMBALANCE,
     "idle_share",
     "window_tokens_per_s",
     "full_slot_tokens_per_s",
@@ -33,7 +33,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     saved = {kind: _share(runs, bf.BF20, kind) for kind in bf.ACCOUNTINGS}
     return ex.Findings(
         rows=[
-            *ex.rows_of(runs, "imbalance_envelope_tokens", "average imbalance", "10^4 tokens", 1e-4, IMBALANCE),
+            *ex.rows_of(runs, bf.IMBALANCE, "average imbalance", "10^4 tokens", 1e-4, IMBALANCE),
             *ex.rows_of(runs, "window_tokens_per_s", "throughput", "10^4 tok/s", 1e-4, THROUGHPUT),
             *ex.rows_of(runs, "full_slot_tokens_per_s", "throughput at the policy-free mean load", "10^4 tok/s", 1e-4),
             *ex.rows_of(runs, "tpot_mean_s", "TPOT, mean", "10^-2 s", 1e2, TPOT),
@@ -64,7 +64,7 @@ def _share(runs: ex.Runs, policy: str, name: str) -> ex.Interval:
 
 
 def _claims(runs: ex.Runs, saved: Mapping[str, ex.Interval]) -> list[ex.Claim]:
-    fcfs, bf0, bf20, jsq = (ex.values(runs[p], "imbalance_envelope_tokens") for p in (bf.FCFS, bf.BF0, bf.BF20, bf.JSQ))
+    fcfs, bf0, bf20, jsq = (ex.values(runs[p], bf.IMBALANCE) for p in (bf.FCFS, bf.BF0, bf.BF20, bf.JSQ))
     ours, base = ex.pair(runs, bf.BF20, bf.FCFS, "window_tokens_per_s")
     times = f"{ex.with_interval(ex.ratio(fcfs, bf20))} times"
     less = relative(ex.Interval(ex.paired_difference(bf20, bf0).value, None, None), ex.mean_interval(bf0).value, 0)
@@ -84,7 +84,7 @@ def _claims(runs: ex.Runs, saved: Mapping[str, ex.Interval]) -> list[ex.Claim]:
 
 def _draw(figure: Any, runs: ex.Runs) -> None:
     shown = (
-        ("imbalance_envelope_tokens", 1e-4, "average imbalance, 10^4 tokens", IMBALANCE),
+        (bf.IMBALANCE, 1e-4, "average imbalance, 10^4 tokens", IMBALANCE),
         ("window_tokens_per_s", 1e-4, "throughput, 10^4 tok/s", THROUGHPUT),
         ("tpot_mean_s", 1e2, "TPOT, 10^-2 s", TPOT),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,9 @@ POLICIES: Mapping[str, SchedulingPolicy] = {
     "A_min, repaired": AMin(reading="repaired"),
     HINDSIGHT: HindsightShortestFirst(),
 }
+#: Median, sigma and end of the lengths that stand in, as drawn and as text.
+LAWS = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
+LAWS_SAID = "lognormal, " + ", ".join(f"{name} median {median:g}, sigma {s} on 1..{high}" for name, median, s, high in LAWS)
 #: Our tolerance for "nearly identical", as a share.
 NEAR = 0.05
 
@@ -41,8 +45,7 @@ Values = dict[tuple[str, str, int, int], list[float]]
 
 def lengths(count: int, seed: int, replicate: int) -> tuple[I8, I8]:
     """(prompt, output) tokens in place of the paper's sample: int64[count] each, lognormal between the sample's ends."""
-    laws = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
-    return tuple(_within(count, seed, replicate, *law) for law in laws)  # type: ignore[return-value]
+    return tuple(_within(count, seed, replicate, *law) for law in LAWS)  # type: ignore[return-value]
 
 
 def _within(count: int, seed: int, replicate: int, name: str, median: float, sigma: float, high: int) -> I8:
@@ -97,12 +100,10 @@ class Sweep:
         """Measure every count at the paper's memory, the largest at the others too, into `values`; returns itself."""
         most = self.counts[-1]
         sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
-        for name, bounds in self.intervals.items():
-            for label, policy in POLICIES.items():
-                for count, memory in sizes:
-                    self.values[name, label, count, memory] = [
-                        self.one(policy, bounds, count, memory, r) for r in range(self.setting.replicates)
-                    ]
+        for name, label, size in itertools.product(self.intervals, POLICIES, sizes):
+            replicates = range(self.setting.replicates)
+            own = [self.one(POLICIES[label], self.intervals[name], *size, r) for r in replicates]
+            self.values[name, label, *size] = own
         return self
 
     def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
@@ -144,8 +145,8 @@ class Sweep:
 
     def constants(self) -> list[ex.Constant]:
         return ex.constants(f"""
-            lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to
-              the medians, ranges and means the paper prints; its sample cannot be redistributed
+            lengths | {LAWS_SAID} | fitted to the medians, ranges and means the paper prints; its sample cannot be
+              redistributed
             batch time | llama-70b-tp2 of `token-budget` | the paper: Vidur's predictor, same model and GPUs
             M | {MEMORY:,} KV tokens; also {", ".join(f"{m:,}" for m in MEMORIES if m != MEMORY)} | the experiments name
               none; the ratios at the others are in the rows

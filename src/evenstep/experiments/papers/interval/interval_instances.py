@@ -12,7 +12,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.cost.unit import Unit
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers.interval._interval import STANDS_IN, lengths
+from evenstep.experiments.papers.interval._interval import LAWS_SAID, STANDS_IN, lengths
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.a_max import AMax
@@ -101,8 +101,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
             Proposition 8.4 | {MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g} | the paper
               names no instance; small ones, on which packing is checked request by request
-            lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to
-              what the paper prints of them; its sample cannot be redistributed
+            lengths | {LAWS_SAID} | fitted to what the paper prints of them; its sample cannot be redistributed
         """),
         remark="the quotient in the proof of Theorem 3.4 is not the bound it is set equal to: at the a/b it names, and at "
         "any other, it is below it; and A_max admits by memory to the end, so that it runs more at once than the "

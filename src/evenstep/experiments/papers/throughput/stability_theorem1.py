@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from evenstep.cost.batch import Batch
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Backlog, Case, Laws, alike, largest_rates, work_through
+from evenstep.experiments.frontier import TOLERANCE, Case, Laws, alike, largest_rates, work_through
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.stability import work_left
 from evenstep.request import F8, Trace
@@ -64,9 +65,9 @@ def run(setting: ex.Setting) -> ex.Findings:
     requests, longer = setting.pick(12_000, 6_000), setting.pick(100_000, 50_000)
     rates = largest_rates(cells, requests, 0.03, setting.seed, setting.replicates, setting.processes)
     found = {key: ex.mean_interval([rate / limit[key] for rate in own.each]) for key, own in rates.items()}
-    replicates = range(setting.replicates)
-    jobs = [Backlog(case, BELOW * limit[key], longer, setting.seed, r) for key, case in cells.items() for r in replicates]
-    shares = np.array(work_through(jobs, setting.processes)).reshape(len(cells), -1)
+    seed, replicates = setting.seed, range(setting.replicates)
+    runs = [partial(case.left, BELOW * limit[key], longer, seed, r) for key, case in cells.items() for r in replicates]
+    shares = np.array(work_through(runs, setting.processes)).reshape(len(cells), -1)
     left = {key: ex.mean_interval(own.tolist()) for key, own in zip(cells, shares, strict=True)}
     paths = {load: path(load, setting) for load in LOADS}
     rows: list[ex.Row] = []

@@ -38,6 +38,7 @@ def network(policy: str = net.ORDERS[0]) -> Network:
 
 #: b / t_b, tokens a second: the line is where both types together bring that many.
 LINE = tokens_per_s(network().engines["one"])
+LINE_SAID = f"{TOKENS['chat']} l1 + {TOKENS['document']} l2 = {LINE:,.1f} tokens/s"
 
 
 def rates(load: float, chats: float) -> dict[str, float]:
@@ -95,7 +96,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):,g} s above the line, {setting.pick(BELOW_S, BELOW_S / 4):,g}
               s below | ours; the second half counts
         """),
-        remark=f"eq. 4.2 prints b / t_p for b / t_b; with t_b the line is {_line()}",
+        remark=f"eq. 4.2 prints b / t_p for b / t_b; with t_b the line is {LINE_SAID}",
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
         data=ex.curves(
             {key: ([one.served.value], [one.grows.value]) for key, one in found.items()},
@@ -107,21 +108,17 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _line() -> str:
-    return f"{TOKENS['chat']} l1 + {TOKENS['document']} l2 = {LINE:,.1f} tokens/s"
-
-
 def claim(policy: str, found: Mapping[Key, net.Sides]) -> ex.Claim:
     """The claim of sec. 4.2 on a policy, over its points in `found`: it serves b / t_b tokens/s, and keeps up below."""
     own = {f"{100 * chats:g} % chats:": one for (name, chats), one in found.items() if name == policy}
-    says = f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
+    says = f"{policy}: the limit is the line {LINE_SAID}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
     return net.limit_claim(f"{says}{net.BELOW:g} of it", own, LINE, SHARE)
 
 
 def _draw(figure: Any, found: Mapping[Key, net.Sides]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     ends = [LINE / TOKENS[name] for name in TYPES]
-    axes.plot([ends[0], 0], [0, ends[1]], color="#222222", lw=1, label=_line())
+    axes.plot([ends[0], 0], [0, ends[1]], color="#222222", lw=1, label=LINE_SAID)
     for colour, marker, policy in zip(ex.COLOURS, "ox", dict.fromkeys(policy for policy, _ in found), strict=False):
         own = {chats: one for (name, chats), one in found.items() if name == policy}
         points = [rates(one.served.value / LINE, chats) for chats, one in own.items()]

@@ -51,7 +51,7 @@ def run(setting: ex.Setting) -> ex.Findings:
               against 128 and has no such term; ours, so that a chunk behind 4,000 tokens costs 0.04 ms a token more (a is
               0.145 ms)
             load | {ex.listed(LOADS)} | arriving tokens over b / t_b at b = 512; the paper says a high arrival rate
-            requests | {requests} | of each replicate, arrivals Poisson
+            requests | {len(lengths)} | of each replicate, arrivals Poisson
             memory, seats | no limit | the paper gives none
         """),
         remark="the paper prints neither its rate nor its lengths, and its axes start below the time of one batch of its "

@@ -124,11 +124,3 @@ def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
 LOW = known((10, 10), (10, 20), (1000, 1000), 512)
 HIGH = known((20, 20, 20), (100, 200, 300), (6000, 4000, 2000), 4096)
 QPS55, QPS550 = TenTypes(55.0, 10), TenTypes(550.0, 1)
-WAIT_LOW, WAIT_HIGH = known_lengths("low", 7, LOW), known_lengths("high", 8, HIGH)
-NESTED_QPS55 = ten_types(
-    12,
-    QPS55,
-    "the paper's ratios, over ten for a tenth of the rate, and less where an iteration holds less; it prints no scale. "
-    "Rounded they break eq. 10 (4/7 is below 0.6515), so part of what is lost is the rounding",
-)
-NESTED_QPS550 = ten_types(13, QPS550, "the paper's ratios, over a number where an iteration holds less; it prints no scale")

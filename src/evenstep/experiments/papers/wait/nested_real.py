@@ -10,12 +10,11 @@ import numpy as np
 from evenstep import streams
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import lengths as like_lmsys
-from evenstep.experiments.papers.wait._families import LAW, LIMIT, OUTPUTS, PROMPT, SHARES, TenTypes
+from evenstep.experiments.papers.wait._families import LAW, LIMIT, OUTPUTS, PROMPT, QPS55, SHARES
 from evenstep.experiments.papers.wait._wait import BASELINES, Workload
 from evenstep.request import I8
 from evenstep.theory.nested_thresholds import doubts
 
-TEN = TenTypes(rate=55.0, over=10)
 #: Width of the paper's bins of outputs, tokens; factor that brings the stand-in's prompts to the paper's mean.
 BIN, LONGER = 50, 1.5
 
@@ -31,30 +30,28 @@ def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
 
 
 MIDDLE = tuple(end - BIN // 2 for end in OUTPUTS)
-WORK = Workload((PROMPT,) * 10, MIDDLE, SHARES, LIMIT, TEN.gated, rates=(TEN.rate,), law=LAW, lengths=drawn)
+WORK = Workload((PROMPT,) * 10, MIDDLE, SHARES, LIMIT, QPS55.gated, rates=(QPS55.rate,), law=LAW, lengths=drawn)
 #: The latency that Nested WAIT's throughput costs according to the paper, seconds a prompt.
 ADDED_S = 0.5
 LATENCY = "e2e_mean_s"
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    broken = "; ".join(doubts(TEN.types(TEN.rate), np.array(TEN.scaled(LIMIT)), math.inf))
+    broken = "; ".join(doubts(QPS55.types(QPS55.rate), np.array(QPS55.scaled(LIMIT)), math.inf))
     runs = WORK.runs(setting)
     found = WORK.find(
         setting,
         "the paper sees more throughput for some 0.5 s more latency; below capacity there is none to be had: what a policy "
         "that keeps up completes is what arrives, and pausing until others come leaves more of it over at the end. Rounding "
         f"to a tenth of the paper's ratios breaks eq. 10, so that requests queue at heads ({broken}); the solved keep it",
-        [
-            *TEN.constants("the paper: the same as of the ten types; over ten for a tenth of the rate"),
-            *ex.constants(f"""
-                rate | {TEN.rate:g} requests/s, constant | Fig. 14 names none; its arrivals vary in time
-                outputs | uniform in bins of {BIN} tokens, shares {":".join(map(str, SHARES))} | the shares of the ten types,
-                  which are those of the data
-                prompts | {LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468 | shape as in Interval scheduling, of
-                  the same data; the mean is then this paper's {PROMPT}
-            """),
-        ],
+        QPS55.constants("the paper: the same as of the ten types; over ten for a tenth of the rate")
+        + ex.constants(f"""
+            rate | {QPS55.rate:g} requests/s, constant | Fig. 14 names none; its arrivals vary in time
+            outputs | uniform in bins of {BIN} tokens, shares {":".join(map(str, SHARES))} | the shares of the ten types,
+              which are those of the data
+            prompts | {LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468 | shape as in Interval scheduling, of
+              the same data; the mean is then this paper's {PROMPT}
+        """),
         runs,
     )
     added = {

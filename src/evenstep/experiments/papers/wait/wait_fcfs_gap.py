@@ -39,13 +39,10 @@ CONSTANT = 0.75
 
 def poisson(seed: int, count: int, draw: int) -> list[int]:
     """`count` Poisson numbers of mean 1 from keyed draws; `draw` numbers independent series of one seed."""
-    u, found = streams.uniform(seed, "fcfs-gap", np.arange(count), draw=draw), np.zeros(count, np.int64)
-    below, chance = math.exp(-1), math.exp(-1)
-    for k in range(1, 20):
-        found += u > below
-        chance /= k
-        below += chance
-    return found.tolist()
+    from scipy.special import pdtr
+
+    u = streams.uniform(seed, "fcfs-gap", np.arange(count), draw=draw)
+    return np.searchsorted(pdtr(np.arange(20), 1.0), u).tolist()
 
 
 def trials(count: int, seed: int, is_later_random: bool) -> int:

@@ -33,14 +33,12 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=[row for key, (_, fit) in flat.items() for row in _rows(": ".join(key), fit)],
         claims=[_claim(kind, {name: own[kind][1] for name, own in kinds.items()}) for kind in kinds[names[0]]],
-        constants=[
-            *ex.constants(f"""
-                contexts | {CONTEXTS[0]} to {CONTEXTS[-1]} | the paper says 'different number of tokens in the batch', not
-                  which; every reading has its row
-                good | R^2 >= {GOOD} | the paper prints none
-            """),
-            *profiles.constants(setting),
-        ],
+        constants=ex.constants(f"""
+            contexts | {CONTEXTS[0]} to {CONTEXTS[-1]} | the paper says 'different number of tokens in the batch', not
+              which; every reading has its row
+            good | R^2 >= {GOOD} | the paper prints none
+        """)
+        + profiles.constants(setting),
         remark="with one d0 and d1, eq. 1 fits while one thing grows; not a served run, where a prefill token costs far "
         "more than a KV token: most of an iteration is decided by the tokens it runs, not by those it holds",
         stands_in=profiles.STANDS_IN,

@@ -1,5 +1,5 @@
 """WAIT sec. 6.1, Fig. 7: throughput and latency with known output lengths, low demand."""
 
-from evenstep.experiments.papers.wait import _families
+from evenstep.experiments.papers.wait._families import LOW, known_lengths
 
-experiment = _families.WAIT_LOW
+experiment = known_lengths("low", 7, LOW)
