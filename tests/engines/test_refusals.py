@@ -77,6 +77,7 @@ def test_a_clients_fault_keeps_the_engines_words_without_its_address(body):
     [
         ("engine-3.internal:8000 is full", "(address) is full"),
         ("ask vllm-0:8000", "ask (address)"),
+        ("engine.svc:80, not engine.svc:443", "(address), not (address)"),
         ("[fd00::1]:8000 and [::1]", "(address) and (address)"),
         ("at 10.0.0.1:80, localhost:81", "at (address), (address)"),
         ("max_tokens:4096, top_p:0.95, [1, 2]: 3:4096 tokens", "max_tokens:4096, top_p:0.95, [1, 2]: 3:4096 tokens"),

@@ -122,10 +122,11 @@ class _Envelope(_Fault):
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _NO_MODEL = re.compile(r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL)
-#: A URL, an IPv4 or bracketed IPv6 address, or the name of a host with its port: a name has a dot or a hyphen.
+#: A URL, an IPv4 or bracketed IPv6 address, or the name of a host with its port: a name has a dot or a
+#: hyphen, and a port is 80, 443 or has four digits or more, so that other numbers stay.
 _ADDRESS = re.compile(
     r"\bhttps?://\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\](?::\d+)?"
-    r"|\blocalhost:\d+|\b[A-Za-z]\w*[.-][\w.-]*:\d{4,5}\b"
+    r"|\blocalhost:\d+|\b[A-Za-z]\w*[.-][\w.-]*:(?:80|443|\d{4,5})\b"
 )
 
 
@@ -157,7 +158,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
 
 
 def _without_addresses(text: str) -> str:
-    """The text with each URL, IP address and host with a port replaced by ``(address)``."""
+    """The text with each URL, IP address and host with a port (see `_ADDRESS`) replaced by ``(address)``."""
     return _ADDRESS.sub("(address)", text)
 
 
