@@ -267,3 +267,8 @@ class Paced:
 def test_a_flag_takes_a_number_in_any_plain_decimal_form():
     found = config.settle(Paced, config.Layer("command line", {"share": ".85", "limit": "+4"}, text=True))
     assert (found.value.share, found.value.limit) == (0.85, 4)
+
+
+def test_a_number_beyond_every_float_is_one_clear_error():
+    with pytest.raises(InputError, match="here: speed is 1000.*; expected a finite number"):
+        config.finite("here", "speed", 10**400)

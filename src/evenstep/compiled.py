@@ -162,7 +162,8 @@ _kept: list[object] = []  # functions of `callback`, so that they are never free
 def declared(signature: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a kernel, or loads it from disk, when it is defined, for this signature only.
 
-    `signature` is the result of `signature()`. A call with arguments of other types raises a TypeError.
+    `signature` is the result of `signature()`. In compiled code, numbers of other types are converted, and other arguments
+    that do not fit raise a TypeError. Before this process changes over, the kernel is made when first needed (`late`).
     """
 
     def wrap(function: F) -> F:
@@ -384,8 +385,8 @@ def widened(table: Rows[R], count: int) -> Rows[R]:
 def struct(shape: type[tuple[Any, ...]]) -> Any:
     """The compiled type of a `NamedTuple`, for code that reads its fields by name, as plain Python does; None without numba.
 
-    A field is an int, float, bool, bytes, an array (`ReadInts` .. `Table`), a record, a table of records, another struct, or
-    a tuple of such types, as ``tuple[int, int]``. A field of another type raises a TypeError.
+    A field is an int, float, bool, bytes, an array (`ReadInts` .. `IntTable`), a record, a table of records, a struct, or a
+    tuple of such types, as ``tuple[int, int]``. A field of another type raises a TypeError.
     """
     if numba is None:
         return None
@@ -491,7 +492,7 @@ def _imported(root: Path, source: Path) -> set[Path]:
 
 
 def drop_stale_caches(root: Path) -> None:
-    """Delete, folder by folder, the index files of kernels older than any source of their folder, so that they compile anew.
+    """Delete, folder by folder, index files of kernels older than the newest source of their folder: they compile anew.
 
     A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and this file; numba
     checks only the first. `root` is the folder of evenstep, whose kernels are kept next to their sources.
@@ -723,7 +724,7 @@ def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
-    """The function that makes the compiled door of a class; None if the file that defines the class has no rule."""
+    """The function that makes the door of a class; None if its file has no rule, or does not bind it at top level."""
     found = _ENTRIES.get(policy.__module__, [])
     own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
     return own[-1] if own else None

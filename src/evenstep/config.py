@@ -2,7 +2,7 @@
 
 Every YAML file of the project is a mapping with ``version: 1``; the other keys are the fields of a dataclass, nested where
 the dataclass nests. An unknown key, a key given twice or a value that does not fit is an `InputError` that names file, line
-and field, and offers the nearest name. `schema` publishes the same fields.
+and field; for an unknown key it offers the nearest names. `schema` publishes the same fields.
 """
 
 from __future__ import annotations
@@ -527,7 +527,7 @@ def meaning(kind: Any) -> dict[str, str]:
 def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
     """A tuple of finite floats from numbers, or from text such as ``1/2/3*0.5``: 1, 2, and then three times 0.5.
 
-    A tuple may be empty; text must hold at least one number. Anything else raises an `InputError` with `where` and `field`.
+    A tuple may be empty; text must hold a number. Other text, or a value that `finite` refuses, raises an `InputError`.
     """
     if not isinstance(value, str):
         return tuple(finite(where, field, x) for x in value)
@@ -544,6 +544,8 @@ def finite(where: str, field: str, value: object) -> float:
     """Convert a number or text to a float. Raises an `InputError` with `where` and `field` if it is not a finite number."""
     try:
         number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        raise InputError(where, field, value, "a finite number") from None
     except (TypeError, ValueError):
         raise InputError(where, field, str(value), "a number") from None
     if not math.isfinite(number):

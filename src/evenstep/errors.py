@@ -12,7 +12,7 @@ from typing import Any
 class EvenstepError(Exception):
     """Base of the errors that evenstep reports on purpose.
 
-    Any other exception that reaches a caller is a bug of evenstep, except the system's own, such as OSError or MemoryError.
+    Any other exception that reaches a caller is a bug of evenstep, unless a docstring names it or it is the system's own.
     """
 
 
@@ -24,7 +24,7 @@ class InputError(EvenstepError):
     Args:
         where: file (and line), flag or object that holds the value.
         field: name of the field as the user wrote it.
-        value: the offending value; shown with ``repr`` when it is text, cut at 120 characters. The attribute keeps it whole.
+        value: the offending value, shown cut at 120 characters, text and bytes by ``repr``. The attribute keeps it whole.
         expected: the accepted values, as a noun phrase.
         hint: the remedy, as a sentence; empty if ``expected`` is enough.
     """
@@ -61,7 +61,7 @@ def check_range(
         low, high: bounds of the range; a number equal to one is in the range.
         above, below: bounds that are not in the range themselves; None = no such bound.
         finite: True = inf and -inf are outside the range too.
-        given: field -> value. A field called like an argument, as `low`, cannot be given.
+        given: field -> value. A field called like a keyword, as `low`, cannot be given.
 
     Raises:
         InputError: names the field and its value.

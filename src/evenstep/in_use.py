@@ -27,7 +27,7 @@ def one_command() -> Generator[None]:
 
 
 def reads(path: Path) -> None:
-    """Note that the command reads a file. Raises an `InputError` if `writes` was called for the same file."""
+    """Note that the command reads a file. Raises an `InputError` if `writes` has noted the same file."""
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
         read, replaced = files
@@ -39,7 +39,7 @@ def reads(path: Path) -> None:
 def writes(path: Path, flag: str = "output") -> None:
     """Note that the command will replace a file. Raises an `InputError` if `reads` was called for the same file.
 
-    A device, or a file that does not exist yet, always passes. `flag` names the file on the command line, for errors.
+    Anything but an existing regular file passes, and is not noted. `flag` names the file on the command line, for errors.
     """
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:

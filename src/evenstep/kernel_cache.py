@@ -161,7 +161,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Make a folder in a shared place; False if it is open to other users, since kernels are loaded as code."""
+    """Make a folder in a shared place; False if that fails or others may use it, since kernels are loaded as code."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()

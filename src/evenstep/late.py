@@ -42,7 +42,7 @@ class Late:
 
     Args:
         plain: the kernel as a Python function.
-        make: compiles the kernel, or loads it from the cache; called once, when the compiled kernel is first needed.
+        make: gives the kernel as numba's object; called when that is first needed.
         typed: gives the kernel's type for the compiler, from what `make` returned.
         is_door: True if Python may call what `make` returned; else Python always runs `plain`.
         is_declared: True if `make` compiles it at once, for its one signature (`compiled.declared`).
@@ -69,7 +69,7 @@ class Late:
 
     @functools.cached_property
     def made(self) -> Any:
-        """The compiled kernel, what `make` returned; the first use compiles or loads it, which may take long."""
+        """What `make` returned; the first use calls it: for a declared kernel it compiles or loads, which may take long."""
         return self._make()
 
     @property
@@ -103,7 +103,7 @@ def change_over() -> None:
     """Let every thread run compiled code from now on; does nothing if no `Late` kernel exists.
 
     Names in evenstep's modules that hold a `Late` kernel are bound to its compiled kernel, if that was made and Python may
-    call it. Other kernels are made at their next call.
+    call it. Other kernels that Python may call are made at their next call.
     """
     if not _all:
         return

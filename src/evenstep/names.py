@@ -105,8 +105,8 @@ def find(room: str, name: str) -> Any:
 def parse(text: str) -> dict[str, str]:
     """``"bf-io:horizon=20,discount=0.9"`` as ``{"name": "bf-io", "horizon": "20", "discount": "0.9"}``.
 
-    The name may itself have a colon (``mine.py:Thing``). Dashes in option names become underscores; values stay text. An
-    option without ``=``, or given twice, raises an `InputError`.
+    What follows the first colon belongs to the name if it has no ``=`` (``mine.py:Thing``). Dashes in option names become
+    underscores; values stay text. A later option without ``=``, or one given twice, raises an `InputError`.
     """
     name, colon, tail = text.partition(":")
     if colon and "=" not in tail.partition(":")[0].partition(",")[0]:  # mine.py:Thing, maybe with options
@@ -268,7 +268,7 @@ def _scanned(group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[
 
 @cache
 def _binds(file: Path, word: str) -> bool:
-    """True if a file of evenstep binds the word at its top level. The file is read as text, and not imported."""
+    """True if a file of evenstep defines or assigns the word at its top level; False for a file named ``_...``."""
     if file.stem.startswith("_"):
         return False
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -300,7 +300,7 @@ def _import(module: str, name: str) -> ModuleType:
 
 
 def _load_file(place: str) -> ModuleType:
-    """Execute a user's file and return its module; any exception becomes an `InputError` about `place`, its path."""
+    """The module of a user's file, executed if new or changed; any exception is an `InputError` about `place`, its path."""
     path = Path(place)
     try:
         if path.is_file():

@@ -1,4 +1,4 @@
-"""Checks that routing and scheduling policies share: each judges the answers to a set of views, and returns a `Finding`."""
+"""Checks that routing and scheduling policies share: each gives a `Finding`, or several."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def frozen(policy: Any) -> Finding:
 
 
 def answers(judged: Judged) -> tuple[Finding, list[Any]]:
-    """Check that the policy answers every view of `judged.views(0)` without an error and with an object of the right class.
+    """Check that the policy answers each view of `judged.views(0)` without error, in the right class, with no list in it.
 
     Returns:
         The finding, and a copy of each answer in the order of the views; the first bad one and all after it are left out.
@@ -201,7 +201,7 @@ def deterministic(judged: Judged) -> Finding:
 
 
 def view_left_alone(judged: Judged) -> Finding:
-    """Check that nothing in the view changes: no value, no array made writable, no field replaced."""
+    """Check that the policy changes no value of the view's arrays, makes none writable, and replaces no field."""
     for number, view in enumerate(judged.views(0)):
         fields = {f.name: getattr(view, f.name) for f in dataclasses.fields(view)}
         before = copy.deepcopy(fields)

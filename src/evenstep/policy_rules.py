@@ -131,7 +131,7 @@ def _is_struct(hint: Any) -> bool:
 def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tuple[str, int, str]]:
     """Yield scratch array, dimensions and declared length ("" = none) of each array of working space, also inside structs.
 
-    `names` resolve the annotations of `work`. A field that is not a writable array raises a TypeError.
+    `names` resolve the annotations of `work`. A field that is neither a struct nor a writable array raises a TypeError.
     """
     if work in door.made:
         return

@@ -105,7 +105,7 @@ class Trace:
 
     Args:
         prompt_tokens, output_tokens: int64[N], tokens, all >= 1.
-        arrival_s: float64[N], seconds since the trace's first row, ascending; None for plain length lists.
+        arrival_s: float64[N], seconds since the trace's start, ascending; None for plain length lists.
         request_class .. think_s: fields of `Request`, int64[N] (`think_s` float64[N]) or None.
         prefix_blocks: KV blocks of the prompts, or None.
         name: file or generator the rows come from.

@@ -114,7 +114,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def allow_files() -> None:
-    """Raise this process's limit of open files to 65,536 or the system's hard limit; never lower it. Not on Windows."""
+    """Raise this process's limit of open files to 65,536, or to the hard limit if lower; never lower it. Not on Windows."""
     if sys.platform == "win32":
         return
     import resource

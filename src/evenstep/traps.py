@@ -1,4 +1,4 @@
-"""Traps around a policy call: they detect calls that reach outside its view, by any way of calling the function."""
+"""Traps around a policy call: they detect calls from Python code that reach outside its view, under any name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _watchers: list[tuple[int, list[tuple[str, str]]]] = []  # thread id, and the li
 
 @contextlib.contextmanager
 def watching() -> Generator[list[tuple[str, str]]]:
-    """Context manager that collects ``(kind, what)`` of every forbidden call in its block, and prevents none.
+    """Context manager that collects ``(kind, what)`` of forbidden calls in its block, and prevents none.
 
     `what` names the call. The kinds are ``clock``, ``chance`` (random numbers), ``peek`` (the host's frames and objects) and
     ``system`` (files, sockets, processes). Read the list after the block, whose end may add a last entry.
 
-    A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and files
-    and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection is
-    off in the block, and other threads are ignored.
+    A profile hook sees calls of built-in functions from Python code; an audit hook sees frames reached through a traceback,
+    and files and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage
+    collection is off in the block, and other threads are ignored.
     """
     _install()
     found: list[tuple[str, str]] = []

@@ -287,8 +287,11 @@ def test_the_predictor_hears_of_who_left_or_failed_after_a_first_token():
     story.fails(failed, "stream")
     story.tell(ev.ClientGone, request=3)  # it had no token
     story.finishes(runs)
+    short = story.sent(5, copies=2)
+    story.chunk(short.row)
+    story.finishes(short)  # one token for two answers is no length
     told = [(one.request_id.item(), one.prompt_tokens.item(), one.output_tokens.item()) for one in heard]
-    assert told == [(1, 10, 2), (2, 10, 2)]
+    assert told == [(1, 10, 2), (2, 10, 2), (5, 10, 0)]
 
 
 def test_a_tick_that_is_due_is_asked_for_once():

@@ -79,6 +79,7 @@ def test_only_numbers_are_a_list_of_ids():
 
 def test_the_ids_of_the_prompt_go_alone():
     assert without_prompt_ids(b'{"prompt_token_ids":[1, 2],"token_ids":[3]}') == b'{"prompt_token_ids":null,"token_ids":[3]}'
+    assert without_prompt_ids(b'{"prompt_token_ids" : [1,\n2]}') == b'{"prompt_token_ids" :null}'
 
 
 @pytest.mark.parametrize(

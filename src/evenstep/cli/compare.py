@@ -1,7 +1,7 @@
 """``evenstep compare`` compares routing policies on one workload, or scheduling policies inside one engine.
 
 It prints paired differences as a table or JSON; flags add a report and records. An engine, by ``--engine`` or in the
-settings file, chooses scheduling policies. A decision log as source also sets fleet, step-time law and policy.
+settings file, chooses scheduling policies. Without one, a decision log as source also sets fleet, step-time law and policy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``evenstep demo`` replays a recorded trace through the gateway on emulated engines of this machine, once for each policy.
 
-It prints a row for each policy and writes an HTML report. The exit code is 1 if a request failed.
+It prints a row for each policy, or JSON, and writes an HTML report. The exit code is 1 if a request failed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``evenstep fit step-time`` fits batch-time laws to a CSV log of iterations.
 
-It prints each law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; if the R^2 of this law is
-below 0.8, it raises an `InputError` instead.
+It prints each fitted law's R^2, then the best law (or that of ``--law``) as text for ``--batch-time``; if the R^2 of this
+law is below 0.8, it raises an `InputError` instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``evenstep leaderboard`` ranks every policy on every workload of a board, or runs a tenth of it again as a check.
+"""``evenstep leaderboard`` ranks policies on the workloads of a board, or runs a tenth of it again as a check.
 
-It writes page, data and picture; ``--check`` writes nothing. The exit code is 130 after Ctrl-C, and 1 if ``--check`` finds
-two policies in the opposite order, with disjoint intervals in both runs.
+It writes page and data, and a picture if asked; ``--check`` writes none of them. The exit code is 130 after Ctrl-C, and 1
+if ``--check`` finds two policies in the opposite order, with disjoint intervals in both runs.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ command = Leaderboard()
 
 
 def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
-    """Run the board, print the ranks, and write the page to `out`, its data and the picture; returns the exit code, 0."""
+    """Run the board, print the ranks, and write the page to `out`, its data and a picture if asked; returns exit code 0."""
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.page import page, text_lines
     from evenstep.experiments.leaderboard.picture import picture

@@ -1,6 +1,6 @@
 """``evenstep load`` sends a trace to any OpenAI endpoint and prints what it measured.
 
-The exit code is 1 if no request completed, and 130 after Ctrl-C. In both cases it still prints the figures so far.
+The exit code is 1 if no request completed, and 130 after Ctrl-C. If an answer has ended, it still prints the figures so far.
 """
 
 from __future__ import annotations

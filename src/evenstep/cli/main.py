@@ -1,7 +1,7 @@
 """The command line: finds the command, runs it, and turns an error into one line on stderr.
 
-Exit codes: 0 success, 1 a check failed, 2 bad input, 70 a bug of evenstep, 130 interrupted. A command is a file of this
-package that binds `command` (see `Command`). Only the command that is asked for is imported, so that it starts quickly.
+Exit codes: 0 success, 1 a check failed, 2 bad input, 70 a bug of evenstep, 130 interrupted. A command is a `command`
+(see `Command`) of a file of this package, or of another package. Only its own file is imported to run it, for a quick start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
 
 class Command(Protocol):
-    """A command: the interface of the value that each file of this package binds to `command`.
+    """A command: the interface of the value that a command's file binds to `command`.
 
     The file imports no large library at its top.
 
@@ -43,15 +43,15 @@ class Command(Protocol):
         ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run the command and return its exit code; errors are raised. `args.command_line` is the line as typed."""
+        """Run the command and return its exit code; errors are raised. `args.command_line` is as typed, less ``--debug``."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code (listed at the top of this file).
 
-    An error becomes a line on stderr and an exit code; with ``--debug`` it is raised instead. `argv` are the words after
-    ``evenstep``; None = the words that this process was started with.
+    An error becomes a line on stderr and an exit code; with ``--debug`` it is raised. A broken pipe is no error. `argv` are
+    the words after ``evenstep``; None = the words that this process was started with.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):  # None if a daemon has closed it

@@ -104,7 +104,7 @@ def _live(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
 
 
 def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
-    """Simulate the tasks under each order (none given: the file's), print latencies and write the report; returns 0."""
+    """Simulate the tasks under each order (none given: the file's), print latencies, write a report if asked; returns 0."""
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 

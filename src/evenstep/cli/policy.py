@@ -74,7 +74,7 @@ command = Policy()
 
 
 def _described(name: str, kind_of: str) -> dict[str, Any]:
-    """A policy's name, summary (first paragraph), description (whole docstring), and each option's default and meaning."""
+    """A policy's name, summary (first paragraph), description (docstring), and each default with its meaning."""
     kind = names.find(kind_of, name)
     names.check_class(kind, name)
     text = inspect.cleandoc(kind.__doc__ or "")
@@ -185,7 +185,7 @@ def _check_kind(name: str, kind: str) -> None:
 
 
 def _findings(kind: str, policy: Any) -> list[Finding]:
-    """Run every check of a kind, ``routing`` or ``scheduling``, on a policy; returns their results."""
+    """Run the checks of a kind, ``routing`` or ``scheduling``, on a policy; if it needs steps, without the short run."""
     if kind == "scheduling":
         from evenstep.scheduling.checks import check
 
@@ -239,7 +239,7 @@ def _short_run(policy: Any, door: str) -> str:
 
 
 def _defaults(row: dict[str, Any]) -> str:
-    """The options of a `_described` policy with their defaults, as typed: ``key=value, ...``."""
+    """The options of a `_described` policy with their defaults, as typed: ``key=value, ...``, or ``key unset``."""
     return ", ".join(
         f"{key} unset" if option["default"] in (None, ()) else f"{key}={_text(option['default'])}"
         for key, option in row["options"].items()

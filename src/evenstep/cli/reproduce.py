@@ -1,7 +1,7 @@
 """``evenstep reproduce`` runs experiments of the papers, or lists them, and prints the papers' numbers next to ours.
 
-It writes figure, data and page to ``--out``. With ``all`` an experiment that fails does not stop the others, and the exit
-code is then 1.
+It writes figure, data and page to ``--out``. With ``all`` an experiment that raises an `EvenstepError` does not stop the
+others, and the exit code is then 1.
 """
 
 from __future__ import annotations

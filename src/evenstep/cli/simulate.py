@@ -1,4 +1,4 @@
-"""``evenstep simulate`` runs one policy once on a simulated fleet, and prints all metrics and the digest.
+"""``evenstep simulate`` runs one policy once on a simulated fleet, and prints metrics (JSON: all) and the digest.
 
 Flags add record tables and a Chrome trace.
 """
@@ -169,7 +169,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
 
 
 def _table(run: Run) -> list[str]:
-    """The run as lines of text: a line for each metric of `SHOWN`, the window, classes, notes and the digest."""
+    """The run as lines of text: metrics of `SHOWN` (and of `JUDGED` and `CACHED` if any), window, classes, notes, digest."""
     lines = [f"policy                     {run.conditions.policy}"]
     for name in (*SHOWN, *(name for name in (*JUDGED, *CACHED) if name in run.summary)):
         value = run.summary[name]

@@ -1,6 +1,6 @@
 """``evenstep stability`` finds the largest arrival rate at which an engine keeps up under each scheduling policy.
 
-It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
+It prints that rate, the closed form if any, and the verdict at a given rate (`experiments.stability.answer`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``evenstep sweep`` runs policies at every point of a grid or sample of parameters, which a SWEEP.yaml describes.
 
 It writes one row for each run as Parquet, maybe a report, and prints means. A cache folder keeps finished runs, so a stopped
-sweep (exit code 130) resumes. ``--dry-run`` only prints a forecast.
+sweep (exit code 130) resumes. ``--dry-run`` makes a few runs and prints a forecast.
 """
 
 from __future__ import annotations

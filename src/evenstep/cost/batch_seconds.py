@@ -12,7 +12,7 @@ from evenstep.request import F8
 def before(law: F8, first: int, points: int, at: float) -> int:
     """Index k in 0..points - 2 of the segment, knot k to knot k + 1, that contains `at`; if outside, of the nearest.
 
-    The knots begin at `law[first]`, ascending. A value on a knot is in the segment above it.
+    The knots begin at `law[first]`, ascending. A value on any knot but the last is in the segment above it.
     """
     low, high = 0, points - 1
     while high - low > 1:
@@ -52,7 +52,7 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
     """Seconds by linear interpolation in the table that begins at `law[first]`; never below 0.
 
     The table is four sizes, two shares of the longest context, the points of each axis (those of `profile_tables.AXES`),
-    then the seconds. Before an axis's first point the first counts; past its last the end cell is extended.
+    then the seconds. Before an axis's first point the first counts; past its last the end cell, if any, is extended.
 
     Args:
         chunk, chunk_context: tokens of the prefill chunk, and those computed before it.

@@ -90,8 +90,8 @@ def read_log(path: Any) -> dict[str, F8]:
     """The columns of a CSV log of iterations that fits use, float64[K] each, by the names in `COLUMNS`; others are ignored.
 
     Raises:
-        InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
-            bad cell (line and column are named).
+        InputError: an unreadable file, no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that
+            are all equal, or a bad cell (line and column are named).
     """
     head = [name.strip() for name in next(cells_of(path), (1, []))[1]]
     if head and head[0].startswith(("<", "{", "[")):
@@ -173,7 +173,7 @@ def _fitted(law: str, columns: Mapping[str, F8]) -> Fit:
 
 
 def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
-    """The fit of ``c + a * max(0, tokens - b0)`` plus `terms` (parameter -> column) with the best b0."""
+    """The fit of ``c + a * max(0, tokens - b0)`` plus `terms` (parameter -> column) with the best b0 of those tried."""
     starts = np.unique(np.append(0.0, np.quantile(columns["tokens"], np.linspace(0.0, 0.95, TRIED)).round()))
     rough = _best_start(law, columns, terms, starts)
     at = int(np.searchsorted(starts, rough.options["b0"]))

@@ -19,8 +19,8 @@ class Parts:
     the slowest rank's own part, plus the part that all do together. A rank without requests runs one dummy token, so that
     the others can proceed.
 
-    If graphs are captured (`sizes`), every rank pads its tokens to the next captured size; if all of them run as graphs, to
-    the largest of these. If one rank is too large for a graph, each keeps its own padding.
+    If graphs are captured (`sizes`), a rank pads its tokens to the next captured size; if all of them run as graphs, to
+    the largest of these. If one rank is too large for a graph, it pads nothing, and each other keeps its own padding.
 
     Args:
         own: float64[*], a law's numbers (`cost.batch`), for the part of a rank that depends on its own batch.
@@ -98,6 +98,6 @@ def parts_of(law: BatchTime, ranks: int) -> Parts:
     """Split a law for `ranks` ranks in lock-step; if it is not `TakenApart`, all of it is each rank's own part.
 
     Raises:
-        InputError: a law whose experts lie on another number of devices.
+        InputError: `ranks` is above 1, and the law's experts lie on another number of devices above 1.
     """
     return law.in_lockstep(ranks) if isinstance(law, TakenApart) else Parts(law.table())

@@ -28,7 +28,7 @@ class PerWorker(OfLoad):
             interpolated between sizes.
 
     Raises:
-        InputError: no speed, a speed not above 0, or seconds that are negative or not finite.
+        InputError: no speed, a speed that is not finite and above 0, or seconds that are negative or not finite.
 
     Source: ours, for heterogeneous hardware; BF-IO sec. 6.2 has one speed for all.
     """

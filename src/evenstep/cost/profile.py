@@ -34,7 +34,7 @@ class Profile:
       of a token and one it attends to: ``(sum(c * k) + sum(c^2) / 2) / C - C / 2``, not below 0.
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
-    * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size.
+    * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
     * Between the points of a table lines are straight; beyond the last point the last line goes on. Only the table of
       experts is read at its nearest point there.
 
@@ -173,7 +173,7 @@ def captured(most: int) -> list[int]:
 
 
 def padded(lines: F8, most: int) -> F8:
-    """Seconds by tokens, with batches of up to `most` tokens padded to the next captured size.
+    """Seconds by tokens, with batches padded to the next captured size up to `most`, if there is one.
 
     Args:
         lines: float64[2, P], tokens and seconds.

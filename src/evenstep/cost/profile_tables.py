@@ -110,7 +110,7 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
     `collective_name` is the file of the collectives' table; only the default one may be missing.
 
     Raises:
-        InputError: no such folder, or a table that is missing or wrong.
+        InputError: no such folder, or a file in it that is missing or wrong.
     """
     folder = next((one for one in (Path(path), BUNDLED / path) if one.is_dir()), None)
     if folder is None:
@@ -166,7 +166,7 @@ def text_of(path: Path) -> str:
 
 
 def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of each line of a CSV file, and its cells; an `InputError` if the file cannot be read."""
+    """Yield each row of a CSV file: the number of its last line, and its cells. `InputError` if the file cannot be read."""
     rows = csv.reader(io.StringIO(text_of(path)))
     try:
         for row in rows:
@@ -180,7 +180,9 @@ def _unreadable(path: Path, reason: object) -> InputError:
 
 
 def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
-    """Columns of a CSV file by name, float64 in the order of its rows; `label`, if given, is a column of text.
+    """Columns of a CSV file by name, float64 in the order of its rows.
+
+    `label`, if given, is a column of text; None where a row has no such cell.
 
     Raises:
         InputError: the file cannot be read, a column is missing, there is no row, or a cell is not a finite number >= 0
@@ -269,8 +271,8 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     * Without a prefill chunk, and without decodes, the context of that kind changes nothing. Without both, the time is 0.
     * Between measured points, values are interpolated linearly: along the context of decodes, of the chunk, then the chunk.
     * A shorter context of decodes than any measured one costs as much as the shortest.
-    * A longer context of decodes, and a larger number of decodes, lie on the line through the last two points.
-    * A larger chunk costs the time of the next smaller one with the same decodes, plus their difference without decodes.
+    * Longer decode contexts, and more decodes, lie on the line through the last two points; after one, context adds nothing.
+    * A larger chunk costs the time of the next smaller one at the same decodes, plus their difference at the fewest decodes.
     * A longer context of the chunk costs as much as the longest measured one.
 
     Args:
@@ -352,7 +354,7 @@ def facts_of(folder: Path) -> Facts:
     """The content of ``profile.json``, without its field ``source``; the defaults of `Facts` without such a file.
 
     Raises:
-        InputError: it is not a JSON object of known fields, or a value has the wrong type or is below 0 (expert_ranks: 1).
+        InputError: not a JSON object of known fields, a value of the wrong type, or a count below 0 (expert_ranks: 1).
     """
     path = folder / "profile.json"
     if not path.is_file():

@@ -12,7 +12,7 @@ from evenstep.request import F8
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """The sum of the counts of a batch, each times its coefficient; ``evenstep fit step-time`` finds it if all are logged.
+    """The sum of the counts of a batch, each times its coefficient; ``evenstep fit step-time`` fits it if all are logged.
 
     Args:
         constant_s: seconds of an iteration with any batch.

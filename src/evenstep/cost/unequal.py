@@ -29,7 +29,7 @@ class Unequal(OfLoad):
         sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
-        InputError: a value outside the ranges above, or both `per_token_s` and `knots`.
+        InputError: a value outside the ranges above, or `knots` with a `per_token_s` other than the default.
 
     Source: ours. Form and default share are from LLMServingSim's measurements of unequal decodes: the share of batches of 32
     to 128 decodes alone on the two Llama-3.1-8B profiles (``evenstep reproduce decode-skew``). C and t_l are those of

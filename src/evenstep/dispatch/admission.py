@@ -1,8 +1,8 @@
 """Decides the rounds that are due, and sends the requests they admit.
 
-A round must not keep the host from its reads, however large fleet and pool are. So it looks at the oldest `pool_window`
-requests and offers `round_slots` slots at most; the next round, right after the next reads, decides the rest. If many
-predictions are due, they are made first, in parts, and the decision follows after the next reads as well.
+A round must not keep the host from its reads, however large fleet and pool are. So it looks at `pool_window` requests at
+most, and offers `round_slots` slots at most; later rounds, after further reads, decide the rest. If many predictions are
+due, they are made first, in parts, and the decision follows after the next reads as well.
 
 A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits. If it saw a whole long
 pool, it would take what fits first. Only large requests would be left, and all would run together.
@@ -53,14 +53,14 @@ class Admission:
     def bind_waiting(self) -> None:
         """Pool bypass: decide at once about the waiting requests, also beyond workers' slots (BalanceRoute App. D.6).
 
-        As many requests are looked at as in a round. A worker may be sent `bypass_margin` requests more than its slots.
+        As many requests are looked at as in a round. A worker's requests may take `bypass_margin` slots beyond its own.
         """
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
-        """Decide on the oldest requests and send those admitted; ask for another round if some are left (`_look_further`).
+        """Decide on `_window` requests and send those admitted; ask for another round if some are left (`_look_further`).
 
-        A worker may get `margin` requests beyond its slots; a worker of a group in `gathering` gets nothing.
+        A worker's requests may take `margin` slots beyond its own; a group in `gathering` is offered nothing.
         """
         deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
         deciding.look()
@@ -95,7 +95,7 @@ class Admission:
             self._timers.set(("again", 0), self._turn.now_s + _AGAIN_S)
 
     def _window(self) -> int:
-        """Requests that a round looks at; 0 = all."""
+        """Most requests that a round looks at; 0 = all."""
         settings = self._turn.settings
         most, per_slot = settings.pool_window, settings.window_per_slot
         if not per_slot:
@@ -115,10 +115,10 @@ class Admission:
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """Send the requests in `rows` one by one, if some want several slots or have failed; returns how many got a slot.
 
-        `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. If
-        the worker is excluded or avoided for a request, or has too few slots in all, the lightest other gets it
-        (`_elsewhere`); without one it stays in the pool. A request for several slots may also take slots that are free but
-        not offered (`round_slots`).
+        `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. A
+        request whose worker is excluded or avoided for it, or has too few slots in all, goes to the lightest that may have
+        it (`_elsewhere`). Without one it stays in the pool. Such a request, or one for several slots, may also
+        take slots that are free but not offered (`round_slots`).
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):

@@ -71,7 +71,7 @@ class Arrivals:
         return len(events)
 
     def _noted(self, event: Arrived) -> Arrived:
-        """Log an event with the verdict of its tenant's limits, which a replay cannot compute; returns the event logged.
+        """Log an event with the verdict of its tenant's limits, which a replay cannot compute; returns it with that.
 
         If tenants have limits and `judged` is empty, they are checked here; a request they admit counts against the rate.
         """
@@ -119,7 +119,7 @@ class Arrivals:
         """The refusal of a request; None if it is admitted, which counts against its tenant's rate.
 
         A refusal has the HTTP status, the reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
-        If `event.judged` has a verdict, tenants' limits are not checked again.
+        If `event.judged` has a verdict, tenants' limits are not checked, and nothing is counted.
         """
         if self._turn.is_draining:
             return 503, "draining", 1
@@ -142,7 +142,7 @@ class Arrivals:
 
     @property
     def most(self) -> tuple[float, int]:
-        """Largest KV capacity (tokens, inf if one is not known) and most slots of workers that do not leave; else 0, 0."""
+        """Largest KV capacity (tokens, inf if one is not known) and most slots of decode workers that stay; else 0, 0."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
             slots = max((worker.spec.slots for worker in workers), default=0)

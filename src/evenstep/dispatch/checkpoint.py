@@ -2,7 +2,7 @@
 
 The bytes are a compressed pickle (a hundredth of its size: most columns are empty). The state leaves out what belongs to a
 host and what can be made anew from the rest. The reader accepts only names of a dispatcher's own classes, of predictors, of
-NumPy's arrays and of plain containers, so a log from elsewhere cannot run code.
+NumPy's arrays, plain containers and what rebuilds them. So a log from elsewhere cannot run code.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def load(state: bytes) -> Parts:
     """Rebuild the parts of a dispatcher from the bytes of `dump`.
 
     Raises:
-        InputError: bytes that are no state of a dispatcher, that name classes of other packages, or that another version
-            of the layout wrote.
+        InputError: bytes that are no state of a dispatcher, that name what a state may not contain, or that
+            another version of the layout wrote.
     """
     try:
         whole = state if state.startswith(pickle.PROTO) else zlib.decompress(state)  # earlier logs: not compressed
@@ -84,7 +84,7 @@ def load(state: bytes) -> Parts:
 
 
 class _Reader(pickle.Unpickler):
-    """A pickle reader that accepts our own classes, NumPy's arrays and plain containers only."""
+    """A pickle reader that accepts only the names in `_NAMES`, and classes of `_MODULES` and of predictors."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The class or function of this name. Raises InputError if a state may not contain it."""

@@ -98,7 +98,7 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):
-    """Check the health of an ejected worker, and report it as `Probed`. It is sent again every 5 s until a report comes."""
+    """Check an ejected worker's health, and report it as `Probed`. It is repeated every 5 s until then or its removal."""
 
     worker: str
 
@@ -120,7 +120,7 @@ class Removed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Show a message to the operator. It comes at most once a minute for each `kind` and `about`.
+    """Tell the operator something, at most once a minute for each `kind` and `about`; anew for a worker that was removed.
 
     Args:
         kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,

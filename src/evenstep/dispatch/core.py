@@ -1,9 +1,9 @@
 """The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
 
 Rules of this file. `handle` takes one event, `handle_all` several. Each updates the state and returns commands, which the
-host carries out in order before the next call. `produced` counts a chunk, given as two ints. All inputs of a decision are in
-the events, so the same events give the same commands, in any process. Every change of a request's state is one of
-`transitions.TABLE`.
+host carries out in order before the next call. `produced` counts a chunk, given as two ints. Decisions depend only on
+events, on chunks, and on whether a policy kept to its `budget_ms`: given the same, they are the same in any process. Every
+change of a request's state is one of `transitions.TABLE`.
 
 The state is in `parts.Parts`. This file calls the parts that an event concerns, in order.
 """
@@ -44,17 +44,17 @@ class Dispatcher:
         policy: routing policy, ``NAME[:key=value,...]``.
         predictor: for a policy with a horizon; empty = ``bounded``, around the policy's usual predictor if it names one.
         settings: limits and deadlines.
-        stopwatch: returns seconds of the host's clock, to time decisions; None = they are not timed.
+        stopwatch: returns seconds of the host's clock, to time stages of decisions; None = they are not timed.
         processor: returns seconds of processor time of the host's thread, for `budget_ms`; None = `stopwatch` is used.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
-        overruns: numbers of the decisions that count as over budget, where no stopwatch tells (replay).
+        overruns: numbers of the decisions that count as over budget, where no clock tells (replay).
 
     Attributes:
         parts: where everything about requests and workers is kept.
         produced: `produced(row, tokens)` counts a chunk of the request in this row; see `Deliveries.produced`.
 
     Raises:
-        InputError: an unknown policy, predictor or option.
+        InputError: an unknown or invalid policy, predictor or option.
     """
 
     def __init__(
@@ -110,18 +110,18 @@ class Dispatcher:
     def due(self) -> bool:
         """Whether the host should send a `Tick` after the current batch of reads; look after `handle` and after `produced`.
 
-        Handling a `Tick` clears it, unless a further decision is due.
+        Handling a `Tick` clears it first; what the tick does may set it again.
         """
         return self._turn.due
 
     @property
     def settings(self) -> Settings:
-        """The limits and deadlines in force: those of the constructor, or of the last `Reloaded` with settings."""
+        """The limits and deadlines in force: the constructor's, a resumed state's, or those reloaded last."""
         return self._turn.settings
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last 64 events, oldest first, each with all commands of the call that handled it; for debugging."""
+        """The last 64 events, oldest first, each with all commands returned together with its own; for debugging."""
         return self._journal.history
 
     @property
@@ -131,7 +131,7 @@ class Dispatcher:
 
     @property
     def most(self) -> tuple[float, int]:
-        """Largest KV capacity (tokens) and most slots of a worker that is not leaving; 0, 0 if there is no such worker.
+        """Largest KV capacity (tokens) and most slots of a decode worker that is not leaving; 0, 0 without one.
 
         The two may be of different workers. The capacity is inf if a worker's is not known. Larger requests are refused.
         """
@@ -139,7 +139,7 @@ class Dispatcher:
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due; None if no fit is due, or the predictor has no models to fit.
+        """The fit of the predictor's models that is due; None if no fit is due, or no predictor in use fits models.
 
         The host runs it between decisions, then sends `Fitted`, and the new models decide from that event on. In a replay no
         host has run the fit, so the event runs it, from the same data.
@@ -162,7 +162,7 @@ class Dispatcher:
         self._journal.flush()
 
     def snapshot(self) -> dict[str, Any]:
-        """All measured values by metric name without ``evenstep_``: numbers, texts, and lists and dictionaries of them."""
+        """All measured values by metric name without ``evenstep_``, as `Parts.snapshot` returns them."""
         return self.parts.snapshot()
 
     def check(self) -> None:
@@ -176,7 +176,7 @@ class Dispatcher:
         any more. `parts` and `produced` are new objects.
 
         Raises:
-            InputError: bytes that are no state of a dispatcher, or that another version wrote; nothing has changed then.
+            InputError: bytes that are no state of a dispatcher, or are of another layout; nothing has changed then.
         """
         parts, now = load(state), self.parts.deciding
         parts.journal.follow(self._journal)
@@ -191,7 +191,7 @@ class Dispatcher:
         Policy memory and the predictions of running requests are dropped. A host sends `Reloaded` instead, which is logged.
 
         Raises:
-            InputError: no such policy or predictor; nothing has changed then.
+            InputError: an unknown or invalid policy or predictor; nothing has changed then.
         """
         deciding, at = self.parts.deciding, self.rows.at
         deciding.load(policy or deciding.call.text, predictor)
@@ -205,14 +205,14 @@ class Dispatcher:
         """Handle one event; returns the commands to carry out, in order, before the next event. See `handle_all`.
 
         Raises:
-            InputError: a new policy, predictor or worker that is invalid; a request without tokens or copies. Nothing but
-                the time has changed then.
+            InputError: an invalid policy or predictor; another role for a known worker; a request without tokens or copies.
+                Nothing but the time and the log has changed then.
             RuntimeError: a request whose number is in use already.
         """
         return self.handle_all(deque((event,)))
 
     def handle_all(self, events: deque[Event], ticks: bool = False) -> list[Command]:
-        """Handle events in order, and return the commands of all of them. Handled events are removed from `events`.
+        """Handle events in order, and return all commands since the last return. Handled events are removed from `events`.
 
         Decisions, state and log are as if each event had been handled by itself and its commands carried out. Time never
         goes back: an event stamped earlier than the last one gets that one's time.
@@ -362,7 +362,8 @@ class Dispatcher:
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
         """Mark a worker as leaving: it gets nothing new. Without `drain` its requests are moved off at once.
 
-        Requests that hold only some of their slots there go back to the pool. Waiting requests without an engine left end.
+        Requests that hold only some of their slots there go back to the pool. Waiting requests that have failed, and have no
+        engine left now, end.
         """
         name = event.worker
         if not self.fleet.leave(name):
@@ -379,7 +380,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _move_off(self, row: int, name: str) -> None:
-        """Abort the request's call at the leaving engine `name`, and retry or continue it elsewhere.
+        """Abort the request's call at the leaving engine `name`, and retry, continue or end it (`leg_failed`).
 
         If `name` is a prefiller that only keeps the request's KV, that KV is dropped, and the request stays as it is.
         """
@@ -416,7 +417,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _fleet_changed(self) -> None:
-        """After a change of workers: recompute `most`, fill free slots, send to prefillers with room, and open rounds."""
+        """After a change of workers: forget `most`, give free slots to `seating`, feed prefillers, and open rounds."""
         slots = self.parts.slots
         self.arrivals.fleet_changed()
         for place in list(slots.seating):

@@ -1,8 +1,8 @@
 """Counts delivered chunks: tokens for each request, and the step of the barrier group that they belong to.
 
-Rules of this file. `Deliveries.produced` itself counts a chunk that neither begins nor ends a step. All others go to
-`steps.lockstep`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended steps for which
-rounds wait.
+Rules of this file. `Deliveries.produced` itself counts only chunks of one step that neither begin nor end it. The others go
+to `steps.lockstep`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended steps for
+which rounds wait.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Deliveries:
     def produced(self, row: int, tokens: int) -> None:
         """Count a chunk of the request in this row, at the dispatcher's present time (`Dispatcher.now_s`).
 
-        Call it for each chunk of the current decode call; `row` is as in its command. The first one moves the request to
-        running. `tokens` are new output tokens, 1 or more, of all copies together. `Dispatcher.due` may become true.
+        Call it for each chunk of the current decode call; `row` is as in its command. The call's first moves the request
+        to running. `tokens` are new output tokens, 1 or more, of all copies together. `Dispatcher.due` may become true.
         """
         now_s = self._turn.now_s
         if self._is_logged:

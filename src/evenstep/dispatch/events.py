@@ -2,7 +2,7 @@
 
 Chunks are not events: they are calls of `Dispatcher.produced(row, tokens)`. `request` is the host's number of a request;
 numbers grow and are never reused. `leg` is the number that the dispatcher gave to an upstream call. If it is not the
-request's current call, the event changes nothing and is counted as late. An event about an unknown worker changes nothing.
+request's current call, the event is ignored and counted as late. One about an unknown worker is ignored, but `WorkerAdded`.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class ScrapeFailed(Base, frozen=True):
 class Probed(Base, frozen=True):
     """Result of a worker's health check, made for a `Probe` or by the host itself; `ok`: the worker is healthy.
 
-    An ejected worker that is healthy gets requests again. An unhealthy one is ejected, unless no other of its role is up.
+    An ejected worker that is healthy gets requests again. An unhealthy one is ejected if another of its role is up.
     """
 
     worker: str
@@ -179,7 +179,7 @@ class WorkerAdded(Base, frozen=True):
 class WorkerRemoved(Base, frozen=True):
     """Remove a worker: it gets nothing new. The command `Removed` follows once it has no requests left.
 
-    With `drain` its requests finish there; otherwise their calls are aborted, and they are retried or continued elsewhere.
+    With `drain` its requests finish there; else their calls are aborted, and they go on elsewhere (`Failed`), or end.
     """
 
     worker: str

@@ -97,8 +97,8 @@ class Requests:
         """Handle a failed call: retry or continue the request elsewhere, or end it. The caller closes a call still open.
 
         It ends for a client's fault, after more than `retries` failed tries, if no engine is left for it, or if it has
-        tokens and cannot be continued. Otherwise it goes back to a queue: at once if it has tokens; after a wait
-        (`_back_off`) if it has none, or if the engine handed it back without a new token.
+        tokens and cannot be continued. Otherwise it goes back to a queue: at once if it has tokens, and the engine did not
+        hand it back without a new one; else after a wait (`_back_off`).
 
         Args:
             name: the engine.
@@ -133,11 +133,11 @@ class Requests:
         self._back_off(row, kind, retry_after_s)
 
     def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
-        """Exclude the engine that failed from this request; if `is_counted`, count the failure, which may eject the engine.
+        """Exclude the engine that failed from this request; count the failure if `is_counted` and not ``unable``.
 
-        An engine that handed it back (``recomputed``) without a new token is only avoided; with one nothing changes. After a
-        first ``stale`` the engine stays allowed if no other is left. Each failure also counts as a failed try of the
-        request, except ``unable`` and ``recomputed`` with a new token.
+        Counting may eject it. An engine that handed it back (``recomputed``) without a new token is avoided, not excluded;
+        with one nothing changes. If ``stale`` is the first failed try and no other engine is left, it stays allowed. Each
+        failure also counts as a failed try of the request, except ``unable`` and ``recomputed`` with a new token.
         """
         at, request, exclusions = self._rows.at, self._rows.at.request[row], self._exclusions
         if kind == "recomputed":
@@ -155,8 +155,8 @@ class Requests:
     def _back_off(self, row: int, kind: Kind, retry_after_s: float) -> None:
         """Move a request to `BACKING_OFF`, and set the timer of its next try.
 
-        The wait is `backoff_s`, doubled with each failed try up to `backoff_cap_s`; a longer Retry-After counts up to 5 s.
-        It is 0 for ``stale``.
+        The wait is `backoff_s`, doubled with each further failed try up to `backoff_cap_s`; a longer Retry-After counts
+        up to 5 s. It is 0 for ``stale``.
         """
         settings = self._turn.settings
         self._rows.move(row, Cause.BACKS_OFF)
@@ -172,7 +172,7 @@ class Requests:
     def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
         """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`).
 
-        The predictor is told. The upstream call is not closed; call `abort` first if one is open.
+        The predictor is told if there is output. The upstream call is not closed; call `abort` first if one is open.
         """
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
@@ -207,7 +207,7 @@ class Requests:
     def finished(self, events: Sequence[Finished]) -> None:
         """Handle decode calls that ended correctly, in order: log each, set the time, and end its request.
 
-        An event whose leg is not the request's current one only counts as late.
+        An event whose leg is not the request's current one ends nothing, and counts as late.
         """
         turn, journal, is_logged = self._turn, self._journal, self._journal.log is not None
         at, mirror = self._rows.at, self._mirror
@@ -231,7 +231,7 @@ class Requests:
             self.end(row, told=False)
 
     def _completed(self, row: int) -> None:
-        """Count a request that ends correctly: its tokens, TPOT and prediction error. Log and predictor get its lengths."""
+        """Count a request that ended correctly. The log gets its lengths; so does the predictor if it has a token a copy."""
         at, meters, journal = self._rows.at, self._meters, self._journal
         produced = at.produced[row]
         tokens = produced // at.copies[row]
@@ -239,7 +239,8 @@ class Requests:
         meters.output_tokens += produced
         if journal.log is not None:
             journal.done(at.request[row], at.prompt[row], produced)
-        if not tokens:
+        if not tokens:  # fewer than one each: no length to learn from
+            self._deciding.gone(row)
             return
         self._deciding.ended(at.request[row], at.prompt[row], tokens, at.key[row])
         if tokens > 1 and at.state[row] == _RUNNING:
@@ -312,7 +313,7 @@ class Requests:
     def forget_if_empty(self, name: str) -> None:
         """Remove a worker from the fleet if it is leaving and has no requests left; the command `Removed` tells the host.
 
-        Workers after it move up by one place, and rounds and steps begin anew.
+        If it is a decode worker, those after it move up by one place, and rounds and steps begin anew.
         """
         place = self._mirror.place.get(name)
         if place is None:

@@ -61,11 +61,11 @@ class Observed:
         kv_tokens: KV memory of each of `workers` in tokens, inf where it is not known.
         group_sizes: number of workers of each barrier group, in the order of `workers`.
         replayed: how the replay went.
-        fleet_changed: whether a worker was removed during the run.
-        prefillers: number of workers that only prefilled.
-        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived; a
-            request for several answers is one row for each, with equal parts of its tokens.
-        steps: a tuple for each step: group, KV tokens of its workers at the start, running requests of the group and of all
+        fleet_changed: whether the log has a `WorkerRemoved`.
+        prefillers: how often a worker that only prefills was added or changed.
+        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived. A
+            request for several answers is one row for each, with equal parts of its tokens, in whole numbers.
+        steps: a tuple for each step: group, KV tokens of its workers at the start, running slots of the group and of all
             groups, seconds, and its end on the clock of `requests`.
     """
 
@@ -85,7 +85,7 @@ class Observed:
         """The fitted law of step time, computed at each access; None with fewer than 50 steps.
 
         Steps are left out of the fit of the slope if a request waited for its first token in them, or if they lie far from
-        the line.
+        the line. The former are left out only if 50 others remain.
         """
         if len(self.steps) < FEWEST:
             return None
@@ -239,7 +239,7 @@ def observe(path: str | Path) -> Observed:
 
 
 def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -> RequestTable:
-    """The table of the answers of the requests in `served`: a row for each copy, times in seconds after `begin`.
+    """The table of the answers of the requests in `served`: a row each, times in seconds after `begin`.
 
     `names` are the workers; an answer's worker is an index in it, -1 if it is not listed.
     """

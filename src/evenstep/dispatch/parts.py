@@ -53,7 +53,7 @@ class Parts:
         self.rounds.binds_at_once = self.deciding.call.binds_at_once
 
     def snapshot(self) -> dict[str, Any]:
-        """All measured values by metric name without ``evenstep_``: numbers, texts, and lists and dictionaries of them.
+        """All measured values by metric name without ``evenstep_``: numbers, bools, texts, lists and dictionaries.
 
         A value that is not known is None. Each item of `workers`, `prefillers` and `groups` is a dictionary. Times are in
         seconds.
@@ -113,7 +113,7 @@ class Parts:
     def check(self) -> None:
         """Check that queues, slots, limits and deadlines agree with the requests' states; for tests, between two events.
 
-        Raises RuntimeError if they do not; the message names the part, with both values.
+        Raises RuntimeError if they do not; the message says what differs.
         """
         rows, mirror, settings = self.rows, self.fleet.mirror, self.turn.settings
         states = {row: rows.state(row) for row in rows.by_request.values()}

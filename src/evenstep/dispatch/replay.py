@@ -42,15 +42,15 @@ class Replayed:
 
     Args:
         policy: the policy that the replay began with; after a gap, the one that its last part began with.
-        predictor: the one that the caller named, else the one in the log's header. Later reloads change neither field.
+        predictor: the one that the caller named, else that of the log's header (may be empty). Later reloads change neither.
         is_changed: whether the caller named a policy or predictor to replay with.
         decisions: number of the log's decisions that were compared; the last may be the one that differs.
         events: events handled; a record of chunks counts as one.
         fallbacks: how many of the compared decisions fell back to least load in the log.
         difference: None when all are alike.
         cut_off: bytes after the last whole record of the log, left by a writer that was killed.
-        gaps: places at which the log lost records, since they could not be written; each later part is replayed from the
-            state that it began with.
+        gaps: places at which the log lost records, since they could not be written; the part after each is replayed from
+            the state that it began with.
     """
 
     policy: str
@@ -85,7 +85,7 @@ class Watch:
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
         """Store a record's facts, and the dispatcher's new steps and workers.
 
-        `replay` calls it after each record is handled, and after each decision (`Round`) is compared and found equal.
+        `replay` calls it for each record but a `Checkpoint`, once it is handled; for a decision (`Round`), if it is equal.
         """
         now = dispatcher.now_s
         if isinstance(record, Arrived):
@@ -131,8 +131,8 @@ class Watch:
 def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
-    With the log's own policy and predictor, what the policy saw must be equal, too. With others only the requests sent,
-    their workers, the number of waiting requests and the reason of a fallback are compared.
+    Without a `policy` or `predictor` named, what the policy saw must be equal, too. With one only the requests sent, their
+    workers, the number of waiting requests and the reason of a fallback are compared.
 
     Args:
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
@@ -140,7 +140,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
         watch: collects each record and chunk, up to the first decision that differs.
 
     Raises:
-        InputError: the log cannot be read, or no such policy or predictor.
+        InputError: the log cannot be read, its first part has no state, or an invalid policy or predictor.
     """
     path = Path(path)
     slow = frozenset(r.decision for r in read_log(path) if isinstance(r, Round) and r.fallback == "budget")
@@ -194,7 +194,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
-    """Give a fresh dispatcher the state that a part began with, then `policy` and `predictor`, if they are named.
+    """Give a fresh dispatcher the state that a part began with, then `policy` and `predictor`, if named and others.
 
     Raises InputError if the part has no state. `where` names the log in that error.
     """

@@ -48,7 +48,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: unique in the fleet, not empty.
         group: barrier group; workers of equal text share a barrier. Empty = a group of its own.
         slots: requests the worker runs at a time, 1 or more.
-        kv_tokens: KV capacity in tokens, 0 = as its metrics report it, else unlimited.
+        kv_tokens: KV capacity in tokens, 0 = as its metrics report it, else unlimited (a prefiller: 100,000).
         role: ``decode`` (also: prefills and decodes) or ``prefill``.
         speed: how fast it decodes compared with the other workers, above 0; 2 = half the step seconds for each KV token.
         scraped: whether its metrics are read; until the first reading such a worker counts as full.
@@ -78,37 +78,37 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
     """How requests wait, are decided on, and are retried, as the section of a gateway's config says it.
 
     Args:
-        gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
+        gather_ms: longest that an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
         ttl_s: longest wait in the pool, or for a prefiller, from entering that queue on. Then the request ends: with 503, or
             with an error event if its stream has begun.
-        pool_limit: requests that may wait, in the pool and for a prefiller together; beyond it requests get 503.
+        pool_limit: requests that may wait, in the pool and for a prefiller together; beyond it new requests get 503.
         stale_s: age of a shared worker's metrics page above which rounds fall back to least load. Left out = three times
             engines.scrape_s plus engines.scrape_timeout_s.
         budget_ms: processor time a policy may take for one decision; an answer that took longer is not used.
-        policy_cooldown_s: seconds after a fault of the policy until it is asked again.
+        policy_cooldown_s: seconds after a fault of the policy or its predictor until it is asked again.
         gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
             metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
             this gateway did not send, else 1.
-        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
-            engine handed it back without a new token.
+        retries: most retries of a request. They go to engines that have not failed it, if there are any; to any with room if
+            an engine handed it back without a new token.
         total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
         backoff_s: seconds before the first retry, doubled for each further one.
-        backoff_cap_s: longest such wait.
+        backoff_cap_s: longest such wait; an engine's longer Retry-After counts up to 5 s.
         breaker_failures: failures in a row after which a worker is ejected.
         cooldown_s: seconds before an ejected worker is probed, doubled after each bad probe.
         cooldown_cap_s: longest such wait.
         kv_reserve: KV tokens kept free for the growth of every request a worker has. Left out = a running request's mean
             remaining output, estimated from the lengths of completed requests.
-        bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
+        bypass_margin: slots beyond its own that a worker's requests may take, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of each of a prompt's first 64 blocks; a later block has eight times as many.
-        pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
+        pool_window: most waiting requests that a round looks at: the first, with a part for every class; 0 = all.
         window_per_slot: most requests a round looks at for each slot of the fleet, at least 8 in all; 0 = no bound. Without
             a bound a policy could pass over large requests until all that wait are large.
         round_slots: most free slots that one round offers; the next rounds offer the rest; 0 = all.
         order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client first.
             ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by priority, then
-            by the tokens of its task's calls.
+            by the tokens of its task's ended calls.
         seed: key of every random draw.
     """
 

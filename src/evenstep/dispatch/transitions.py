@@ -1,17 +1,18 @@
 """The life of a request: all states, the causes that can move it in each, and the states that follow.
 
 Rules of this file. A request is in exactly one state. `TABLE` is the only place that defines transitions: an unlisted
-cause raises. The host hears once that a request has ended, and the row is `FREE` again.
+cause raises. When a request has ended, its row is `FREE` again; the host is told, unless it said so itself.
 
-1. It arrives: to `FOR_PREFILLER` if the fleet has prefillers, else to `POOLED`. If it cannot be served, it ends.
-2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller. If the last prefiller leaves before
-   that: `POOLED`.
-3. A round gives it a worker: `SENT`; a request for several slots (`copies`) is first `SEATING` until it holds them all.
+1. It arrives: to `FOR_PREFILLER` if the fleet has a prefiller that stays, else to `POOLED`. A refused one gets no row.
+2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller. If the last prefiller leaves before it
+   has room: `POOLED`.
+3. A round gives it a worker: `SENT`; one for several slots (`copies`) is `SEATING` first while it holds only some of them.
 4. Its first token comes: `RUNNING`; the prefiller's budget is released.
 5. The stream ends well: the request ends.
-6. A leg fails and an engine may be tried: `BACKING_OFF`, then back to the queue it needs.
-7. A leg fails after the first token and the stream can continue: `POOLED`, its output so far becomes part of its prompt.
-8. Its time is over, no engine is left to try, or its client left: the request ends, from any state.
+6. A leg fails before the request's first token, or an engine hands it back without a new one: `BACKING_OFF`, then back to
+   the queue it needs.
+7. Another leg fails and the stream can continue: `POOLED`; the prompt of its next call includes its output so far.
+8. Its time is over, no try is left, or its client left or is at fault: the request ends, from any state.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class State(IntEnum):
     """The state of a request, as its row holds it.
 
     FREE: the row is unused. FOR_PREFILLER, POOLED: it waits for a prefiller, or for a worker. PREFILLING: a prefiller
-    computes its prompt. SEATING: it waits for the rest of its slots. SENT, RUNNING: on a worker, before and after its first
-    token. BACKING_OFF: it waits before its next try.
+    computes its prompt. SEATING: it waits for the rest of its slots. SENT, RUNNING: on a worker, before and after the call's
+    first token. BACKING_OFF: it waits before its next try.
     """
 
     FREE = 0
@@ -66,7 +67,7 @@ TABLE: dict[tuple[State, Cause], State] = {
     (_S.POOLED, _C.SEATED_IN_PART): _S.SEATING,
     (_S.POOLED, _C.DECODE_SENT): _S.SENT,
     (_S.SEATING, _C.DECODE_SENT): _S.SENT,
-    (_S.SEATING, _C.RETRIES_DECODE): _S.POOLED,  # its worker was lost before it had all its slots
+    (_S.SEATING, _C.RETRIES_DECODE): _S.POOLED,  # its worker left or was ejected before it had all its slots
     (_S.SENT, _C.FIRST_TOKEN): _S.RUNNING,
     (_S.SENT, _C.BACKS_OFF): _S.BACKING_OFF,
     (_S.SENT, _C.CONTINUES): _S.POOLED,  # stopped again before the continuation's first token

@@ -20,7 +20,7 @@ def warm(policy: str, predictor: str = "") -> None:
     It takes seconds at first; nothing is kept but the compiled code. `policy` and `predictor` are as for a `Dispatcher`.
 
     Raises:
-        InputError: an unknown policy, predictor or option.
+        InputError: an unknown or invalid policy, predictor or option.
     """
     found = Settings(ttl_s=1e9, pool_window=64, round_slots=16)
     fleet = _Fleet(Dispatcher(policy, predictor=predictor, settings=found, stopwatch=lambda: 0.0))

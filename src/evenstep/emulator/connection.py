@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
     `start` and `send` do nothing.
 
     Attributes:
-        paused: True while the client does not read; then `resumed` is called.
+        paused: True while the client does not read; afterwards `resumed` is called.
     """
 
     def __init__(self, serve: Serve, alive: set[Connection]) -> None:

@@ -213,9 +213,10 @@ def _content(message: _Message) -> str:
 
 
 def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
-    """Most output tokens. Without a limit in the request, it is 16 for a completion and what fits for a chat, as in vLLM.
+    """Most output tokens. Without a limit in the request: what fits, of a completion at most 16, as in vLLM.
 
-    `size` is the number of tokens of the longest prompt. A limit that is < 1 or does not fit raises `RefusedError`.
+    `size` is the number of tokens of the longest prompt. A limit that is < 1, or a limit or prompt that does not fit, raises
+    `RefusedError`.
     """
     wish = read.max_tokens
     if isinstance(read, _Chat) and read.max_completion_tokens is not None:

@@ -1,8 +1,8 @@
 """Hosts the emulated ranks: stamps events with engine time, wakes the groups, and passes tokens to answers.
 
 Engine time is wall-clock time since the start, times `speed`. A group that is woken late continues from its planned time,
-so that the pace is right on average. If it is late by more than a step, it continues from now, and the step counts as late
-(``evenstep:late_steps_total``): the machine is too slow for the load.
+so that the pace is right on average. If it is late by more than a step and 1 ms, it continues from now, and the step counts
+as late (``evenstep:late_steps_total``): the machine is too slow for the load.
 """
 
 from __future__ import annotations

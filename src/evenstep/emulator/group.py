@@ -237,7 +237,7 @@ class Group:
     def _boundary(self, now_s: float) -> list[Action]:
         """Complete the running step and start the next, which ends at the next `Wake`; a stale call is ignored.
 
-        If no sequence fits into memory, the `Wake` is at the end of the oldest lease.
+        If sequences wait and none fits into memory, the `Wake` is at the end of the oldest lease, if any.
         """
         if now_s < self._wake_s:
             return []  # the `Due` of a replaced `Wake`

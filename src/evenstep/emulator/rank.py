@@ -108,7 +108,7 @@ class Rank:
         batch: float64[FEATURES] that `schedule` fills: features of the step (`cost.batch`) for a batch-time law; or None.
 
     Attributes:
-        waiting: queue of sequences: evicted ones, the last evicted first, then the others by arrival.
+        waiting: queue of sequences: evicted ones, the last evicted first, then the others as they were queued.
         running: sequences with a slot, the oldest admission first.
         dead: True if it was killed and not revived.
     """

@@ -37,8 +37,8 @@ class PortService:
     def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
         """Answer a request on `out`, now or later; an invalid request is answered with an error.
 
-        If all ranks of the port are dead, the connection is closed instead, except for ``/emulator``. Returns a function to
-        call if the client leaves before the answer is over, or None if there is nothing to do then.
+        If all ranks of the port or the named one are dead, the connection is closed instead, except for ``/emulator``.
+        Returns a function to call if the client leaves before the answer is over, or None if there is nothing to do then.
         """
         path = head.path
         try:

@@ -124,7 +124,7 @@ _AT_LEAST = {
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
     """Check that the settings are in range and consistent; returns them. With a batch-time law, a default `overhead_s` is 0.
 
-    The first wrong field raises `InputError`, which names the field as its layer (flag, file or environment) writes it.
+    The first wrong field raises `InputError`, which names the field as its layer (flag, file or default) writes it.
     """
     from evenstep.emulator.faults import fault_of
 

@@ -1,9 +1,9 @@
 """The emulated model: its vocabulary of pseudo words, its tokenizer, and its choice of the next token.
 
-The next token is a pure function of all tokens before it, as in greedy decoding: a prompt continued with earlier output
-yields the same further tokens. Every word has four characters, as " bab", so text of produced tokens tokenises back to
-them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make. The id of a piece is a
-checksum, from which its text cannot be recovered.
+The next token is a pure function of seeds, sample and all tokens before it, as in greedy decoding: a prompt continued with
+earlier output yields the same further tokens. Every word has four characters, as " bab", so text of produced tokens
+tokenises back to them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make. The id
+of a piece is a checksum, from which its text cannot be recovered.
 """
 
 from __future__ import annotations

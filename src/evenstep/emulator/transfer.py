@@ -54,7 +54,7 @@ class Transfer:
     def source(self, asked: EmulatedRequest) -> tuple[str, int, str]:
         """Host, port and ``remote_request_id`` of the KV that a decode leg must fetch.
 
-        Incomplete ``kv_transfer_params`` raise `RefusedError`.
+        Incomplete or invalid ``kv_transfer_params`` raise `RefusedError`.
         """
         given = asked.transfer
         host, port, name = (given.get(f"remote_{key}") for key in ("host", "port", "request_id"))

@@ -36,7 +36,7 @@ class Dialect:
     """The ways in which engines differ in their streams.
 
     Args:
-        counts: the engine can report the tokens of every chunk, by usage or ids; else they are estimated from events.
+        counts: the engine can report the tokens of every chunk, by usage or ids; else it is asked only if the client asks.
         finish_reasons: the engine ends every choice with a finish_reason; else ``[DONE]`` alone ends a stream.
         usage_needs_final: a request for continuous usage must also ask for the usage at the end.
         completion_usage_off: form of ``usage`` in chunks of a completion whose request asked for no usage; in those of a

@@ -1,7 +1,7 @@
 """Starts child Python processes that compile kernels, or make runs in plain Python while kernels are compiled.
 
 A child is a new interpreter, neither forked nor spawned, so a script without a ``__main__`` guard may start it. It gets jobs
-through a pipe. When the pipe is closed, it finishes its job and ends.
+through a pipe. When the pipe is closed, it ends after its job, or at once while it waits for a kernel that another compiles.
 """
 
 from __future__ import annotations

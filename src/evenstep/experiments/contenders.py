@@ -1,7 +1,8 @@
 """Contenders: the policies that a user asks to compare, in a form that a host can run in any process.
 
 ``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor's own options are written
-``predictor.KEY=value``. Every run builds its policy anew, so a learning predictor starts every run without data.
+``predictor.KEY=value``. Every run builds its predictor anew, so a learning one starts every run without data. A policy is
+built anew, too, unless it is an object.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Contender:
     """One policy with its predictor, as the user asked for it.
 
     Args:
-        name: its name in tables and reports: the spec as written, or the policy's `repr` with the predictor given for it.
+        name: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it.
         policy: a spec for `names.build`, or the policy itself.
         predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
     """

@@ -1,8 +1,8 @@
 """Carries out the jobs of comparisons, sweeps, leaderboards and bisections, in this process or in others.
 
-A crew begins in this process, in plain Python if kernels still have to be compiled. It may go on in several processes or on
-a Ray cluster. A job is a pure function, so its result has the same bits wherever it runs. Where processes cannot be forked,
-using more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
+A crew may begin in this process, and in plain Python if kernels still have to be compiled. It may go on in several processes
+or on a Ray cluster. A job is a pure function, so its result has the same bits wherever it runs. Where processes cannot be
+forked, using more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Kernels:
     """The kernels that jobs need.
 
     Args:
-        asked: contenders that differ in their kernels; empty = nothing is compiled ahead.
+        asked: contenders whose kernels the jobs need; empty = nothing is compiled ahead.
         loops: for each contender, the module of the simulator loop that its runs use (`cluster.host.loop_of`).
         kind: returns the index in `asked` of a job's contender.
-        may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
+        may_begin_plain: allow runs in plain Python until their kernels are compiled, with the same bits.
         rehearse: makes a short run of the contender with this index, so that everything it needs is loaded.
     """
 
@@ -61,9 +61,9 @@ class Kernels:
     def begin(self, places: Places) -> tuple[Warming, bool]:
         """Start processes that compile the kernels missing in the disk cache; each contender is built once to find them.
 
-        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python (`PlainFirst`): if a kernel
-        is missing and another process can make the runs, but never with Ray. At least one other process compiles then, or
-        none if kernels are not kept on disk.
+        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python (`PlainFirst`): if they
+        may, a kernel is missing and another process can make the runs, but never with Ray. At least one other process
+        compiles then, or none if kernels are not kept on disk.
         """
         cold, beside = cold_kernels([one.build()[0] for one in self.asked], self.loops), places.most - 1
         is_plain = any(cold) and self.may_begin_plain and places.executor != "ray"
@@ -93,7 +93,7 @@ class Crew:
 
     Args:
         shared: object that all jobs need; each process gets it once.
-        places: where to carry out jobs; ``Places()`` = in this process, in their order.
+        places: where to carry out jobs; ``Places()`` = one at a time, in their order.
         watch: receives messages on retries and on kernels that cannot be compiled; None = silent.
     """
 
@@ -102,11 +102,11 @@ class Crew:
         self._away: Executor | None = None
 
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:
-        """Carry out the jobs and yield an `Ended` for each as it ends, with its result or error. An error stops no other.
+        """Carry out the jobs and yield an `Ended` for each as it ends, with its result or error, which stops no other.
 
-        Jobs begin in this process, and move to others if `places` asks for others, or once that saves time. In this process,
-        or without `longest_first`, they start in their order. In other processes, one job of each kind starts first, then
-        jobs of the kind that took longest. `InputError` for a process that died twice over one job, or an unusable cluster.
+        Jobs are made in this process, or in others if `places` asks for others or once that saves time. In this process, or
+        without `longest_first`, they start in their order. In other processes, one job of each kind starts first, then jobs
+        of the kind that took longest. `InputError` for a process that died twice over one job, or an unusable cluster.
         """
         places, cost, loaded = self._places, dict[int, float](), False
         allowed = min(places.most, len(jobs))

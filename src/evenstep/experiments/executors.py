@@ -1,7 +1,7 @@
 """Executors carry out jobs: `Here` in this process, `Processes` in several of this machine, `on_ray.OnRay` on a Ray cluster.
 
-A job is a small value that can be pickled. The data that all jobs need (`Workloads`, or a plan with its traces) is sent to
-each process once. Each process has its own pipe and one job at a time, so a process that dies tells which job was lost.
+A job is a small value that can be pickled. The data that all jobs need (`Workloads`, or a plan with its traces) reaches
+each process once. Each of `Processes` has its own pipe and one job at a time, so its death tells which job was lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Carries out jobs, several at a time: call `submit` while `free` is above 0, then `wait` for one to end."""
+    """Carries out jobs, one or several at a time: call `submit` while `free` is above 0, then `wait` for one to end."""
 
     @property
     def free(self) -> int:
@@ -83,8 +83,8 @@ class Executor(Protocol):
 class Here:
     """Carries out one job at a time in this process: `submit` keeps the job, `wait` carries it out.
 
-    An `EvenstepError` becomes the job's error; any other exception propagates from `wait`. `before` is called with each job
-    before it starts, for instance to compile its kernel. The time of `before` is not part of ``Ended.seconds``.
+    An `EvenstepError` of the job becomes its error; any other exception propagates from `wait`. `before` is called with each
+    job before it starts, for instance to compile its kernel. The time of `before` is not part of ``Ended.seconds``.
     """
 
     def __init__(self, shared: Any, before: Callable[[Any], None] | None = None) -> None:

@@ -29,8 +29,8 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 TOLERANCE = 0.005
 #: The rate that an overloaded engine serves may lie outside the bracket by this share.
 FAR = 0.02
-#: The rate served in an overload counts as the limit if a run of `LONG` requests, at a rate lower by the share `BELOW`,
-#: leaves at most the share `BELOW` of the tokens.
+#: The rate served in an overload by full batches counts as the limit if a run of at least `LONG` requests, at a rate lower
+#: by the share `BELOW`, leaves at most the share `BELOW` of the tokens.
 BELOW, LONG = 0.01, 100_000
 #: Share by which chance may move a bracket, and the first step of the search for a clearly unstable run above it.
 CHANCE, FINE = 0.1, 0.01
@@ -228,7 +228,7 @@ class Bisection:
     def search(self) -> Bracket:
         """Search, and return the last bracket with the rate that the engine serves in an overload.
 
-        The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not. At
+        The bracket begins 5 % below and above `around`, and moves until its lower end is stable and its upper end is not. At
         the end, runs with four times as many arrivals measure `served`. If the bracket moves from `around` by more than the
         factor `FARTHEST`, both ends are returned as 0 or inf.
         """
@@ -259,8 +259,9 @@ class Bisection:
         """The rate that an overloaded run serves, requests a second; None if it is not the largest stable rate.
 
         A policy that fills its batches serves the same in any overload, so rates from `high` upwards are tried until a run
-        is unstable. Its served rate counts if a long run at a slightly lower rate leaves almost no work (`BELOW`). Any other
-        policy runs at `high` only, and its served rate counts if it lies in the bracket, widened by `FAR`.
+        is unstable, or a rate is above `high` by `CHANCE`. Its served rate counts if a long run at a slightly lower rate
+        leaves almost no work (`BELOW`). Any other policy runs at `high` only, and its served rate counts if it lies in the
+        bracket, widened by `FAR`.
         """
         rate, step, conserves = high, FINE, self.case.fills_batches
         while True:
@@ -339,7 +340,8 @@ def largest_rates(
 
     A case's rates are those served in an overload if every replicate shows that this is the limit. Otherwise they are the
     middles of the last brackets, at most `precision` wide as a share. Each search begins at `Case.guess`. A run has
-    `requests` arrivals, or up to four times as many. At most `processes` are used; None = all cores once that saves time.
+    `requests` arrivals, or up to four times as many, and at least `LONG` in the last check. At most `processes` are used;
+    None = all cores once that saves time.
     """
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]

@@ -33,12 +33,12 @@ class Plan:
         source: a trace or a generator of traces, already at its rate or load.
         cluster, step_time: the fleet, and the law of a step's seconds.
         seeds: replicates of each contender, >= 1; `InputError` if above 1 with a drift that has profiles.
-        fewer: if fewer than `seeds` replicates differ, as in a trace of one session, run only those; False = `InputError`.
+        fewer: end before the first replicate that equals an earlier one; False = such a replicate is an `InputError`.
         seed: key of replicates; replicate i runs under the seed ``seed + i``.
         power: power law for the energy metrics; None = the default one.
         slo: objective for goodput; None = no goodput metrics.
         records, all_records: keep the request and step tables of the first replicate, or of every replicate.
-        samples: number of samples of every worker's load to keep, first replicate only.
+        samples: most samples of every worker's load to keep, first replicate only.
         decisions: keep a table with a row for each decision, in every replicate.
         door: call a policy by its Python method (``plain``) or its compiled rule; ``auto`` takes the rule if there is one.
     """
@@ -67,7 +67,7 @@ class Plan:
         return replicate(self.source, index, self.seed)
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
-        """Simulate one contender, with a new policy and predictor, on `trace`, the requests of replicate `index`.
+        """Simulate one contender, built by `Contender.build`, on `trace`, the requests of replicate `index`.
 
         The seed is ``seed + index``. `samples` are kept for replicate 0 only; so are `records`, unless the plan has
         `all_records`. `InputError` for a policy that cannot be built or a trace that does not fit, `PolicyError` for a
@@ -175,7 +175,7 @@ class Shared:
         return plan.run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
-        """Simulate contender number `contender` on replicate `index`, both from 0, with a new policy (`Plan.run`)."""
+        """Simulate contender number `contender` on replicate `index`, both from 0 (`Plan.run`)."""
         return self.plan.run(self.asked[contender], index, self.traces[index])
 
 

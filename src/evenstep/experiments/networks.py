@@ -55,8 +55,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
 
     Returns a `Flow` for each call, task by task in the file's order. An engine cannot keep up if its loads sum to more than
     1. A load is nan if `tokens_per_s` is nan, or if all tasks arrive at once, so that they have no rate. The rank is the
-    call's place in the engine's priority list. All ranks are equal if the policy does not serve by priority. `traces` are
-    the recorded traces by task (`settled`).
+    call's place in the engine's priority list; calls that it lacks come last. All ranks but a recorded trace's are equal if
+    the policy does not serve by priority. `traces` are the recorded traces by task (`settled`).
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -245,7 +245,8 @@ def compare(
 
     Args:
         orders: empty = the file's own order.
-        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on; None = 3, or 1 if two of them are equal.
+        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on; None = 3, or 1 if two are equal under the
+            first order.
         until_s: the second at which each simulation ends; None = as in the file.
 
     Returns:

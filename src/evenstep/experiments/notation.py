@@ -66,7 +66,8 @@ def slo_of(text: str | None) -> Slo | None:
 def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
     """Parse outages, ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, and return them sorted by step; workers count from 0.
 
-    `InputError` for text of another form, an unknown worker, a worker lost twice, or one that comes back without being lost.
+    `InputError` for text of another form, an unknown worker, one lost again before it is back, or one that comes back
+    without being lost.
     """
     found = sorted((_outage(text, workers) for text in texts), key=lambda one: one.step)
     lost: set[int] = set()

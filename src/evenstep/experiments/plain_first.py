@@ -1,8 +1,8 @@
 """Makes the first runs of a comparison in plain Python on a machine without compiled kernels, with equal bits.
 
 One child process makes runs in plain Python while others compile. A run whose kernels are compiled when it starts is made
-compiled, in this process. If the kernels are ready during a plain run, that run is stopped and made anew, compiled. So a run
-that is too large for plain Python takes no longer than without this.
+compiled, in this process. If the kernels are ready during a plain run, that run is stopped and made anew, compiled. If no
+other process compiles, plain runs end `ALONE_S` seconds after the start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evenstep.experiments.warming import Warming
 
 #: Seconds in which plain runs may take processor time from the processes that compile.
 EAGER_S = 20.0
-#: Seconds after which a plain run is given up if no other process compiles.
+#: Seconds after the start at which a plain run is given up if no other process compiles.
 ALONE_S = 10.0
 MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the same results"
 

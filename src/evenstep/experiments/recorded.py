@@ -56,7 +56,7 @@ def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
     """The recorded claims that decide an item's verdict, from the experiments in `item.run`.
 
     These are the claims whose sentence contains one of the texts in `item.claims`; all claims if that is empty. `InputError`
-    for a text that is in no claim, or experiments without recorded claims.
+    for a text that is in no claim, or if no experiment has recorded claims.
     """
     every = [claim for name in item.run for claim in known.get(name, ())]
     for text in item.claims:

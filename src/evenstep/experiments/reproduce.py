@@ -144,7 +144,7 @@ def run_policies(
         source, cluster, step_time: the workload and the fleet.
         policies: spec by label, as ``evenstep compare --policy`` takes it.
         records: keep the record tables of every replicate.
-        samples: number of samples of every worker's load to keep, first replicate only.
+        samples: most samples of every worker's load to keep, first replicate only.
         power: power law; None = the default one.
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]

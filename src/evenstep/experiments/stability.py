@@ -87,7 +87,7 @@ class Judged:
         largest_requests_per_s: mean of the largest stable rate over replicates, with its 95 % interval.
         closed_form: the largest stable rate in closed form, requests a second, or the reason why there is no closed form.
         at_rate: the verdict of replicate 0 at the given rate, else at the trace's own; None without either.
-        note: sentence on output lengths that the policy is shown or needs (`belief_note`); mostly empty.
+        note: sentence on output lengths that the policy is shown or needs (`belief_note`); empty for others.
     """
 
     policy: str
@@ -158,7 +158,10 @@ def _check_rate(rate: float | None, field: str) -> None:
 
 
 def _check_fits(case: Case, requests: int) -> None:
-    """Raise `InputError` if the iterations of a case's longest run do not fit into memory, even with full batches."""
+    """Raise `InputError` if the iterations of a case's longest run do not fit into memory, even with full batches.
+
+    Without a token budget, or where the system does not tell its memory, nothing is checked.
+    """
     from evenstep.experiments.frontier import LONG
     from evenstep.measure.stability import tokens_of
 
@@ -174,7 +177,7 @@ def _check_fits(case: Case, requests: int) -> None:
 
 
 def _lengths(settings: StabilitySettings) -> tuple[Laws | Rows, float | None, str]:
-    """(request lengths, the source's own rate in requests a second or None, a description of both)."""
+    """(request lengths, the source's own rate in requests a second or None, a description of the arrivals)."""
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.experiments.sources import Reading
     from evenstep.workload.replicate import replicate

@@ -1,6 +1,6 @@
 """Compiles missing kernels, those of simulator loops and of policies, in other processes.
 
-Only the first comparison on a machine has anything to compile; kernels go to the disk cache that all processes share.
+Kernels go to the disk cache that processes share, if there is one; later comparisons find them there.
 """
 
 from __future__ import annotations

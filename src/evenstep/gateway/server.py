@@ -41,8 +41,8 @@ class Server:
 
     Args:
         config: a checked config.
-        is_scraped: whether the host reports readings of the workers' metrics pages. If so, a worker counts as full until
-            its first reading.
+        is_scraped: whether the host reports readings of the workers' metrics pages. If so, a worker with a page to read
+            counts as full until its first reading.
         bound: a bound socket that does not listen yet; left out = `open` makes one from ``config.listen``.
 
     Attributes:

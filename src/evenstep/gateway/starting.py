@@ -2,8 +2,8 @@
 
 There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). So the
 compiler's memory returns to the system. The checked build is there to show faults of compiled code, so it never decides in
-plain Python: requests wait for its kernels. Until the gateway's modules are imported, health checks are answered and other
-requests are told to wait. This file imports no kernel.
+plain Python: requests wait for its kernels. Without TLS, health checks are answered there until the gateway's modules are
+imported, and other requests are told to wait. This file imports no kernel.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 def waiting_room(bound: socket.socket) -> Generator[None]:
     """Answer on the gateway's socket during a ``with`` block: healthy, not ready, and 503 to everything else.
 
-    A thread answers, once for each connection. The gateway's own socket, `bound`, begins to listen here and stays open after
-    the block. Its backlog keeps unanswered connections for the gateway.
+    Each connection has a thread, which answers once. The gateway's own socket, `bound`, begins to listen here and stays open
+    after the block. Its backlog keeps unanswered connections for the gateway.
     """
     bound.listen(_BACKLOG)
     host, port, *_ = bound.getsockname()

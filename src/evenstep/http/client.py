@@ -3,7 +3,7 @@
 Rules of this file. A connection carries one request at a time. It may carry another one only if the answer ended exactly
 where its framing said, nothing followed, and the server announced no close (RFC 9112 sections 9.3 and 9.6). Interim answers
 are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a fault (section
-15.2.2). An answer without a length ends with its connection. Any other answer that ends so is incomplete (RFC 9112 section
+15.2.2). An `UNTIL_CLOSED` answer ends with its connection. Any other answer that ends so is incomplete (RFC 9112 section
 8).
 """
 
@@ -18,7 +18,7 @@ from evenstep.http.framing import Framing, framing_of
 from evenstep.http.head import PartialHead, ResponseHead, read_response_head
 from evenstep.http.heads import Heads
 
-_MOST_HEAD = 64 * 1024  # bytes of a head, and of all interim answers before it
+_MOST_HEAD = 64 * 1024  # bytes of a head that is not whole yet, and of all interim answers before it
 _HTTP = b"HTTP/1."
 
 
@@ -114,7 +114,7 @@ class Client:
         """Handle the end of the server's side, after which nothing is read.
 
         Returns a `Piece` that is `over` if the end completes the body, or has a fault if an answer is incomplete; None if no
-        answer was expected.
+        answer was expected, or after a fault.
         """
         state, framing = self._state, self.framing
         self._state, self.framing, self.keeps = _BROKEN, None, False

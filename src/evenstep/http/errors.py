@@ -1,10 +1,10 @@
-"""The violation of a rule of HTTP."""
+"""The error for a rule of HTTP, or a limit, that a peer broke."""
 
 from __future__ import annotations
 
 
 class HttpError(Exception):
-    """A peer broke a rule of HTTP.
+    """A peer broke a rule of HTTP, or exceeded a limit.
 
     Args:
         message: the reason, as a sentence.

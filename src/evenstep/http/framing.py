@@ -1,9 +1,9 @@
 """Finds the length of a body (RFC 9112 section 6.3), and parses chunked bodies strictly (section 7.1).
 
 Each of the three framings takes bytes in any pieces and returns the part that belongs to the body. A chunk's size is at most
-eight hexadecimal digits. An extension (section 7.1.1) has no control characters and is ignored. Lines end with CRLF.
-Trailers (section 7.1.2) are checked and dropped. Sizes, extensions and trailers are bounded, so a peer cannot send them for
-ever without a growing body.
+eight hexadecimal digits. An extension (section 7.1.1) has no control characters but tabs and is ignored. Lines end with
+CRLF. Trailers (section 7.1.2) are checked and dropped. Sizes, extensions and trailers are bounded, so a peer cannot send
+them for ever without a growing body.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Chunked:
         return b"".join(out)
 
     def _wait(self, line: bytes) -> None:
-        """Keep a line that is not whole yet; raises HttpError if its part is already invalid or too long."""
+        """Keep a line that is not whole yet; raises HttpError if it is too long or invalid (a trailer: a bare CR or LF)."""
         whole = line.removesuffix(b"\r")
         if self._state == _AT_END:
             good = not whole

@@ -6,10 +6,10 @@ Rules of this file, with the sections they come from:
   CR or LF is refused, though a recipient may accept the LF (section 2.2).
 * No line is folded (section 5.2), and no space stands before a colon (section 5.1). Names are tokens (RFC 9110 section
   5.6.2). Values have no control characters except tabs (RFC 9110 section 5.5).
-* The length of the body is given once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section 6.1),
-  and never as both (section 6.3).
-* A request names a path (section 3.2.1) without a backslash, and one host; with HTTP/1.0 the host may be absent (section
-  3.2).
+* The length of the body is given at most once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section
+  6.1), and never as both (section 6.3).
+* A request names a path (section 3.2.1) without a backslash, and has one Host header; with HTTP/1.0 that may be absent
+  (section 3.2).
 
 llhttp parses a head that keeps these rules. A violation raises `HttpError`.
 """
@@ -76,7 +76,7 @@ class ResponseHead:
             cached head (`heads`) has the length of the first answer.
         keep_alive: the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`.
         kind: the content type without parameters, in lower case; empty without the header.
-        is_plain: the body is not compressed, by its Content-Encoding.
+        is_plain: the body is not compressed: Content-Encoding is absent or ``identity``.
     """
 
     status: int
@@ -88,7 +88,7 @@ class ResponseHead:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that Retry-After asks for; 0 without it, for a date, or beyond six digits (RFC 9110 section 10.2.3)."""
+        """Seconds that Retry-After asks for; 0 unless it is a whole number of up to six digits (RFC 9110 section 10.2.3)."""
         text = self.headers.get("retry-after", "")
         return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
 
@@ -125,7 +125,7 @@ class _Fields:
 
 
 class PartialHead:
-    """The first bytes of a head, until the head is whole. Each byte is searched once.
+    """The first bytes of a head, until the head is whole. At most the last three bytes are searched again.
 
     Attributes:
         data: the bytes so far.
@@ -160,7 +160,8 @@ class PartialHead:
 def read_request_head(head: bytes) -> RequestHead:
     """Parse the head of a request, up to and including its empty line, by the rules of this file.
 
-    Raises HttpError if it breaks one: status 405 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers, else 400.
+    Raises HttpError if it breaks one: 405 for CONNECT with a path, 417 for an unknown Expect, 431 for over 128 headers, else
+    400.
     """
     fields, parser = _parsed(head, _REQUEST, httptools.HttpRequestParser, "request")
     headers = fields.found

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Heads(Generic[T]):
-    """A cache of parsed heads, of at most 2 KiB each. When 512 are kept, it is emptied.
+    """A cache of parsed heads, of at most 2 KiB each. With 512 kept, it is emptied before the next.
 
     Args:
         make: parses a head up to and including its empty line. It returns the value without the length, the body length,
@@ -37,8 +37,9 @@ class Heads(Generic[T]):
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """Recognise the head at the start of these bytes, if it equals the last one except for its Content-Length.
 
-        The last head is the one of the last `read` that had a plain Content-Length and was cached. Returns the head's value,
-        the length of the body, and the offset where the body begins; None if the head differs or is not whole.
+        The last head is the one of the last `read` that had a plain Content-Length and that `make` lets be cached. Returns
+        the head's value, the length of the body, and the offset where the body begins; None if the head differs or is not
+        whole.
         """
         if self._last is None:
             return None
@@ -53,7 +54,7 @@ class Heads(Generic[T]):
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
-        """Parse a whole head, or find an equal one in the cache; returns its value, and the length of the body.
+        """Parse a whole head, or find one in the cache that differs in length alone; returns value and body length.
 
         The length is in bytes, `CHUNKED` or `UNTIL_CLOSED`. It raises what `make` raises.
         """

@@ -6,7 +6,7 @@ brings it back to the beginning or ends it:
     IDLE --first byte--> HEAD --empty line--> BODY --last byte--> ANSWERING --end of the answer--> IDLE or OVER
 
 * Requests are answered one after the other, in order (RFC 9112 section 9.3.2). Later bytes wait, up to a limit.
-* A request is handed over whole, because every user of this room needs all of it.
+* A request is handed over whole, unless its body is not wanted (`Parsed.wants_body`).
 * A head or a body over its limit is refused. No more than one read of the socket goes beyond a limit.
 * A fault makes the next answer the last one: it is unknown where the next request would begin (RFC 9112 section 9.6). An
   answer to an unfinished request is the last one, too.
@@ -26,7 +26,7 @@ from evenstep.http.errors import HttpError, body_too_large, head_too_large
 from evenstep.http.framing import Framing, framed, framing_of
 from evenstep.http.head import PartialHead, RequestHead
 
-#: An event of `Server.receive`: write it to the client, which sends its body only then (RFC 9110 section 10.1.1).
+#: An event of `Server.receive`: write it to the client, which may hold back its body until then (RFC 9110 section 10.1.1).
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LINES = {status: b"HTTP/1.1 %d Unknown\r\n" % status for status in range(100, 1000)} | {
     one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus
@@ -51,8 +51,8 @@ class Parsed(Protocol):
     """A parsed head, as `Rules.read` returns it. The server reads only these fields; a service may keep more.
 
     Attributes:
-        wants_body: if False, a body that did not come whole with the head is not read: `body` is empty, the answer is the
-            last.
+        wants_body: if False, a body is read only if the head came with all of it, unchunked, and nothing after it. Else
+            `body` is empty, and the answer is the last.
     """
 
     @property
@@ -77,7 +77,7 @@ class Bounds(Protocol):
 class Rules(Protocol[P_co]):
     """The parser and the limits that all connections of a service share; a service may replace them at any time.
 
-    `Server` looks both up anew for each head and each piece of a body.
+    `Server` looks `read` up anew for each head, and `limits` for each piece of a head or body.
 
     Attributes:
         read: parses a whole head; returns its value, and the body's length: bytes or `CHUNKED`. May raise HttpError.
@@ -90,7 +90,7 @@ class Rules(Protocol[P_co]):
 
 
 class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
-    """A whole request: its parsed head, and its body without chunk framing. Answer it before the next one is read."""
+    """A parsed head, and its body, whole and unframed, or empty (`Parsed.wants_body`). Answer it before the next is read."""
 
     parsed: P
     body: bytes
@@ -115,9 +115,9 @@ class Server(Generic[P]):
         state: phase of the connection; `State.OVER` = nothing more is read; close it once all is written.
         keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one; an
             answer to a part of a request always is.
-        parsed: what `Rules.read` returned for the current request; None before its head and after its answer.
+        parsed: what `Rules.read` returned for the current request; None before its head and after an answer but the last.
         got: bytes of the current body so far, for a body that did not come with its head.
-        is_framed: the body of the current answer goes out in chunks; set by `start`.
+        is_framed: the body of the last answer that `start` began goes out in chunks.
         has_begun: the head of the current answer has gone out, and its end has not.
     """
 
@@ -319,7 +319,7 @@ class Server(Generic[P]):
         return b"" if self._chunks else b"Connection: keep-alive\r\n"
 
     def _end(self) -> None:
-        """End the answer: the next request may come, or the connection closes if it was the last one."""
+        """End the answer: the next request may come, or if it was the last one the state is `OVER`."""
         self.has_begun = False
         if not self.keep_alive:
             self.close()

@@ -65,9 +65,9 @@ class Answer:
     Args:
         max_tokens: requested output tokens.
         meters: counters of the run, to which its tokens and gaps are added.
-        counting: how its tokens were counted (usage, ids, or estimated from events with text); valid for a good answer.
+        counting: how its tokens were counted (usage, ids, or estimated from events); valid for a good answer.
         tokens: output tokens so far: number of token ids, else the usage if every chunk has it, else number of events with
-            text; then `end` takes the count from the last usage, if one came.
+            output; then, without ids, `end` takes the count from the last usage, if one came.
         prompt_tokens: prompt tokens that the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before it.
         last_s: clock time of its last token so far; nan before the first.

@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
             call.fail("not-http", f"what came is not HTTP: {piece.fault}")
 
     def _body(self, call: Call, head: ResponseHead, body: bytes, now_s: float) -> None:
-        """Feed body bytes to the answer if status 200 brings an event stream; else keep 64 KiB for the error's message."""
+        """Feed body bytes to the answer if status 200 brings an event stream; else keep about 64 KiB for its message."""
         if head.status == 200 and head.kind == _EVENTS:
             call.answer.feed(body, now_s)
         elif len(self._error) < _MAX_ERROR:

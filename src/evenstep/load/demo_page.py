@@ -40,7 +40,7 @@ def cells(row: Shown, first: Shown) -> list[str]:
     """One policy's figures as texts, one for each of `COLUMNS`; unknown figures are `MISSING`.
 
     The second text is the change in tokens a second against the row `first`, in per cent; for that row it is "first". It
-    is `MISSING` if only one of the two rows had full slots.
+    is `MISSING` if only one of the two rows had full slots, or a figure is unknown.
     """
     is_alike = row.is_full == first.is_full and first.tokens_per_s > 0
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if is_alike else math.nan
@@ -162,7 +162,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 
 
 def _lead(rows: Sequence[Shown]) -> str:
-    """An HTML paragraph: the gain of the policy of most tokens a second over the first row, among rows of its `is_full`."""
+    """An HTML paragraph: the gain, if any, of the policy of most tokens a second over the first row, of equal `is_full`."""
     first = rows[0]
     best = max((row for row in rows if row.is_full == first.is_full), key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:

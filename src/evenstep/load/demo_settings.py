@@ -41,7 +41,7 @@ class DemoSettings:
 def checked(settled: Settled[DemoSettings]) -> DemoSettings:
     """Check that the settings are in range and their policies exist; returns their value unchanged.
 
-    The first wrong field raises `InputError`, which names the field as its layer (flag or default) writes it.
+    The first wrong field raises `InputError`, which names a number as its layer (flag, file or default) writes it.
     """
     value = settled.value
     at_least = {"requests": 1, "ranks": 1, "slots": 1, "overhead_s": 0, "per_token_s": 0, "seed": 0}

@@ -80,7 +80,7 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
 def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
     """Title, SVG and caption of each of six charts; each chart shows all runs.
 
-    Four charts are distributions: TTFT and TPOT of good answers, gaps between chunks of all answers, E2EL of good answers.
+    Four charts are distributions: TTFT, TPOT (of over one token) and E2EL of good answers, and gaps between chunks of all.
     Two are figures over time: output tokens a second, and requests under way.
     """
     shown = [(number, outcome) for number, (outcome, _) in zip(series_of(runs).values(), runs.values(), strict=True)]

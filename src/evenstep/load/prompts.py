@@ -1,4 +1,4 @@
-"""Builds prompts of given lengths from a seed: the same trace and seed give the same bytes on any machine.
+"""Builds prompts of given lengths from a seed: the same trace, settings and model give the same bytes on any machine.
 
 A prompt is the start of an endless pseudo-random stream of tokens. Requests that share a stream share a prefix:
 

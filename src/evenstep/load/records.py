@@ -34,7 +34,7 @@ class Records:
         crc: int64[N], CRC-32 of the output's text, or of its token ids if reported; -1 before the end.
         error: N kinds of error, see `load.answer`; "" = good, ``not-ended`` before the end.
         message: N errors in words; "" without an error.
-        counting: N ways of counting tokens: usage, ids or estimated (from events with text); valid for good answers only.
+        counting: N ways of counting tokens: usage, ids or estimated (from events); valid for good answers only.
     """
 
     asked_prompt_tokens: I8

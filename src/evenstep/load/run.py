@@ -103,7 +103,7 @@ def drive(
             `until_s` at the latest, and unfinished requests keep the error ``not-ended``.
 
     Raises:
-        InputError: no times for an open loop, an unknown host, or a server that, asked for its model, is silent or refuses.
+        InputError: no times for an open loop, an unknown host, or a server that cannot be reached or asked for its model.
         EngineError: the settings name no model, and the server does not list its models.
         Interrupted: Ctrl-C, once an answer has ended.
     """
@@ -144,7 +144,7 @@ class Run:
         trace, settings: the requests, with due times for an open loop, and checked settings.
         model: name of the served model.
         watch: called in the event loop with the progress, at the start and about every 0.2 s.
-        started: called after each request is sent, with its row and its call, so that the host may cancel the call.
+        started: called after each request is started, with its row and its call, so that the host may cancel the call.
         workflow: decides when each call is due; None = the trace and the settings do.
     """
 

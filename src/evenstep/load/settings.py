@@ -1,4 +1,4 @@
-"""The settings of `evenstep load`; each field is a flag and a key of the YAML file."""
+"""The settings of `evenstep load`; each field is an argument and a key of the YAML file."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def target_of(url: str) -> Target:
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     """Check that the settings are in range and consistent; returns their value unchanged.
 
-    The first wrong field raises `InputError`, which names the field as its layer (flag, file or environment) writes it.
+    The first wrong field raises `InputError`, which names the field as its layer (flag, file or default) writes it.
     Source, URL, goodput and API key are named as on the command line, whatever their layer.
     """
     value = settled.value

@@ -7,7 +7,7 @@ Times are measured at the client:
 * ITL: gap between two successive chunks with tokens of one answer;
 * E2EL: from sending a request to the end of its answer.
 
-Only good answers count, except for ITL, the most tokens in a second, the most requests at one time, and the CRC.
+Only good answers count, except for duration, ITL, most tokens in a second, most requests at once, CRC and client figures.
 """
 
 from __future__ import annotations

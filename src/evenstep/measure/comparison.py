@@ -66,7 +66,7 @@ class PolicyResult:
     Args:
         policy: the policy with its options, as the user wrote it.
         predictor: its predictor's name; empty without one.
-        oracle: whether the policy or predictor saw true output lengths, which is impossible live.
+        oracle: whether a routing policy or predictor saw true output lengths, impossible live; False for scheduling.
         seeds, digests, summaries: one entry for each replicate, in the same order. A summary maps a field's name to its
             value, or to None if it has no value in that run.
         versus_first: paired differences by summary field, this policy minus the first; None for the first itself.
@@ -93,7 +93,7 @@ class PolicyResult:
 
     @property
     def reachable_live(self) -> bool:
-        """True if a gateway could run the policy, because neither it nor its predictor sees true output lengths."""
+        """True if neither a routing policy nor its predictor sees true output lengths; True for scheduling policies."""
         return not self.oracle
 
     def values(self, name: str) -> list[float]:
@@ -111,7 +111,7 @@ class PolicyResult:
         return found
 
     def mean(self, name: str) -> Any:
-        """A summary field combined over all replicates: the mean of numbers, None if any is None, else as in `mean_over`.
+        """A summary field combined over all replicates by `mean_over`: of numbers their mean, or None if any is None.
 
         Raises: InputError if the field is unknown.
         """
@@ -128,7 +128,7 @@ class PolicyResult:
         return mean_interval(self.values(name))
 
     def _check_known(self, name: str) -> None:
-        """Raise InputError if the summaries have no field of this name."""
+        """Raise InputError if the first summary has no field of this name."""
         if name not in self.summaries[0]:
             raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
 
@@ -140,7 +140,7 @@ class ObservedRun:
     Args:
         result: the recorded run as the result of the policy that decided in it; one replicate. Summary fields that a record
             cannot give are None.
-        error: for each metric a dict of ``observed``, ``simulated`` and ``error`` (simulated / observed - 1; None if
+        error: for each metric judged a dict of ``observed``, ``simulated`` and ``error`` (simulated / observed - 1; None if
             observed is 0). ``simulated`` is the recorded policy on the recorded fleet, without `overridden` settings.
             Metrics that either side lacks are left out. Empty if that fleet cannot be simulated.
         overridden: names of recorded settings that the user changed for the simulated runs.
@@ -162,7 +162,7 @@ class Compared(Generic[C]):
 
     Args:
         policies: results, in the order in which the user named the policies.
-        conditions: of the first policy's first run; all others differ in policy, predictor, oracle and seed only.
+        conditions: of the first policy's first run; all others differ in policy, predictor, oracle, bounds and seed only.
         baseline: index in `policies` of the policy that others are compared with.
         trace: facts about the workload by name (name, format, requests and others); an unknown fact is absent.
         notes: sentences for the reader on what was dropped, assumed or excluded.
@@ -381,7 +381,7 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
 
     The first rule that applies holds. If any value is text, the result is that text if all are equal, else ``mixed``. If any
     value is None, the result is None. Of dicts in ``counted``, each entry is averaged, and an absent one counts as 0.
-    Booleans give True if all are true. Numbers are averaged; if they and the mean are whole, the mean is an int. Otherwise
+    Booleans give True if all are true. Numbers are averaged; if all are ints and the mean is whole, it is an int. Otherwise
     the result is the first value; ``window`` gets the kind ``mixed`` in it if kinds differ.
     """
     first = values[0]

@@ -1,4 +1,4 @@
-"""The digest of a run, a SHA-256. Two runs share it exactly if the same requests ran on the same workers in the same steps.
+"""The digest of a run, a SHA-256. Two runs share it exactly if the facts below are equal.
 
 It covers little-endian int64 rows (request id, worker, admission step, completion step) in order of request id, and then the
 eight bytes of the final clock, a float64. Energy, percentiles and plots are not part of it.

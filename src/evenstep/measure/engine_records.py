@@ -217,7 +217,7 @@ def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
 def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
     """Goodput of a run by name: requests and tokens a second of requests that meet the objective, and their share.
 
-    The share is of completed requests. A value is nan without requests, or in a run of zero length (`metrics.goodput`).
+    The share is of completed requests, nan without any; both rates are nan in a run of zero length (`metrics.goodput`).
     """
     table = run.requests
     good = meets(slo, *first_and_next_s(table))

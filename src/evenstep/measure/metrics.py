@@ -1,4 +1,4 @@
-"""Defines every metric as one small pure function over columns of the record tables.
+"""Defines metrics as small pure functions of the record tables' columns, of conditions and of totals.
 
 `measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the formulas. K is the number of rows of a step
 table, N of a request table; `size` is float64[K], the number of workers in each row's barrier group.

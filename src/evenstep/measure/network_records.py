@@ -125,7 +125,7 @@ class NetworkRun:
     def summary(self) -> dict[str, Any]:
         """Every figure by name (`docs/reference/metrics.md`, "A network of engines"); computed on first use and kept.
 
-        Counts and latencies (seconds, nan without a value) are of tasks and calls that are done by `until_s`. ``types`` and
+        Tasks and calls, and their latencies (seconds, nan without a value), are those done by `until_s`. ``types`` and
         ``engines`` hold a dict of further figures for each name. A verdict is None if all tasks came at once.
         """
         done = self.tasks.finished_s <= self.until_s  # a stopped run still finishes its running batches, which do not count

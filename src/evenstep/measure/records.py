@@ -24,7 +24,7 @@ class RequestTable:
             or when its user asks (closed).
         admitted_s: float64[N], clock at the start of its first decode step, seconds.
         first_token_s, finished_s: float64[N], clock at the end of its first and of its last decode step, seconds.
-        admitted_step, finished_step: int64[N], its first and last decode step, counted from 0 in its barrier group.
+        admitted_step, finished_step: int64[N], its first (since a restart) and last decode step, from 0 in a barrier group.
         restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
         request_class: int64[N], class or tenant; None where the trace has no classes.
     """
@@ -225,7 +225,7 @@ class Run:
 
     Args:
         conditions, totals: its conditions, and sums over the run.
-        hashed, measured: functions that compute `digest` and `summary`; each is called once, on first use.
+        hashed, measured: functions that compute `digest` and `summary`; each is called once at most, on first use.
         requests: one row for each completed request, or a function that makes the table on first read; None if records were
             off.
         steps: one row for each decode step; None if records were off.
@@ -258,7 +258,7 @@ class Run:
         return self.measured()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle: all tables, digest and summary, computed now, because functions cannot be pickled."""
+        """The state to pickle: all tables, digest and summary, computed if need be, because functions cannot be pickled."""
         digest, summary = self.digest, self.summary
         state = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("hashed", "measured")}
         return {**state, "digest": digest, "summary": summary}

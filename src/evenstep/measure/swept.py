@@ -127,7 +127,7 @@ def is_number(value: object) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value as text: ``none``, ``true``, ``false``, items of a list joined by commas, floats to six digits."""
+    """A parameter's value as text: ``none``, ``true``, ``false``, list items joined by commas, floats to 6 digits (`:g`)."""
     if value is None:
         return "none"
     if isinstance(value, bool):

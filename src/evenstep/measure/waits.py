@@ -18,8 +18,8 @@ FIFTHS = 5
 class WaitsBySize:
     """Mean and longest wait in each fifth of the requests, sorted by prompt size; memory does not grow with the run.
 
-    Requests are counted in bins: one for each prompt size up to 64 tokens, and above that bins 1/64 of their size wide. A
-    bin is never split between fifths, so a fifth holds only about a fifth of the requests.
+    Requests are counted in bins: one for each prompt size up to 64 tokens, and above that bins of at most 1/64 of their
+    size. A bin is never split between fifths, so a fifth may hold more or fewer than a fifth of the requests.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class Bounded:
         of: the other predictor, with its options after a colon and slashes between them: ``survival:window=5000/drift=0``.
 
     Raises:
-        InputError: `of` is unknown, is `bounded` itself, or has no survival curve.
+        InputError: `of` is unknown or invalid, is `bounded` itself, or has no survival curve.
 
     Source: BalanceRoute App. C, our reading: the cap is known when a request arrives.
     """

@@ -33,11 +33,11 @@ class Score:
         leaves_share: share of them whose request left within H steps.
         auc: probability that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
         brier: mean square of P(r <= H) less the outcome (1 = left, 0 = stayed).
-        mae: mean distance, in steps, of E[r | r <= H] from r over the requests that left; None if no request left.
+        mae: mean distance, in steps, of E[r | r <= H] from r where the request left; None if no request left.
         gate_share: share of predictions that pass the predictor's gate.
         too_short: predictions without enough history.
         reliability: float64[3, BINS], see `reliability`.
-        coverage: share of outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
+        coverage: share of sampled outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
     """
 
     predictor: str
@@ -85,7 +85,7 @@ def evaluate(
         train_share: share of the requests to learn from.
 
     Raises:
-        InputError: an unknown predictor or option, an oracle, a predictor given twice, a horizon below 1, a share not
+        InputError: an unknown predictor or option, an oracle, one given twice, a horizon outside 1..2^44, a share not
             between 0 and 1, or a part without requests.
     """
     count = len(trace)

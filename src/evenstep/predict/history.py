@@ -80,7 +80,7 @@ class History:
         """Every request of the window in order of entry, int64[n]: output length if it has ended, else minus its age.
 
         A length is `LONGEST` at most.
-        The age of a running request is its last known age plus `ahead`.
+        The age of a running request is its last known age plus `ahead`; of one that went away, its tokens.
         """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
@@ -164,10 +164,10 @@ class History:
             self._put("runs", running, ages)
 
     def gone(self, requests: I8, produced: I8) -> None:
-        """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.
+        """Note requests that left unfinished, int64[N] each, and tokens produced; the window counts them as longer.
 
         Finishes queued learning first; unknown requests are ignored. A caller that asked about requests must call this, or
-        they stay in the window forever, and the window grows.
+        they stay known, and the window grows with them.
         """
         self._put_pending()
         self.advance()

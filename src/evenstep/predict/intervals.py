@@ -42,7 +42,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
         low, high: probabilities that the length is at most the lower, and the upper bound; 0 < low <= high <= 1.
 
     Raises:
-        InputError: probabilities out of order, or a predictor that has no curve.
+        InputError: probabilities out of order, or a predictor that has neither method.
     """
     if not 0.0 < low <= high <= 1.0:
         raise InputError("interval", "low, high", f"{low:g}, {high:g}", "0 < low <= high <= 1")
@@ -104,7 +104,7 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
 def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
     """The true lengths minus and plus a `share` of them, int64[N] each, rounded outwards, at least 1; simulation only.
 
-    A share above 1 counts as 1 for the lower bound. Raises an `InputError` for a share below 0.
+    A share above 1 counts as 1 for the lower bound. Raises an `InputError` for a share below 0 or not finite.
     """
     check_range("bounds around", "a finite number >= 0", low=0, finite=True, share=share)
     digits = 6  # 100 * 1.1 is a little above 110

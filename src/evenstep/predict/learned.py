@@ -29,7 +29,7 @@ class Learned:
 
     Args:
         first: completions before the first fit.
-        refit: completions from one fit to the next.
+        refit: completions from one fit to the next, unless a new horizon or quantile makes one due.
         window: latest completions that are fitted to.
         ages: most ages at which each completion is sampled for a fit, from 0 to its end.
         trees: trees of each model.
@@ -69,7 +69,7 @@ class Learned:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """Counts: `fits`, fits put in; `too_short`, answers of survival without enough history, before the first fit."""
+        """Counts: `fits`, fits put in; `too_short`, answers of survival in its place without enough history."""
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:

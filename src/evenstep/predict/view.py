@@ -50,9 +50,9 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """N requests that ended, in order of completion; int64[N] each.
+    """N requests that ended or went away, in order; int64[N] each.
 
-    Lengths are tokens; `output_tokens` is all that the request produced. `prompt_key` is 0 where unknown.
+    Lengths are tokens; `output_tokens` is all that each copy of the request produced. `prompt_key` is 0 where unknown.
     """
 
     request_id: I8
@@ -70,9 +70,9 @@ class Finished:
 class Predictor(Protocol):
     """Predicts when running requests leave within `horizon` decode steps, and learns from requests that ended.
 
-    A host reports each ended request once to `learn`, in order. These attributes are optional: `gate` and `refresh` (see
-    `Gate`), `refresh_every` (tokens between two predictions of a request, default 16), `oracle` (see `is_oracle`), `counted`
-    (see `counted_of`).
+    A host reports each completed request with output once to `learn` (or `begin`), in order. These attributes are optional:
+    `gate` and `refresh` (see `Gate`), `refresh_every` (tokens between two predictions of a request, default 16), `oracle`
+    (see `is_oracle`), `counted` (see `counted_of`).
     """
 
     def predict(self, active: Active, horizon: int) -> Prediction: ...
@@ -92,7 +92,7 @@ class SurvivalCurve(Protocol):
 class Keeps(Protocol):
     """A predictor that keeps requests it was asked about until they end.
 
-    Its host reports those that leave unfinished to `gone`, all others to `learn`.
+    Its host reports those that leave unfinished to `gone`, and completed ones to `learn` or `begin`.
     """
 
     def gone(self, unfinished: Finished) -> None:
@@ -132,8 +132,8 @@ class Fit(Protocol):
 class Fits(Protocol):
     """A predictor that fits models to what it learned, and lets its host choose when and where a fit runs.
 
-    Its predictions never run a fit; they change only when the host calls `put_in`. So runs repeat. `due` is None, or a fit:
-    the same object until it is put in, dropped, or replaced by the next due fit.
+    Its predictions never run a fit, and use new models only once the host calls `put_in`. So runs repeat. `due` is None, or
+    a fit: the same object until it is put in, dropped, or replaced by the next due fit.
     """
 
     @property

@@ -1,8 +1,8 @@
 """A window of requests as counts by length, with prefix sums updated in place (Fenwick trees).
 
-A request of the window has ended, with its output length, or runs, with the tokens it had when it was last asked about. The
-length of a running one is more than that (right-censored). Entering and leaving cost O(log longest) for any window. Sums are
-integers, so without running requests answers are the same bits in any order of learning.
+A request of the window has ended, with its output length, or runs or went away, with the tokens it is known to have. The
+length of one that did not end is more than that (right-censored). Entering and leaving cost O(log longest) for any window.
+Sums are integers, so without running requests answers are the same bits in any order of learning.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def forget(window: Window, number: int) -> None:
 def append(window: Window, request: int, length: int) -> None:
     """Add a request to the window, ended (length > 0) or running (minus its age); the oldest ones make room.
 
-    The window holds LIMIT requests; if running ones count, four times the running ones where that is more.
+    The window holds LIMIT requests at most; if running ones count, four times the running ones where that is more.
     """
     state, records = window.state, window.records
     column = state[NEXT] & (records.shape[1] - 1)

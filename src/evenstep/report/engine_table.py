@@ -53,7 +53,7 @@ def table_lines(comparison: EngineComparison, width: int | None = None) -> list[
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """A line ``policy: name count, ...`` for each policy: counts above 0 of its summary's ``counted``, replicate means."""
+    """A line ``policy: name count, ...`` for each policy that has counts above 0 in its ``counted``, replicate means."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}

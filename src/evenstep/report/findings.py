@@ -122,7 +122,7 @@ class Reproduction:
 
 
 def with_interval(value: Interval | None) -> str:
-    """``12.3 ±0.4``: the mean and half a 95 % interval; ``12.3`` if there is no interval, empty text for None."""
+    """``12.3 ±0.4``: the mean and half a 95 % interval; ``12.3`` if there is no interval, ``-`` for nan, empty for None."""
     return "" if value is None else mean_text(value)
 
 

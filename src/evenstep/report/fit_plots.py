@@ -7,14 +7,15 @@ from typing import Any
 from evenstep.cost.fitting import Fit, Fitted
 from evenstep.report.figures import COLOURS, picture
 
-#: Points drawn at most.
+#: Points drawn of a longer log, at least; fewer than twice as many.
 MOST = 4000
 
 
 def residual_plot(fitted: Fitted, fit: Fit, kind: str) -> bytes:
     """An ``svg`` or ``png`` picture as bytes: measured over fitted milliseconds, and residuals over the tokens of a batch.
 
-    Residuals are measured minus fitted; they are over KV tokens if the log has no tokens. About `MOST` points are drawn.
+    Residuals are measured minus fitted; they are over KV tokens if the log has no tokens. Of a longer log, `MOST` to twice
+    as many points are drawn.
     """
     every, over = max(1, fit.seconds.size // MOST), "tokens" if "tokens" in fitted.columns else "kv"
     seconds, said = fitted.columns["seconds"][::every] * 1e3, fit.seconds[::every] * 1e3

@@ -97,7 +97,7 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
     """The whole report of a comparison as HTML text; it loads nothing.
 
     `runs` has the first replicate of each policy, with record tables. A policy without a run or table has no line in a
-    chart; a chart without any line reads "Not recorded.".
+    chart; a chart without any line says that it was not recorded.
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -290,7 +290,7 @@ def _difference_cell(difference: Interval | None, base: float | None, figure: Fi
 
 
 def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
-    """All charts of the report as pieces of HTML; captions tell which show the first replicate."""
+    """All charts of the report as pieces of HTML; all but that of energy show the first replicate."""
     names = [p.policy for p in comparison.policies]
     number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}

@@ -206,7 +206,7 @@ def _part(title: str, text: Iterable[str]) -> str:
 
 
 def _charts(run: NetworkRun) -> Iterable[str]:
-    """Charts over time of tokens and calls, as HTML, for the first engines."""
+    """Charts over time of tokens and calls, as HTML, for the first 16 engines."""
     names = list(run.engines)[:_MOST_ENGINES]
     for title, values in (("tokens still to run", run.tokens), ("calls in the engine", run.requests)):
         series = [(k, run.times_s, values[:, k].astype(np.float64)) for k in range(len(names))]
@@ -231,7 +231,7 @@ def _simulated(run: NetworkRun, engine: str) -> str:
 
 
 def _worst(run: NetworkRun) -> str:
-    """A clause on the engines whose queue grows, by name; else on the engine with the most tokens left."""
+    """A clause on the engines whose queue grows, the first four by name; else on the engine with the most tokens left."""
     unstable = [name for name, one in run.summary["engines"].items() if one["verdict"] == "unstable"]
     if unstable:
         return f"calls pile up at {', '.join(unstable[:4])}"

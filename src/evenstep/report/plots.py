@@ -158,7 +158,7 @@ def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
 
 
 def stretches(rows: int, most: int = POINTS) -> I8:
-    """int64[P+1], ascending: first rows of P equally long stretches of `rows` rows, P <= `most`, and then `rows` itself."""
+    """int64[P+1], ascending: first rows of P <= `most` stretches of `rows` rows, equal up to one row; then `rows`."""
     return np.unique(np.linspace(0, rows, min(rows, most) + 1).astype(np.int64))
 
 
@@ -195,12 +195,12 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
 
 
 def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
-    """SVG chart of cumulative distributions, without the lowest and highest thousandth of the values; "" without values.
+    """SVG chart of cumulative distributions, from the lowest 0.1 % quantile to the highest 99.9 % one; "" without values.
 
     Args:
         found: number of the policy (`series_of`) and its values, float64[N] in any order.
         label, x_title, y_title: description of the chart for screen readers, and titles of its axes.
-        log: a logarithmic x axis if the values drawn differ by more than a factor of 20.
+        log: a logarithmic x axis, of four powers of ten at most, if the values differ by more than a factor of 20.
     """
     kept = [(i, np.sort(values)) for i, values in found if values.size]
     if not kept:

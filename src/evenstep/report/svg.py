@@ -81,7 +81,7 @@ class Scale:
 def series_of(names: Iterable[str]) -> dict[str, int]:
     """A number >= 0 for each name of a policy, which sets its colour; all reports on the same policies agree.
 
-    Well-known policies have fixed numbers in 0..7, and another name gets one by its hash. If that is taken by another of
+    Well-known policies prefer set numbers in 0..7, and another name gets one by its hash. If that is taken by another of
     these names, the next free number is used. From the ninth policy on, numbers from 8 repeat the colours with dashes. The
     dict has the order of the names, which changes no number.
     """

@@ -120,7 +120,7 @@ def _caption(swept: Swept, parameter: str) -> str:
 
 
 def _figures(swept: Swept) -> Iterable[str]:
-    """The section with the table of all figures as pieces of HTML."""
+    """The section with the table of figures, `PAGE_ROWS` rows at most, as pieces of HTML."""
     head, units, *rows = _rows(swept, cut_names(swept.policies, None))
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:

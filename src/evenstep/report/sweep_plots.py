@@ -23,7 +23,7 @@ DECADE = 10.0
 def against(swept: Swept, parameter: str, metric: str) -> str:
     """SVG chart of a metric against one parameter, for every policy, with 95 % intervals; "" if no mean has a value.
 
-    It has lines with bands if the sweep is a grid and the parameter has several values, all numbers; else dots with
+    It has dots on lines with bands if the sweep is a grid and the parameter has several values, all numbers; else dots with
     whiskers. On a grid a value is the mean over the other parameters; in a Latin hypercube every point is a dot of its own.
     """
     numeric, policies = swept.is_numeric(parameter), range(len(swept.policies))
@@ -119,7 +119,7 @@ def _across(values: Sequence[Any], numeric: bool) -> Scale:
 
 
 def _upward(found: Sequence[tuple[F8, F8, F8]]) -> Scale:
-    """The y scale for means and ends: from 0, or from just below the smallest value if all are far above 0."""
+    """The y scale for means and ends: from 0 if the smallest is from 0 to half the largest, else from just below it."""
     every = np.concatenate([column for columns in found for column in columns])
     every = every[np.isfinite(every)]
     low, high = float(every.min()), float(every.max())

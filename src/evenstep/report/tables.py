@@ -30,7 +30,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[int] = (0,), keys: int = 1) -> list[str]:
     """`aligned` rows in parts, one below the other, that fit lines of `width` letters; None = any width and one part.
 
-    Columns that do not fit follow in the next part, after the same first `keys` columns.
+    Columns that do not fit follow in the next part, after the same first `keys` columns; each has one at least.
     """
     wide = [len(_GAP) + max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     room = math.inf if width is None else width + len(_GAP) - sum(wide[:keys])
@@ -151,7 +151,7 @@ class ComparisonTable:
         names: of all policies, and for `observed` the `observed_name`. They set the width of the first column, where long
             ones are cut.
         stream: None = stdout. Colour only on a terminal, and never with ``NO_COLOR``.
-        columns: None = `COLUMNS`. Columns for which a terminal has no room are left out.
+        columns: None = `COLUMNS`. Those in `_SPARE` for which a terminal has no room are left out.
     """
 
     def __init__(

@@ -13,9 +13,9 @@ from evenstep.routing.view import RoutingView
 
 
 def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingView]:
-    """Yield 60 random views of 1..16 workers in 1..3 groups with 0..24 waiting requests. Every call yields the same views.
+    """Yield 60 random views of 1..16 workers in 1..3 groups with 0..24 waiting requests. Equal arguments give equal views.
 
-    KV memory limits every fourth view. Every fifth has cached tokens, every sixth has workers of different speed. `horizon`
+    KV memory limits every fourth view. Every fifth has cached tokens, every sixth has different speeds if G > 1. `horizon`
     is H. `memory` is M, the number of int64 words in `RoutingView.memory`. The value ``spare + 1`` stands directly before
     and after each array, where a policy must not read. Views that differ only in `spare` must get equal answers.
     """
@@ -24,7 +24,7 @@ def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingVi
 
 
 def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
-    """Yield 120 random views in which KV memory is short and some workers run nothing. Every call yields the same views.
+    """Yield 120 random views short of KV memory; in most, some workers run nothing. Equal arguments give equal views.
 
     Every other view has a single worker. Some requests are nearly as large as a worker's KV memory, and some have waited
     long. `horizon` is H. `memory` is M, the number of int64 words in `RoutingView.memory`: 0 in every third view, random in

@@ -30,8 +30,8 @@ _ONCE = "one answer a request"
 def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Finding]:
     """Check a policy; return one finding for each check that ran, passed or failed, in a fixed order.
 
-    A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``; one that writes into its view fails
-    ``view left alone``. All later checks are then left out.
+    A policy that raises, or does not answer with a `RoutingDecision` of arrays, fails ``answers``; if it raises because it
+    wrote into a read-only array, it fails ``view left alone``. All later checks are then left out.
 
     Args:
         simulate: ``(policy, door) -> digest``, makes a short run through the door ``plain`` or ``compiled``. The check
@@ -68,7 +68,7 @@ def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
     """Describe the first difference of two decisions on one view, in workers, memory or bound; empty if they are equal.
 
-    Numbers must be equal in bits, except that a bound of nan equals nan. The view's `memory`, int64[M], stands for that of a
+    Numbers must be exactly equal, except that a bound of nan equals nan. The view's `memory`, int64[M], stands for that of a
     decision whose `memory` is None.
     """
     if not np.array_equal(plain.worker, kernel.worker):
@@ -106,7 +106,7 @@ def held_beside_idle(view: RoutingView, worker: I8) -> str:
 
 
 def _work_for_idle(policy: RoutingPolicy) -> Finding:
-    """Check on `tight_views` that a policy holds no request that fits an idle worker. Broken rules are skipped."""
+    """Check on `tight_views` that a policy never raises, nor holds what fits an idle worker; skips broken rules."""
     name = "never holds what fits an idle worker"
     for number, view in enumerate(tight_views(horizon_of(policy), memory_size_of(policy))):
         try:

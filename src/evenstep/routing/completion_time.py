@@ -1,4 +1,4 @@
-"""Min-min and max-min: send requests in order of length, each to the worker that is ready first."""
+"""Min-min and max-min: send overdue requests, then others by length, each to the worker with room that is ready first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LAST = 0x7FFFFFFFFFFFFFFF
 class ByLength(Ruled):
     """Options of min-min, max-min and `olb-lbmm`, which sort requests by length. `where` is the policy's name in errors.
 
-    With `length` "predicted", the expected output counts in a request's length. `age_limit` is the age bound, 0 = off; an
-    `InputError` if it is below 0 or not finite.
+    With `length` "predicted", the expected output, if known, counts in a request's length. `age_limit` is the age bound, 0 =
+    off; an `InputError` if it is below 0 or not finite.
     """
 
     where: ClassVar[str]
@@ -63,8 +63,8 @@ def send_by_length(view: RuleView, options: Any, longest_first: bool, work: Comp
 
     A worker's ready time is its load in KV tokens, queued requests included. It grows by the length of each request sent
     there. Only workers with a slot and memory for the request are considered; ties go to the lowest index. A request that
-    fits nowhere is held. Requests of equal length go oldest first. All workers are alike to a request, so this is the order
-    of min-min or max-min by earliest completion time.
+    fits nowhere is held. Requests of equal length go oldest first. Speeds do not count, so this is the order of min-min or
+    max-min by earliest completion time on a homogeneous fleet.
 
     Args:
         options: those of `ByLength`.

@@ -1,4 +1,4 @@
-"""Functions that the rules share. Most track the slots and KV memory left while a decision sends requests.
+"""Functions that the rules share. Some track the slots and KV memory left while a decision sends requests.
 
 A rule holds a request that fits nowhere and goes on with the next one, so that one huge request does not block the pool.
 """
@@ -19,7 +19,7 @@ from evenstep.routing.view import HOLD
 class Open(NamedTuple):
     """The answer (see `RoutingWork`), and a list of the open workers: those that still have a slot, by ascending index.
 
-    The list is the first `count` entries of `open`, `slots` and `kv`. Functions take `count`, and return the new one.
+    The list is the first `count` entries of `open`, `slots` and `kv`. `list_open` returns `count`, and `send` the new one.
     """
 
     worker: Ints
@@ -244,7 +244,7 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
     """Number of overdue requests to place first: the oldest ones, which waited more than `age_limit` times the mean wait.
 
     It is at most a quarter of the fleet's free slots, rounded down, or 1 if that is more. It is 0 if `age_limit` is 0, and
-    before the first admission.
+    while the mean wait is 0.
     """
     if not (age_limit > 0.0 and view.mean_wait_s > 0.0):
         return 0

@@ -1,4 +1,4 @@
-"""Sends each idle worker the oldest fitting request that the policy held. A host calls this after each decision."""
+"""Sends each idle worker the oldest fitting request that the policy held. Simulations do so unless `may_hold` is set."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class RoutingWork(NamedTuple):
 
     Args:
         worker: int64[W], all `HOLD` on entry; write only what is admitted.
-        memory: int64[M], as the last decision left it, zeros at first; changed in place.
+        memory: int64[M], that of `RoutingView`; changed in place.
         bound: float64[1], a certified lower bound on the objective; nan on entry, which means no bound.
     """
 
@@ -119,7 +119,7 @@ def route_into(
 
 
 def rule(function: F) -> F:
-    """Register a function as the rule of the policies in its file, and return it: the same text runs compiled and plain.
+    """Register a function as the rule of the policies in its file, and return it as a `compiled.part`.
 
     The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit `route` from
     `Ruled`.
@@ -140,7 +140,7 @@ class Ruled:
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:
     """Prepare a call of a policy's rule on a view; run its `decision` once to get the answer.
 
-    The call holds copies of the view's arrays and writes to them, so the view stays unchanged. `door` is the policy's, from
+    The call works on copies of the view's arrays, so the view stays unchanged. `door` is the policy's, from
     `compiled.door_of` or `compiled.kernel_of`.
     """
     workers, waiting, horizon = view.load.size, view.waiting_id.size, horizon_of(policy)

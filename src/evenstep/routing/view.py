@@ -49,15 +49,15 @@ WAITING_LOAD, SINCE_S, STEPS = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingView:
-    """The state of the cluster at one decision: G workers and W waiting requests, oldest first. Arrays are read-only.
+    """The state of the cluster at one decision: G workers and W waiting requests, oldest first.
 
-    A host may reuse the arrays at its next decision: copy what you keep.
+    A policy must not write to the arrays. A host may reuse them at its next decision: copy what you keep.
 
     Args:
         decision: running number of this decision.
         seed: key of every random draw.
         now_s: the host's time, seconds.
-        mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first.
+        mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first, and between an engine's ranks.
         group: int64[G], barrier group of each worker, 0..G-1; envelope, margin and imbalance are per group.
         queued: int64[G], requests sent to the worker, not yet decoding.
         queued_load: float64[G], KV tokens of the queued requests; not part of `load`.
@@ -78,7 +78,7 @@ class RoutingView:
             without horizon.
         growth: float64[H+1], KV tokens a newcomer has gained after h steps; nan when profiles differ by request.
         cached_tokens: float64[W, G], prompt tokens of a request cached on a worker; shape [0, 0] where unknown.
-        memory: int64[M], what the policy answered as `memory` at its last decision; zeros at first.
+        memory: int64[M], the policy's memory as its last decision left it; zeros at first, and after a live fleet changes.
     """
 
     decision: int
@@ -122,7 +122,7 @@ class RoutingDecision:
 
 @runtime_checkable
 class RoutingPolicy(Protocol):
-    """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
+    """A frozen dataclass whose fields are its parameters. `route` depends on these and the view alone, and changes neither.
 
     The attributes `horizon`, `expects_loads`, `memory_size`, `reads_cached`, `needs_steps` and `plain_only` are optional.
     The functions of the same or a similar name say what each means, and return its value.
@@ -183,9 +183,9 @@ def check_simulated(policy: object, where: str) -> None:
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """Describe the first rule of a policy's contract that a decision breaks; empty if it breaks no rule.
 
-    Checked in this order: both are arrays, shape and dtype of `worker`, known workers, free slots, free KV tokens, shape and
-    dtype of `memory`. With no request waiting nothing after the dtype of `worker` is checked. Hosts call it on answers of
-    `route`, unless their loop checks the same rules.
+    Checked in this order: both are arrays, shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of
+    `memory`, and that it holds integers. With no request waiting nothing after the dtype of `worker` is checked. Hosts call
+    it on answers of `route`, unless their loop checks the same rules.
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size

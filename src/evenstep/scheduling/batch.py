@@ -111,7 +111,7 @@ def most(view: RuleView, batch: Batch, row: int) -> int:
 
 @part
 def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
-    """Add `tokens` of a request to the batch, and lower its limits: `budget`, `seats`, `places` and `free` memory.
+    """Add `tokens` of a request to the batch, and lower `budget`, `seats` and `free`; `places` too if it holds no memory.
 
     The caller has checked that they fit, and that the batch has no tokens of the request yet.
     """

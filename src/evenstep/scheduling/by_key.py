@@ -1,10 +1,10 @@
 """Runs requests by priority: the smallest key goes first, running or waiting.
 
 Running requests that the batch's limits leave out pause and keep their KV. If memory is short, the running request with the
-largest key is evicted for running requests with smaller keys, and with `makes_room` also for waiting ones.
+largest key is evicted for running requests with smaller keys; with `makes_room` also for waiting ones (`make_room`).
 
-The request with the smallest key runs in every iteration and keeps its memory. So every run ends if keys change by service
-alone, up or down.
+If the request with the smallest key holds memory, it runs in every iteration and keeps its memory. So every run ends if keys
+change by service alone, up or down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_by_key(
 ) -> None:
     """Form one batch by keys: the smallest key runs first. Among equal keys, running requests go first, by admission.
 
-    The first waiting request that does not fit ends admissions.
+    The first waiting request that is not admitted ends admissions.
 
     Args:
         key_of: ``(view, options, row)`` -> a request's key; the policy's `order` must sort the queue by the same key.

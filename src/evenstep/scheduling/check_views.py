@@ -14,7 +14,7 @@ from evenstep.scheduling.view import ROWS, UNLIMITED, EngineView
 def check_views(order: QueueOrder, memory: int, spare: int = 0) -> Iterator[EngineView]:
     """Yield 60 views of 0 to 12 running and 0 to 12 waiting requests, the waiting ones in the policy's order.
 
-    Every call yields the same views, except for `spare`.
+    Calls with equal `order` and `memory` yield the same views, except for `spare`.
 
     Args:
         order: the policy's order of the queue.

@@ -60,7 +60,7 @@ def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None
 
 
 def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
-    """The first difference between two decisions on one view, as a sentence; empty if all bits are equal."""
+    """The first difference between two decisions on one view, as a sentence; empty if all values are equal."""
     for name in ("tokens", "evict", "memory"):
         one, other = getattr(plain, name), getattr(kernel, name)
         if one.shape != other.shape:

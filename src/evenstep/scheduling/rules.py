@@ -1,4 +1,4 @@
-"""The rule of an engine policy: one function, compiled if numba is installed and plain Python otherwise.
+"""The rule of an engine policy: one function, compiled with numba, and plain Python without it.
 
 The file of a policy holds its frozen dataclass and one function marked with `rule`::
 

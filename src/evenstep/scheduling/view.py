@@ -85,7 +85,7 @@ class EngineView:
         output_low, output_high: int64[N], believed bounds of the output length, tokens; 0 and 0 without bounds.
         evictions: int64[N], times it was evicted, so lost its memory.
         arrival_s, waited_s: float64[N], seconds: the host's time of arrival, and the time since then.
-        running, decoding: bool[N], whether it holds memory, paused or not; whether its next token to run is one it produced.
+        running, decoding: bool[N], whether it holds memory, paused or not; whether it decodes next, its prefill done.
         first_decoded: 1 if the first output token comes one iteration after the prefill ends, 0 if in the iteration that
             ends it.
         resident_limit: requests that may hold memory at a time, paused ones included.
@@ -135,7 +135,7 @@ class EngineView:
 
 
 class RuleView(NamedTuple):
-    """The view of a rule: the fields of `EngineView`, with the facts of each request in its row of one table.
+    """The view of a rule: fields of `EngineView`, with the facts of each request in its row of one table.
 
     `running` lists the rows of the R requests that hold memory, in order of admission, `waiting` those of the W waiting
     ones, in the policy's `order`. Arrays from `request_id` to `arrival_s` are read as ``view.left[row]``; `decoding` is 1 or

@@ -51,7 +51,7 @@ class PrefillTier:
         """Return a copy of the trace whose arrival times are the ends of its prompts' prefills, seconds on the same clock.
 
         Rows are sorted by these times, equal times by row, and renumbered. Each prompt goes at its arrival to the prefiller
-        with the fewest tokens left to run; of equals, to the lowest number. An InputError without arrival times.
+        with the fewest tokens left if all batches are full; of equals, to the lowest. An InputError without arrival times.
         """
         if trace.arrival_s is None:
             raise InputError("prefill tier", "arrival_s", "missing", "arrival times", "Give the trace a rate.")

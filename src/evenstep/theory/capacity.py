@@ -100,7 +100,7 @@ class Served:
         return min(seats, self.kv_tokens * self.m_d / float((o * s + o * (o + 1) / 2).mean()))
 
     def seconds(self, tokens: float) -> float:
-        """t(b'): seconds of an iteration of `tokens` tokens, rounded to a whole number, with `overhead_s`."""
+        """t(b'): seconds of an iteration of `tokens`, rounded to a whole number of tokens, with `overhead_s`."""
         return self.law.seconds(Batch(tokens=round(tokens))) + self.overhead_s
 
 
@@ -128,7 +128,7 @@ def by_tokens(law: BatchTime) -> bool:
 def conserves(policy: SchedulingPolicy) -> bool:
     """Whether Theorem 1 covers a policy: it fills the budget whenever there are enough requests to run, a seat and memory.
 
-    False for a `WorkConserving` with a cap, and for every policy that is not one of evenstep's own.
+    False for a `WorkConserving` with a cap, and for every class that neither is nor extends one of `_CONSERVING`.
     """
     is_capped = isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap)
     return isinstance(policy, _CONSERVING) and not is_capped
@@ -137,8 +137,8 @@ def conserves(policy: SchedulingPolicy) -> bool:
 def busiest(law: BatchTime, budget: int, overhead_s: float = 0.0) -> tuple[int, float]:
     """Find the batch of at most `budget` tokens that runs the most tokens a second. Returns its tokens x, and x / t(x).
 
-    If others tie, it is the full batch. Between two knots of a law, x / t(x) only rises or only falls, so only knots and
-    ends are tried. The second number is inf where a batch takes no time.
+    The full batch wins ties, within a share of 1e-9. Between two knots of a law, x / t(x) only rises or only falls, so only
+    knots and ends are tried. The second number is inf where a batch takes no time.
 
     Args:
         law: batch time by tokens alone (`by_tokens`).
@@ -284,10 +284,10 @@ def _whole(prompts: F8) -> F8:
 
 
 def groups(served: Served, group: int) -> float:
-    """Requests a second of one rank that runs groups one after another: all prefills in whole budgets, then all decodes.
+    """Requests a second of one rank that runs groups in turn: all prefills in full batches and a rest, then all decodes.
 
     At most b requests of a group decode at a time; when one ends, the next takes its place. The sample is cut in order into
-    groups of `group` requests (0 = as many as fit), or fewer if fewer fit (`in_hand`); a rest is left out.
+    groups of `group` requests (0 = no limit), or fewer if fewer fit (`in_hand`) or are given; a rest is left out.
     """
     size = int(min(group or math.inf, served.in_hand, served.decode.size))
     count, width = served.decode.size // size * size, min(size, served.budget)
@@ -306,9 +306,9 @@ def groups(served: Served, group: int) -> float:
 def phases_apart(served: Served) -> float:
     """Requests a second of one rank of vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
-    With a limit N on requests in hand (`in_hand`), all N run at the largest rate. A Poisson number of requests, N / m_d on
-    average, ends in an iteration of decodes, and as many prompts run in a batch of their own. Without a limit, decodes fill
-    the budget. Prompts then run in batches of those that came during the batch before, until none came. The waiting prompts
+    With a limit on requests in hand, N = min(`in_hand`, b) run at the largest rate. A Poisson number of requests, N / m_d
+    on average, ends in an iteration of decodes, and as many prompts run in batches of their own. Without a limit, decodes
+    fill the budget. Prompts then run in batches, as many of the waiting ones as fit, until none waits. The waiting prompts
     are a Markov chain. Prompts are of mean length. m_d > 0 is required, not checked.
     """
     if not math.isinf(served.in_hand):
@@ -366,7 +366,7 @@ def _poisson(mean: float, terms: int | None = None) -> F8:
 
 
 def _binomial(count: int, share: float) -> F8:
-    """float64[*], chances that 0, 1, ... of `count` requests end, each with chance `share` (0 to 1); as many as matter."""
+    """float64[*], chances that 0, 1, ... of `count` end, each with chance `share` (0 to 1, exclusive); as many as matter."""
     k = np.arange(1, min(count, _terms(count * share)) + 1)
     logs = np.cumsum(np.log((count - k + 1) / k * share / (1 - share)))
     return np.exp(count * math.log1p(-share) + np.concatenate([[0.0], logs]))

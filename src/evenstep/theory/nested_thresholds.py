@@ -83,7 +83,7 @@ def theta(above: int, own: int, share: float) -> float:
         share: p = p_{i-1}, the share of segment i - 1's requests that continue to segment i.
 
     Raises:
-        InputError: n_i <= p n_{i-1}, so there is no root.
+        InputError: the queue can exceed it and n_i <= p n_{i-1}, so there is no root.
 
     Source: WAIT eq. 16; Lemma 8 also needs n_i < n_{i-1}: else a feed never exceeds the threshold.
     """
@@ -147,7 +147,7 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
 
     Raises:
         InputError: `types` that `check_types` refuses, `iterations` <= 0, a `delta` that is not above 0 and below 1, or an
-            engine that cannot keep up with such thresholds.
+            engine that cannot keep up with such thresholds, or only with iterations beyond 1e6 s.
     """
     check_types(types)
     shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))
@@ -175,7 +175,7 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
     """The thresholds with the fewest `enough_kv_tokens` among those of several slacks, 0 to 3 standard deviations.
 
     `iterations` and `delta` are those over which the memory suffices, and the probability that it does not. An InputError
-    for `types` that `check_types` refuses, or if the engine cannot keep up even without slack.
+    if `with_slack` raises one without slack.
     """
     found: list[NestedThresholds] = []
     for kappa in _KAPPAS:

@@ -46,7 +46,7 @@ def is_delayed(second: I8, first: I8) -> bool:
 def optimally_packed(starts: I8, prompt_tokens: I8, output_tokens: I8, kv_tokens: int) -> bool:
     """Whether no request could start earlier without exceeding the memory, as Interval scheduling's Definition 8.3 has it.
 
-    Each request is moved alone, to every iteration from its own start back to the latest start before it, inclusive. A
+    Each request is moved alone, to every iteration before its own start, back to the latest earlier start, inclusive. A
     request without a start before its own is not moved.
 
     Args:

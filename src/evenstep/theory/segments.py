@@ -44,8 +44,8 @@ class Design:
 def merged(types: Types, segments: int) -> Types:
     """Merge m types into L = `segments` types, each of consecutive ones; their numbers differ by at most one.
 
-    Rates are summed, and the longest output stands for all. An InputError for types that `check_types` refuses, or for L
-    below 1 or above m.
+    Rates are summed, and the longest output stands for all. An InputError for types that `check_types` refuses, or
+    unless L is an integer from 1 to m.
     """
     check_types(types)
     many = len(types.output_tokens)
@@ -60,7 +60,7 @@ def merged(types: Types, segments: int) -> Types:
 def designs(
     types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01
 ) -> list[Design]:
-    """The design with the least memory for each number of segments, in the order of `counts`; unstable numbers are left out.
+    """For each number of segments the design of `solve`, in the order of `counts`; numbers that it refuses are left out.
 
     Args:
         types: in order of their outputs, all of one prompt.
@@ -68,8 +68,8 @@ def designs(
         iterations, delta: iterations over which the memory suffices, and the probability that it does not.
 
     Raises:
-        InputError: every number is unstable (the error of the last one), `counts` is empty or has a number below 1 or above
-            the number of types, or `check_types` refuses the types.
+        InputError: `solve` refuses every number (the error of the last one), `counts` is empty or has a number that is no
+            integer from 1 to the number of types, or `check_types` refuses the types.
     """
     check_types(types)
     found: list[Design] = []
@@ -114,7 +114,7 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
 
     `parts` are the types as `merged`, and `solved` their thresholds. Each of a request's l' + 1 stages lasts an iteration of
     a full batch, or as long as n_1 arrivals take if that is longer. Before the first stage it waits for half the time in
-    which n_1 - 1 more arrive. At the head of each segment, the first too, it waits for the queue: Kingman's bound of the
+    which n_1 - 1 more arrive. At the head of each segment that it reaches it waits for the queue: Kingman's bound of the
     queue beyond the threshold, over the rate of requests that reach the head.
     """
     n = solved.thresholds.tolist()

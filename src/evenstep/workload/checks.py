@@ -14,12 +14,12 @@ LOWEST = dict.fromkeys(COLUMNS, 0) | {"prompt_tokens": 1, "output_tokens": 1, "s
 
 
 def check_trace(trace: Trace, where: str) -> Trace:
-    """Check that a trace keeps every promise of `Trace`, and return the same trace.
+    """Check the columns, links and blocks of a trace, and return the same trace.
 
     `where` names the trace in errors, which count rows from 0.
 
     Raises:
-        InputError: no rows; a column of the wrong type or length, a value out of range, or times that go back; a row that
+        InputError: no rows; a column of the wrong type, a value out of range, or times that go back; a row that
             waits for itself, a later row or another session; blocks whose offsets, size or scope are wrong.
     """
     rows = len(trace)

@@ -43,7 +43,7 @@ def content(path: Path, size: int = -1) -> bytes:
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file one by one, so that a long file is never whole in memory.
 
-    Lines keep newlines only if the file has `HEAD_BYTES` bytes or more. `InputError` if it cannot be read.
+    Lines keep newlines only if the decompressed file has `HEAD_BYTES` bytes or more. `InputError` if it cannot be read.
     """
     first = head(path)
     if len(first) < HEAD_BYTES:
@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def decoded(path: Path, data: bytes) -> str:
-    """Decode bytes of a file as UTF-8, without a byte order mark; `InputError` names file and line of bytes that are not."""
+    """Decode bytes of a file as UTF-8, without a byte order mark; `InputError` names file and line of a NUL or bad byte."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")

@@ -34,7 +34,8 @@ def source_of(
     """Open a trace file as a source of replicates: a `Trace`, read and checked, or ServeGen's generator (`replicate.Drawn`).
 
     A `format` of None is recognised from the file; `options` are those of the format. ``sample:`` is not resolved (`file_of`
-    does that). `limit` is the most rows. `skip_bad_rows`, `seed` do nothing for a generator. Raises what `read_trace` does.
+    does that). `limit` is the most rows. `skip_bad_rows`, `seed` do nothing for a generator. Raises what `read_trace` does,
+    but for a generator neither for `limit` nor for an empty window.
     """
     module, known = _chosen(path, format, options or {})
     if hasattr(module, "source"):
@@ -57,7 +58,7 @@ def read_trace(
     Args:
         path: the file, or ``sample:azure-conv`` for a bundled sample.
         format: a name (``azure``, ``mine.py``), maybe with options (``mooncake:ticks=keep``); None = recognised (`detect`).
-        skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
+        skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping (not ServeGen).
         limit: keep at most this many rows, from the start.
         seed: key of what a reader draws at random (Mooncake's ticks, ServeGen's requests); others ignore it.
         options: of the format, by name, such as ``ticks="keep"``; any format takes ``prefix_blocks=False``: no block ids.
@@ -66,8 +67,8 @@ def read_trace(
         The trace; its `notes` say what was dropped, sorted, spread or assumed.
 
     Raises:
-        InputError: the file cannot be read, no format or several recognise it, an unknown option, a limit below 1, or a bad
-            row (which names file, line, field and value).
+        InputError: the file cannot be read, no format or several recognise it, an unknown format or option, a limit below
+            1, or a bad row (which names file, line, field and value).
     """
     place = file_of(path)
     module, known = _chosen(place, format, options)

@@ -206,7 +206,7 @@ def rescaled(
         cluster: the keyword arguments of `capacity`; only `load` needs them.
 
     Raises:
-        InputError: both rate and load are given; or a recorded trace cannot be scaled so (`scaled_to_rate`). A drawn
+        InputError: both rate and load are given; or a recorded trace cannot be scaled so (`scaled_to_load`). A drawn
             workload raises that at each draw.
     """
     if requests_per_s is not None and load is not None:

@@ -24,7 +24,7 @@ def describe(trace: Trace) -> dict[str, Any]:
     """All statistics of a request trace that `evenstep trace inspect` shows; None for those that do not apply.
 
     ``span_s`` is the seconds from the first arrival to the last. ``cv_gaps`` is the standard deviation of the gaps between
-    arrivals over their mean; ``cv_gaps_5min`` is its median over 5-minute windows, which leaves slow drift out.
+    arrivals over their mean; ``cv_gaps_5min`` is its median over 5-minute windows (`cv_in_windows`), without slow drift.
     ``prompt_tokens`` and ``output_tokens`` hold the entries of `lengths`. ``share_at_largest`` is the share of outputs equal
     to the largest. ``sessions`` has their count, requests a session and think times. ``classes`` counts the classes.
     ``prefix_share`` is the share of prompt blocks that a prefix cache without limit would hit (`seen_share`).
@@ -81,7 +81,7 @@ def cv_in_windows(arrival_s: F8 | None) -> float:
 def digest(trace: Trace) -> str:
     """SHA-256 over every column and the prefix blocks, as 64 hex digits; equal exactly when those are.
 
-    An absent column differs from one of zeros. Name, format and notes do not count.
+    An absent column differs from one of zeros. Name, format, notes and `synthetic` do not count.
     """
     sha = hashlib.sha256()
     for name in COLUMNS:

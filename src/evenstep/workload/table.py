@@ -31,7 +31,7 @@ MISSING = Missing()
 
 
 class Doubt(Exception):  # noqa: N818  not an error: the signal to read again slowly and name the row
-    """Raised by a table without line numbers when a row is bad; `csv_table.parse` then reads the file again with them."""
+    """Raised if Arrow cannot read a file, or a row is bad in a table without lines; `csv_table.parse` then reads slowly."""
 
 
 class Table:
@@ -62,7 +62,7 @@ class Table:
         return field in self.columns
 
     def whole(self, field: str, low: int = 1, absent: int | None = None) -> I8:
-        """The field as int64[rows], whole numbers of at least `low`; text such as ``"12"`` and 12.0 count as 12.
+        """The field as int64[rows], whole numbers from `low` to below 2^63; text such as ``"12"`` and 12.0 count as 12.
 
         Any other value makes its row bad, and a bad row's number has no meaning. A missing or null value is bad too, or
         becomes `absent` if that is given. Raises for a missing column (`column`) and for a bad row (`reject`).

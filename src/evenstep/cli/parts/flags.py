@@ -32,9 +32,10 @@ class _Once(argparse.Action):
 def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
     """Add a kebab-case flag for each field of a dataclass, with help from its docstring, and ``--config`` for a file.
 
-    A flag that is not given sets no attribute. A field of type list[str] becomes a flag without the plural's s, which may be
-    given many times; a bool becomes a switch. The field `format_name` brings ``--columns`` too. In a field's metadata,
-    ``shape`` is what help shows for the value. A field with ``once`` may be given once: its text is the error's hint.
+    A flag that is not given sets no attribute (``--config``: None). A field of type list[str] becomes a flag without the
+    plural's s, which may be given many times; a bool becomes a switch. The field `format_name` brings ``--columns`` too. In
+    a field's metadata, ``shape`` is what help shows for the value. A field with ``once`` may be given once: its text is the
+    error's hint.
 
     Args:
         kind: the settings dataclass.

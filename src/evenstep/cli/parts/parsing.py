@@ -22,9 +22,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that raises `InputError` where argparse would print its usage and exit, with the nearest flag as a hint.
+    """A parser that raises `InputError` where argparse would print its usage and exit.
 
-    Flags cannot be abbreviated. ``--help`` still prints and exits.
+    Flags cannot be abbreviated; for an unknown one the hint is the nearest. ``--help`` still prints and exits.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

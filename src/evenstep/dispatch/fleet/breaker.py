@@ -1,8 +1,8 @@
 """Ejects failing engines for a while: counts failures that are the engine's own, and probes.
 
 A refused connection is the engine's failure. Any other failure may be caused by the prompt: it counts against the engine
-once the same request has got a token from another one. It is forgotten if the request fails everywhere. Faults of clients
-never count. The last healthy engine is never ejected.
+once another engine has answered the same request. It is forgotten if the request ends before that. Faults of clients never
+count. The last healthy engine of a role is never ejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Circuit:
     Args:
         failures: failures in a row that count against the engine.
         state: ``closed`` = it gets requests; ``open`` = ejected; ``probing`` = ejected, and a probe was sent.
-        cooldown_s: seconds from its next ejection, or bad probe, to the probe after it.
+        cooldown_s: seconds from its next ejection, or last bad probe, to the probe after it.
     """
 
     failures: int = 0

@@ -107,8 +107,8 @@ class Fleet:
     def sampled(self, event: Sampled, now_s: float) -> None:
         """Take the metrics of a worker or prefiller; an unknown name is ignored.
 
-        The operator is notified of foreign requests that appear, of requests that the engine lacks, and of slots or KV
-        tokens configured above what the engine states.
+        Of a worker that decodes, the operator is notified of foreign requests that appear, of requests that it lacks, and
+        of slots or KV tokens configured above what it states.
         """
         name = event.worker
         if name in self.prefill.prefillers:

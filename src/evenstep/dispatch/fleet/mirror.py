@@ -1,8 +1,8 @@
 """The dispatcher's picture of the cluster: what each worker runs, its KV, and its own reports (samples of its metrics).
 
 It counts slots and tokens of the dispatcher's own requests, with every chunk. Load that a worker's metrics show beyond them
-is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker counts as full, not
-empty, until its metrics have been read.
+is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker with metrics counts as
+full, not empty, until they have been read.
 
 A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two samples. Of the
 slots that a sample shows to be free, each of the gateways takes its part until the next one, so they do not fill the same
@@ -74,8 +74,7 @@ class Worker:
         `gateways` includes this one; 0 = unknown. The slots are divided if the worker is shared, or if it has metrics and
         there are several gateways; else these are all slots but the foreign ones. When they are divided, a gateway may add
         ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. If none is
-        free, it gives up at least one, and more if it holds above its share, but keeps its last one. So a gateway that came
-        late gets slots too.
+        free, it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
         """
         if not self.is_open:
             return _CLOSED
@@ -94,7 +93,7 @@ class WorkerColumns(NamedTuple):
     """Numbers of each worker, one column each, indexed by the worker's place in the mirror."""
 
     running: Ints  # slots
-    sent: Ints  # slots of requests without a token yet
+    sent: Ints  # slots of requests whose call has no token yet
     reserved: Ints  # slots held by requests that want several
     free_at_most: Ints  # slots that our requests may hold (`Worker.slots_of_ours`); far below 0 = send nothing
     foreign: Ints  # slots of foreign requests
@@ -340,7 +339,7 @@ class Mirror(Restored):
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
-        """Raise a RuntimeError if a column differs from the sum over requests, or a worker holds more than its slots.
+        """Raise a RuntimeError if a column differs from the sum over requests, or a worker holds too many slots.
 
         Args:
             told: counts from the requests, for the worker at a place: slots running, slots sent, slots reserved, KV tokens

@@ -17,10 +17,10 @@ class Prefiller:
 
     Args:
         spec: the worker, as its operator describes it.
-        used: share of its KV memory in use by its last report, 0..1. Before the first it is 1, so that it takes no work; 0
-            if its metrics are not read.
-        charged: tokens of prompts sent there since that report.
-        capacity: its KV memory in tokens.
+        used: share of its KV memory in use by its last report, 0..1. Before the first, and after a failed reading, it is 1:
+            it takes no work. It is 0 if its metrics are not read.
+        charged: tokens of prompts sent there since that report and not released.
+        capacity: its KV memory in tokens; 100,000 while it is not known.
         sample: running number of that report, 0 before the first.
         is_up: it is not ejected.
         leaves: it gets no new prompts, and is removed when it has no requests left.

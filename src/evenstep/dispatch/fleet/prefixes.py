@@ -54,7 +54,7 @@ _cached_tokens, _span = compiled.entry(cached_tokens), compiled.as_plain(span)
 
 
 class Prefixes(Restored):
-    """Prompt blocks of waiting requests, by row, and an index of the blocks sent to each worker, at most `room` for each.
+    """Prompt blocks of requests, by row, and an index of the blocks sent to each worker, at most `room` for each.
 
     `sent_tokens` and `hit_tokens` are prompt tokens of all requests sent so far, and of these the tokens believed cached.
     """

@@ -1,11 +1,11 @@
-"""Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames, in parts of bounded size.
+"""Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames; in one file or in parts.
 
-`workload.log_parts` says what a frame is, and how parts are named. A later part begins with the state of its dispatcher, so
-a replay can begin at any of them.
+`workload.log_parts` says what a frame is, and how parts are named. A later part begins with the state of its dispatcher; if
+that could be saved, a replay can begin there.
 
-A writer that is killed leaves an incomplete record at the end of its last part. The reader drops it (`cut_off` is its
-length); an incomplete record anywhere else is damage. A writer that fails, on a full disk for example, loses records: its
-next part says so (`Header.after_gap`), and a replay continues from the checkpoint of that part.
+A writer that is killed may leave an incomplete record at the end of its last part. The reader drops it (`cut_off` is its
+length); elsewhere, except before a part that follows a gap, such a record is damage. A writer that fails, on a full disk for
+example, loses records: its next part says so (`Header.after_gap`), and a replay continues from the checkpoint of that part.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _BUFFER = 8192
 class LogFile:
     """A decision log that writes records to a file; pass it to a dispatcher as `log`.
 
-    The first record creates the file. If the file cannot be written, any method but `give_up` raises an `OSError`. Then call
-    `give_up`, and later `begin_part` to continue in a new part. A negative number raises InputError.
+    The first record creates the file. If the file cannot be written, a method that has to write raises an `OSError`. Then
+    call `give_up`, and later `begin_part` to continue in a new part. A negative number raises InputError.
 
     Args:
         path: of part 0; an existing file is replaced, and later parts of an older log are deleted. ``.jsonl`` = JSON lines,
@@ -92,9 +92,9 @@ class LogFile:
             file.close()
 
     def give_up(self) -> None:
-        """Close the file after an error, cut after the last whole record in it; buffered records are lost.
+        """Close the file after an error, cut after the last write that was complete; buffered records are lost.
 
-        A regular file without a whole record is deleted. It never raises.
+        If nothing is left, a regular file that is still at the path is deleted. It never raises.
         """
         file, self._file = self._file, None
         self._buffer = bytearray()
@@ -118,8 +118,8 @@ class LogFile:
     def _open(self, part: int) -> None:
         """Open the file of a part, empty. The first call for a log deletes the files of an older log at its path.
 
-        A file that is only named like a later part stays: its header has another part number, or it is no decision log. An
-        empty one is deleted.
+        A file that is only named like a later part stays: its header has another part number, or it is no decision log. One
+        without a whole record is deleted.
         """
         if not self._has_begun:
             older = [other for other in _later_parts(self.path) if _is_part(part_of(self.path, other), other)]
@@ -139,7 +139,7 @@ class LogFile:
     def begin_part(self, state: bytes, after_gap: bool = False) -> None:
         """Close the present part and begin the next one, with a header and the state of its dispatcher.
 
-        If there are more than `keep` parts then, the oldest is deleted.
+        If `keep` is above 0, the part that is `keep` numbers before it is deleted.
 
         Args:
             state: of `checkpoint.dump`; empty = it could not be saved.

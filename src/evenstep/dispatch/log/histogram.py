@@ -38,7 +38,7 @@ def add_wait(wait_s: float, sums: F8) -> None:
 
 
 class Waits:
-    """Mean wait of the requests admitted so far; old waits fade. `add_wait` adds one.
+    """Mean wait of the requests sent to workers so far; old waits fade. `add_wait` adds one.
 
     `sums`: array of the seconds of all waits together, and of their number; both are halved when the number is 65536.
     """
@@ -54,7 +54,7 @@ class Waits:
 
 
 class Histogram:
-    """Counts of observations at or below each bound, their sum and number.
+    """Counts observations between ascending bounds, with their sum and number.
 
     Args:
         bounds: ascending upper bounds, in the unit of the observations; an observation equal to a bound is within it.

@@ -9,7 +9,7 @@ from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds,
 
 
 def tpot_s(streamed_s: float, tokens: int, sequences: int) -> float:
-    """Seconds per further token of each sequence of a streamed answer; nan with fewer than two tokens a sequence.
+    """Seconds per further token of each sequence of a streamed answer; nan with under two tokens a sequence, or no stream.
 
     Args:
         streamed_s: seconds from its first token to its end.
@@ -41,7 +41,7 @@ class Meters:
         self.stages = {name: Seconds() for name in ("predict", "prepare", "route", "apply")}
 
     def values(self) -> dict[str, object]:
-        """The meters as plain numbers, lists and dictionaries, by metric name without the prefix ``evenstep_``."""
+        """The meters as plain numbers, texts, lists and dictionaries, by metric name without the prefix ``evenstep_``."""
         return {
             "requests_total": dict(self.requests),
             "decisions_total": [

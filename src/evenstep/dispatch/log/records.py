@@ -1,8 +1,8 @@
 """The decision log's records: all input of a dispatcher, in order, and its decisions.
 
-A log begins with a `Header`. Then come the host's events, the chunks between them, and one `Round` for each decision, after
-the event that caused it. A later part begins with a `Checkpoint` after its header. A log holds numbers, names of workers and
-tenants, and salted hashes; no text of users.
+A log begins with a `Header`. Then come the host's events, the chunks between them, one `Done` for each request that ended
+correctly, and one `Round` for each decision, after the event that caused it. A later part begins with a `Checkpoint` after
+its header. A log holds no text of users: of a request it has numbers, its tenant's name and salted hashes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
         waiting: number of waiting requests that the policy saw.
         seen: CRC-32 of the view (`policy_call.Packed.checksum`).
         sent: number of the request (`Arrived.request`) -> name of its worker, as decided by the policy or the fallback; all
-            other requests were held.
+            others that were shown were held.
         fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.
         why: the same with its subject, in words; a replay does not compare it.
     """

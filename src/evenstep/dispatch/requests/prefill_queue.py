@@ -32,7 +32,7 @@ class PrefillQueue:
         self.feed()
 
     def feed(self) -> None:
-        """Send queued requests, oldest first, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
+        """Send queued requests, in order, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
 
         Each gets a `SendPrefill`, and its KV is charged. A request that is excluded from all with room is passed over.
         """

@@ -36,7 +36,7 @@ class RequestColumns(NamedTuple):
     request_class: Ints
     copies: Ints
     leave: Ints  # age (tokens of one copy) at which it is expected to have left
-    predicted: Ints  # its age when that was predicted, -1 = never
+    predicted: Ints  # its age when that was predicted, -1 = not on this worker yet
     leg: Ints  # number of its present or last upstream call
     tries: Ints  # tries that failed
     base: Ints  # tokens it had when this leg began
@@ -92,7 +92,7 @@ class Rows(Restored):
     def take(self, request: int) -> int:
         """Take a free row for the request with this number; returns the row. The table grows if no row is free.
 
-        All columns have their initial values, except times, which still are those of an earlier request.
+        All other columns have their initial values, except times, which may be those of an earlier request.
         """
         if not self.free:
             self._grow()

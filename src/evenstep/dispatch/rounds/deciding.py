@@ -1,8 +1,8 @@
 """Makes one decision: builds the view, asks the policy or falls back to least load, and checks the answer.
 
-No worker stays idle while a fitting request waits: least load sends that request even if the policy holds it. A policy may
-hold requests for its own reasons. On a worker that runs nothing, such a reason can never change: no request leaves that
-worker, and its load does not shrink. So the host sends the oldest request that fits there.
+A round leaves no worker idle that takes requests and is not gathering, while a request waits that fits and may go there.
+Least load sends it even if the policy holds it. A policy may hold requests for its own reasons. On a worker that runs
+nothing, such a reason can never change: no request leaves it, and its load does not shrink.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Deciding(Restored):
         """Use this policy and predictor, ``NAME[:key=value,...]``, from now on; nothing changes if they cannot be made.
 
         An empty `predictor` keeps the present one, or takes the default (`Dispatcher`) if there is none. Without a horizon
-        `predictor` is ignored. Faults are forgotten. Raises InputError for an unknown policy, predictor or option, or a
+        `predictor` is ignored. Faults are forgotten. Raises InputError for an unknown or invalid policy or predictor, or a
         predictor that sees true lengths.
         """
         call = PolicyCall(policy)
@@ -165,8 +165,8 @@ class Deciding(Restored):
 
         Returns:
             For each row in `packed.waiting`, the place of its worker, or `HOLD`. The first `most` entries are the requests
-            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free; then
-            nothing is counted or logged.
+            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free outside
+            gathering groups; then nothing is counted or logged.
         """
         watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
@@ -206,13 +206,13 @@ class Deciding(Restored):
     ) -> tuple[list[int], Reason]:
         """Add to the answer a request for each idle worker: the first unsent one in the pool that fits and is not excluded.
 
-        A worker is idle if it holds no request, foreign or not, is not gathering and gets nothing by the answer. Requests
-        and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A request that
-        the answer sends to a worker excluded for it does not make that worker busy. Answer, rows and free slots in `packed`
-        are written.
+        A worker is idle if it takes requests, holds none, even foreign, is not gathering, and the answer gives it none.
+        Requests and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A
+        request that the answer sends to a worker excluded for it does not make that worker busy. Answer, rows and free slots
+        in `packed` are written.
 
         Returns the answer to the requests shown and to those added from the rest of the pool, and the reason: ``held`` if
-        the policy held one of them, else that given.
+        there was none and the policy held one of them, else that given.
         """
         packed, mirror, shown = self.packed, self.mirror, len(answer)
         rows, worker, known = packed.waiting[:shown], packed.worker, self.rows.columns.arrays
@@ -242,7 +242,7 @@ class Deciding(Restored):
         return added, reason
 
     def has_prepared(self, now_s: float) -> bool:
-        """Make some predictions for the next decision ahead of time, if many are due and the policy will be asked.
+        """Learn and predict a part for the next decision ahead of time, if many are due and the policy will be asked.
 
         Returns whether it did. Call it once a turn until it returns False, then `decide`.
         """

@@ -20,7 +20,7 @@ _COOLS = ("raised", "contract", "budget", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Fell:
-    """A round that least load decided in place of the policy.
+    """A round in which least load decided in place of the policy, for ``held`` about some requests only.
 
     Args:
         decision: running number of the decision, from 0.

@@ -132,7 +132,7 @@ def see(workers: WorkerColumns, seen: Seen) -> None:
 def project_all(
     requests: RequestColumns, workers: WorkerColumns, high: int, seen: Seen, counts: I8, loads: F8, projections: F8
 ) -> int:
-    """Write the projected load (KV tokens) of every worker, h = 0..H tokens ahead; returns 0.
+    """Write the projected load (KV tokens) of every changed worker, h = 0..H tokens ahead; returns 0.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.

@@ -1,9 +1,9 @@
 """Projects the loads of running requests; asks the predictor about the requests whose prediction is due.
 
-A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It is
-also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
-(worker, request). `predict.gate.Gate` says which predictions count, and what holds for the others. A length announced by the
-client is believed until the answer is longer.
+A running request is predicted at the first round after its first token, after each `refresh_every` tokens, and after it
+outlives its expected last token. All that a round makes are one call, in order of (worker, request); many are made before
+the round, up to 128 a call. `predict.gate.Gate` says which predictions count, and what holds for the others. A length
+announced by the client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """

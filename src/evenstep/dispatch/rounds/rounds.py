@@ -1,7 +1,7 @@
 """Opens a round when a decision could change something, and lets it gather the rest of its barrier group.
 
 Slots of a group fall free together, but the last chunks of a step arrive milliseconds apart. A round opens on the first
-event. It is ripe when every running request of the group has delivered the chunk of its step (`lockstep`), or after
+event. It is ripe if its group is between two steps, once the group has delivered a step (`lockstep`), or after
 `gather_ms`. Slots that were free while no request waited need no gathering.
 """
 
@@ -80,7 +80,7 @@ class Rounds:
             self.open()
 
     def again(self) -> None:
-        """Ask for one more decision after the next reads, without gathering: sets `ripe` and `Turn.due`."""
+        """Ask for one more decision after the next reads: opens rounds, and sets `ripe` and `Turn.due`."""
         self.open()
         self.ripe = self._turn.due = True
 

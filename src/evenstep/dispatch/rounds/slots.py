@@ -131,7 +131,7 @@ class Slots:
 
         Then it leaves the pool for `seating`. One request at a time waits so at a worker: two would each hold what the other
         needs. A worker without other requests of ours may get it beyond `free` (`_takes_whole`). Returns the slots taken
-        now; 0 if `free` is 0 or less, or too few while another request waits there.
+        now; otherwise 0 if `free` is 0 or less, or too few while another request waits there.
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
@@ -153,8 +153,8 @@ class Slots:
     def _takes_whole(self, row: int, worker: int) -> bool:
         """Whether to send a request to a worker that offers fewer slots now than the request still wants.
 
-        True if the worker has enough slots in all and no other request of ours. Other gateways or clients use the missing
-        slots, and might do so for ever. The engine queues what does not fit.
+        True if the worker is open, and has enough slots in all and no other request of ours. Other gateways or clients use
+        the missing slots, and might do so for ever. The engine queues what does not fit.
         """
         at, mirror = self._rows.at, self._mirror
         if not 0 < mirror.at.free_at_most[worker] < at.copies[row] <= mirror.workers[worker].spec.slots:

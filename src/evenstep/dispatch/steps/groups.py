@@ -147,7 +147,7 @@ class Steps:
         return column[begin : begin + self._all.at.size[self._group]].tolist()
 
     def values(self, mirror: Mirror) -> dict[str, object]:
-        """The group's figures by metric name, for a metrics page: numbers and text, None for a value that is not known.
+        """The group's figures by metric name, for a metrics page: numbers, a text, a dictionary, None for an unknown value.
 
         The idle ratio is of the last counted step, 0..1, and 0 for a single worker. With a fitted law it is of step time,
         the fixed part included, else of loads alone. Idle device seconds are those lost at the barrier, summed over workers

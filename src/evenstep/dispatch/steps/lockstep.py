@@ -1,7 +1,7 @@
-"""Counts chunks and leaving requests, by the steps of their barrier group; only this file changes tokens, steps and times.
+"""Counts chunks and leaving requests, by the steps of their barrier group.
 
-Each chunk is assigned to a step of its group. A step is complete when all requests have delivered it. It is counted, with
-its loads and its seconds, when the next one begins.
+Each chunk is assigned to a step of its group. A step is complete when all expected requests have delivered it. If its
+seconds are known, it is counted with them and its loads when the next one begins.
 
 The workers of a group step together, so all their running requests are counted as one. A request delivers once in each step
 since it joined: its k-th token belongs to the k-th of these steps, however late its connection is read. A step ends when
@@ -9,10 +9,10 @@ every expected request has delivered it. A request that delivers earlier, for th
 
 Where counting fails, time decides. The first token of a newcomer belongs to the last delivered step if it comes within half
 a step, else to the next one. A request that ends a step more than half a step after all others was assigned one step too
-low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected. It joins like a
-newcomer at its next chunk: an engine or a slow client may have delayed it. If requests differ by several steps time and
-again, the engine makes several tokens in a step, and chunks are counted instead. Requests of several copies are never
-expected: each copy has its own chunks.
+low, and moves to the next one. If one is `AHEAD` steps ahead, those without the present step are no longer expected. They
+join like newcomers at their next chunk: an engine or a slow client may have delayed them. If requests differ by several
+steps time and again, the engine makes several tokens in a step, and chunks are counted instead. Requests of several copies
+are never expected: each copy has its own chunks.
 """
 
 from __future__ import annotations
@@ -282,9 +282,9 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
 def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
     """Count chunks from `at` on, up to the first one that the caller has to handle.
 
-    Not counted are first tokens, rows that are not in the table or have no worker, and a chunk for which the tables need
-    more room (`GroupSteps.make_room`). If a step ends while a request waits for that, its chunk is counted as the last, and
-    `steps.ended` gets the group. Returns the index of the first chunk that was not counted; `count` if all were.
+    Not counted are first tokens but `joined`'s, rows not in the table or without a worker, and a chunk for which the tables
+    need more room (`GroupSteps.make_room`). If a step ends while a request waits for that, its chunk is counted as the last,
+    and `steps.ended` gets the group. Returns the index of the first chunk that was not counted; `count` if all were.
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.

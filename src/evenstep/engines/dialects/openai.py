@@ -10,7 +10,7 @@ from evenstep.engines.view import Dialect, EngineSample
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """An engine that may report neither usage nor ids in its chunks; its tokens are estimated.
+    """An engine that may report neither usage nor ids in its chunks; its tokens are then estimated.
 
     Args:
         finish_reasons: it gives every choice a finish_reason; else ``[DONE]`` alone ends a stream.
@@ -24,7 +24,7 @@ class OpenAI:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect: the engine is asked for no counts or ids, unless the client asks; tokens are estimated."""
+        """The dialect: the engine is asked for no counts or ids, unless the client asks; else tokens are estimated."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

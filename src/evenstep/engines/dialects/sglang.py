@@ -33,7 +33,7 @@ class SGLang:
 
         Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the prefix counters
         are nan, because the page has them for all ranks together. Without the capacity's metric, `kv_capacity` is used
-        tokens over the used share, or inf if that share is 0.
+        tokens over the used share, or inf if that share is 0 or missing.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV tokens of a rank.

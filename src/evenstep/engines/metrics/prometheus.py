@@ -25,7 +25,7 @@ class Line:
 
 
 def whole(label: str) -> int:
-    """The whole number that a label gives in digits; 0 for any other text."""
+    """The whole number that a label gives in 18 digits or fewer; 0 for any other text."""
     return int(label) if label.isdecimal() and len(label) < 19 else 0
 
 

@@ -1,4 +1,4 @@
-"""Builds the body sent to an engine: a few members are added or removed; every other byte stays as the client sent it."""
+"""Builds the body sent to an engine: a few members are added, changed or removed; every other byte stays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def decode_leg(body: bytes, handover: bytes) -> bytes:
     of `body` are appended to it.
 
     Raises:
-        EngineError: `handover` is not a JSON object.
+        EngineError: `handover` does not begin and end with a brace.
     """
     fields = splice.members(body)
     more = _prompt_ids(body, fields)

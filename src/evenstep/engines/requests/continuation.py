@@ -36,8 +36,8 @@ class Continuation:
     Args:
         body: for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`).
         why_not: the reason why it cannot continue, as a clause; empty if it can.
-        ids: token ids from which the next engine continues, as a JSON list: the result equals an unbroken answer. Empty if
-            it continues from text, which is joined without that guarantee.
+        ids: token ids from which the next engine continues, as a JSON list: the rest is drawn as in an unbroken answer.
+            Empty if it starts anew, or continues from text, which is joined without that guarantee.
         is_engines: True if the reason lies with this engine: another one may be able to continue.
     """
 
@@ -136,8 +136,8 @@ def _text(prompt: bytes) -> str | None:
 def can_break(request: GenerationRequest) -> bool:
     """True if the request itself allows a broken answer to be continued; only then are token ids worth asking for.
 
-    False for several choices, log probabilities, ``echo``, ``suffix``, beam search, penalties, a seeded draw, tools or a
-    required output form.
+    False for several choices, log probabilities, ``echo``, ``suffix``, beam search, a prompt to truncate, penalties, a
+    seeded draw, tools it may use or a required output form.
     """
     return (request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING)) or not _hindrance(request)
 

@@ -43,7 +43,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
             16.
         min_tokens: least output tokens of one sequence, 0 if not given.
         user: a key that may pin a request to the worker of similar ones; empty if not given.
-        asked: accounting the client asked for.
+        asked: accounting the client asked for; `continuous` counts only with `usage`.
         goes_unchanged: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory.
         prompts: number of prompts; more than one only in completions.
         prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.

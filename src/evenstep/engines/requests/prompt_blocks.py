@@ -4,7 +4,7 @@ Ids are keyed hashes, so no text can be read out of them. Equal ids mean that ev
 byte for byte, model included.
 
 The first `FINE` blocks of a prompt have the given length, the others `COARSE` times as much. So the length that two prompts
-share is known to an eighth, and a long prompt has a fifth of the blocks.
+share is known to an eighth, and a prompt above 512 KiB has 312 blocks, not 2048.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class PromptSizes:
         self._known: OrderedDict[str, tuple[float, float, float]] = OrderedDict()  # bytes, tokens, their ratio
 
     def bytes_per_token(self, model: str) -> float:
-        """Mean bytes of one token of this model's prompts; the prior for a model without a prompt so far."""
+        """Mean bytes of one token of this model's prompts and the prior; the prior for a model without a prompt so far."""
         found = self._known.get(model)
         return self._prior if found is None else found[2]
 

@@ -20,7 +20,7 @@ class Refusal:
     Args:
         status: HTTP status.
         kind: OpenAI's ``type``.
-        message: one or two sentences; names no engine and no address.
+        message: text for the client, without addresses of engines.
         code: a word for programs to match; None, as in OpenAI's API, for plain faults of a request.
         param: the invalid field; None if the error is not about one field.
         retry_after_s: seconds until the client may try again; 0 = no Retry-After header.
@@ -140,7 +140,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
         retry_after_s: the engine's Retry-After in seconds; 0 = no such header. A 503 without one gets 1 s.
 
     Returns:
-        For 400 to 499, the client's fault: that status with the engine's message, type, code and param. For 503
+        For 400 to 499, the client's fault: that status with the engine's message, type, param, and code if text. For 503
         `overloaded`; for any other status `ENGINE_FAILED` (502).
     """
     fault = _fault(body)

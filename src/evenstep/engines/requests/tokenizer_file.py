@@ -48,7 +48,7 @@ class TokenizerFile:
 
 
 def _texts(messages: Any) -> list[str]:
-    """Every text in a chat's messages; pictures and sounds have no text."""
+    """Every text in the ``content`` of a chat's messages; pictures and sounds have no text."""
     found: list[Any] = []
     for message in messages:
         content: Any = message.get("content") if isinstance(message, dict) else None

@@ -9,7 +9,7 @@ from evenstep.engines.view import Off
 
 _IDS = re.compile(rb'([,{])[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]')
 _PROMPT_IDS_KEY = b'"prompt_token_ids":['
-_PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
+_PROMPT_IDS = re.compile(rb'("prompt_token_ids"[ \t]*+:)[ \t]*+\[[\d, \t\r\n]*+\]')
 
 
 def without_usage(data: bytes, off: Off) -> bytes:
@@ -42,8 +42,8 @@ def without_prompt_ids(data: bytes) -> bytes:
 def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
     """The chunk `data` with each ``prompt_token_ids`` list emptied to ``[]``, and the removed lists as JSON, in order.
 
-    The end of a list is searched for, without parsing, since it may take megabytes. A list with a quote or bracket inside,
-    and all after it, stay.
+    The end of a list is searched for, without parsing, since it may take megabytes. A list after a space stays, and so do
+    one with a quote or bracket inside and all after that.
     """
     at, pieces, lists = 0, list[bytes](), list[bytes]()
     while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:

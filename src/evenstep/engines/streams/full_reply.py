@@ -1,9 +1,9 @@
 """A streamed answer with every event parsed in full: counted, checked, and stripped of members that only evenstep asked for.
 
 Tokens are counted by ``usage.completion_tokens``, a running count per choice, else by ``token_ids``; one event can carry
-several. If an engine reports neither, events with text are counted and `FullReply.estimated` is set. A stream is complete
-when every choice has its finish_reason. An earlier end is a failure; so are an error object in the stream, a chunk that is
-not JSON, and a finish_reason that reports an abort.
+several. If an engine reports neither, tokens are estimated from its events and `FullReply.estimated` is set. A stream is
+complete when every choice has its finish_reason, or at ``[DONE]`` if the engine gives none. An earlier end is a failure; so
+are an error object in the stream, a chunk that is not JSON, and a finish_reason that reports an abort.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class FullReply:
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
         self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until reported
-        self.finished = False  #: every choice has its finish_reason
+        self.finished = False  #: every choice has its finish_reason, or `done`
         self.done = False  #: the stream has ended correctly
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
-        self.estimated = False  #: tokens were counted by events
+        self.estimated = False  #: tokens were estimated from events
         self.starts_anew = False  #: it failed: the engine answers from the start, or does not say that it goes on
         self.restarts = False  #: and that is the engine's way: it was asked to say what it answers
         self.failure: EngineError | None = None  #: why it cannot go on
@@ -368,7 +368,7 @@ class FullReply:
         return self._hands_back and "recomputed" in (choice.stop_reason, choice.finish_reason)
 
     def _estimate(self, choice: Choice) -> int:
-        """Estimated new tokens of a choice without counts; 0 without text or a tool call."""
+        """Estimated new tokens of a choice without counts; 0 if it has neither text nor `others`."""
         content = choice.content
         if not content and not choice.others:
             return 0
@@ -452,7 +452,7 @@ class FullReply:
             self.produced = produced
 
     def _stamped(self, out: bytes) -> bytes:
-        """The last chunk with the engine's fingerprint; while that is unknown, hold it and return the one held before."""
+        """The last chunk with the fingerprint; until that is known, hold an only choice's and return the one held."""
         if len(self._counted) > 1 or self.fingerprint:
             return cleaning.with_fingerprint(out, self.fingerprint)
         held, self._held = self._held, out  # an engine may send two last chunks

@@ -9,7 +9,7 @@ The rules, from the HTML standard's event streams:
 * an event without a ``data`` line has no value, but is still returned with its bytes, so that it can be forwarded;
 * a byte order mark before the stream is not part of it; an event that never ends is dropped.
 
-The bytes of the returned events, followed by `EventReader.tail`, are the stream, byte for byte.
+Without a fault, the bytes of the returned events, followed by `EventReader.tail`, are the stream, byte for byte.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """Read all events of `data` as `read` does. If one differs, or without compiled code: 0, `count` and no bytes."""
+        """Read all events of `data` as `read` does; 0, `count` and no bytes if one differs or `read_chunks` cannot read."""
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:

@@ -52,8 +52,8 @@ def compare(
             others are rotated; a synthetic one is drawn anew.
         baseline: name of the policy others are compared with; the first when left out.
         seed: key of replicates and policies' draws.
-        load: rescale arrival times to this share of the fleet's capacity; needs timed arrivals, a linear `step_time`, and no
-            `rate`.
+        load: rescale arrival times to this share of the fleet's capacity; needs timed arrivals, a linear `step_time`, the
+            default drift, and no `rate`.
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         limit: use only the first rows of a trace, or draw only so many requests; a generator in memory refuses it.
         power: power law for the energy metrics; the default one when left out.

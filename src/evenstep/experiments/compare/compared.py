@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenstep.experiments.contenders import Contender
     from evenstep.experiments.jobs import Plan
 
-#: Samples of every worker's load that a report draws.
+#: Most samples of every worker's load that a report draws.
 SAMPLES = 2000
 
 
@@ -92,7 +92,7 @@ class Compared(Comparison):
         return self.to_arrow().to_pandas()
 
     def plot(self, metric: str = "idle_time_share", *, axes: Any = None) -> Any:
-        """Draw a bar for each policy with its 95 % interval. A policy has the same colour in every report.
+        """Draw a bar for each policy with its 95 % interval. All reports on the same policies have the same colours.
 
         Args:
             metric: a metric by name, as in `PolicyResult.mean`.

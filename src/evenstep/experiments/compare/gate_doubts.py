@@ -31,7 +31,7 @@ def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: Bat
     The list is empty for other policies. It is also empty if the policy solves its own thresholds (``solve_s > 0``), because
     the given ones are only its first. An engine with ``kv_tokens = 0`` has unlimited memory.
 
-    Types have the rates and mean lengths of the trace. For `wait` they are classes. For `nested-wait` they are, in each
+    Types have the rates of the trace. For `wait` they are classes, of mean lengths. For `nested-wait` they are, in each
     prompt group, the segments in which requests end. Conditions on the time of an iteration are checked only if the law is
     `affine-kv` and the requests have arrival times.
 

@@ -95,7 +95,8 @@ class Question:
 def answer(asked: Question) -> dict[str, Any]:
     """Thresholds, memory and latency of WAIT and Nested WAIT, for a table or as JSON.
 
-    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt.
+    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths (`MOST_TYPES`), of one mean
+    prompt.
 
     Returns:
         ``version``, ``trace``, ``requests_per_s``, ``wait`` and ``nested_wait``. The last two hold KV tokens, seconds, and
@@ -103,7 +104,7 @@ def answer(asked: Question) -> dict[str, Any]:
             no `segments` were asked for, ``nested_wait`` holds only ``not_solved``, the reason.
 
     Raises:
-        InputError: an engine that does not keep up, or too little memory, already for WAIT; with the numbers.
+        InputError: an engine that does not keep up, or too little memory, for WAIT, or for Nested WAIT with `segments`.
     """
     trace = asked.trace
     classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
@@ -121,7 +122,7 @@ def answer(asked: Question) -> dict[str, Any]:
 
 
 def _of_flag(error: InputError) -> InputError:
-    """A copy of the error that names the command's flag as the field."""
+    """A copy of the error that names the command's flag, if it has one, as the field."""
     return InputError(_WHERE, _FLAGS.get(error.field, error.field), error.value, error.expected, error.hint)
 
 

@@ -182,7 +182,7 @@ def with_observed(
     Args:
         comparison, settings: the comparison, which has the log's policy, and its settings.
         log, row: the data of the log, and the observed run (`row_of`).
-        overridden: names of settings that differ from the log's. With any, the log's policy is run once more without them.
+        overridden: names of settings given in place of the log's. With any, the log's policy is run once more without them.
     """
     said, error = log.said, {}
     if overridden:

@@ -1,4 +1,4 @@
-"""The leaderboard: every policy on every workload of a board, with the same requests and random draws, ranked.
+"""The leaderboard: policies on the workloads of a board, with the same requests and random draws, ranked.
 
 Runs are cached and shared as in a sweep (`sweep.runs`), so a stopped board continues where it stopped.
 """

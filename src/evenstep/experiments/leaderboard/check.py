@@ -39,8 +39,8 @@ class Flip:
 def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]]:
     """A tenth of a board's cells, in the order of `cells`: about a tenth of every workload's policies.
 
-    `cells` are (workload, policy); the same cells give the same tenth. The parts 0 to 9 have every cell once, and part 10
-    is part 0 again. With fewer than ten cells, each part has one.
+    `cells` are (workload, policy); the same cells give the same tenth. With ten cells or more, the parts 0 to 9 have
+    every cell once, and part 10 is part 0 again. With fewer, each part has one.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:

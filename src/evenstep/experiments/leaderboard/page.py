@@ -42,10 +42,10 @@ def page(table: Table, *, data: str, picture: str) -> str:
 
 
 def text_lines(table: Table, width: int | None = None) -> list[str]:
-    """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
+    """The ranks over all workloads as aligned lines for a terminal, in the order of `overall`, under a line of headings.
 
-    Oracles are left out. If a line would have more than `width` letters, names are cut and the last columns follow below.
-    Full names stand at the end. `width` None = no limit.
+    Oracles are left out. Long names are cut (`name_limit`), and columns that do not fit `width` letters follow below. Full
+    names of cut ones stand at the end. `width` None = no limit.
     """
     rows = overall(table)
     names = cut_names([one.policy for one in rows], name_limit(width))
@@ -175,7 +175,7 @@ def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
 
 
 def _behind(one: Standing, factor: float, places: int) -> str:
-    """The text of the paired difference to the leader, with ``level`` if its interval contains 0."""
+    """The text of the paired difference to the leader, with ``level`` for a live policy whose interval contains 0."""
     if one.behind is None:
         return MISSING
     text = _interval(one.behind, factor, places, sign="+")

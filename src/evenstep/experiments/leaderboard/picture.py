@@ -8,7 +8,7 @@ from evenstep.experiments.leaderboard.ranks import Standing, alike, overall, sta
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 
 WIDTH, LEFT, ROW, HEAD, FOOT, GAP = 960, 300, 19, 46, 34, 64
-#: Number of live policies shown, by mean rank.
+#: Most live policies shown, by mean rank.
 SHOWN = 18
 #: A bar longer than `CUT` times the quantile `BUT` is cut and gets a point, so that it does not dwarf the others.
 CUT, BUT = 1.15, 0.85
@@ -29,8 +29,8 @@ _TITLES = {
 def picture(table: Table) -> str:
     """The picture as the text of an SVG document: a panel for each of `table.picture`, with policies by mean rank.
 
-    It shows the first `SHOWN` live policies, then all oracles. Paper modes are left out, and all but the first of policies
-    that decided alike. Very long bars are cut, with a pointed end.
+    It shows the first `SHOWN` live policies, without paper modes and without all but the first of policies that decided
+    alike. Then come all oracles. Very long bars are cut, with a pointed end.
     """
     paper = [policy for policy in table.policies if "age_limit=0" in policy]
     twins = [policy for group in alike(table) for policy in group[1:]]

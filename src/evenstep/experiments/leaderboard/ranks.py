@@ -18,7 +18,8 @@ class Standing:
         rank: 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank. None
             for an oracle, or without a value.
         value: mean and interval of the ranking metric; None if a replicate has no value.
-        behind: paired difference, this policy minus the best live one; None for that one itself, and without a value.
+        behind: paired difference, this policy minus the best live one; None for that one itself, and without a value or a
+        live policy.
     """
 
     cell: Cell

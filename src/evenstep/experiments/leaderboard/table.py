@@ -1,4 +1,4 @@
-"""The results of a leaderboard, a cell for each policy and workload; stored as one Parquet file, a row per run."""
+"""The results of a leaderboard, a cell for each policy and workload that ran; stored as one Parquet file, a row per run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Origin:
     Args:
         date, commit: day it was made, as in 2026-05-31; commit of the sources, or empty outside a repository.
         command: exact command line.
-        seeds: number of replicates; replicate r has seed r.
+        seeds: most replicates of a policy; replicate r has the seed of the workload's settings plus r.
         versions: version by component.
     """
 

@@ -49,7 +49,7 @@ def requests(setting: ex.Setting, number: int) -> Trace:
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """The iterations of an engine under `sarathi`, `budget` tokens each, up to `until_s`; `name` gives law and memory."""
+    """The iterations of an engine under `sarathi`, up to `budget` tokens each, to `until_s`; `name` gives law and memory."""
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None

@@ -112,7 +112,7 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
 
 
 def taken_up(run: EngineRun) -> F8:
-    """float64[N], seconds at which the engine took each request up: the first iteration start after arrival, or the end."""
+    """float64[N], seconds at which the engine took each request up: the first iteration start from arrival, else the end."""
     assert run.iterations is not None
     starts = np.append(run.iterations.start_s, run.totals.makespan_s)
     return starts[np.searchsorted(starts, run.requests.arrival_s, side="left")]

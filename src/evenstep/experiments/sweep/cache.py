@@ -15,9 +15,9 @@ _VERSION = 1
 
 
 class Cache:
-    """Results of runs by key, in memory and, with a folder, on disk. A result is a JSON object; nan comes back as None.
+    """Results of runs, JSON objects by key, in memory and, with a folder, on disk. Of them nan and inf come back as None.
 
-    The disk is read once for each key. A damaged file counts as missing; `damaged` is the number of those met.
+    The disk is read at most once for each key. A damaged file counts as missing; `damaged` is the number of those met.
     """
 
     def __init__(self, folder: Path | None) -> None:

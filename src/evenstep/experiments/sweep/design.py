@@ -58,7 +58,7 @@ class Design:
 def design_of(found: SweepFile, document: Document) -> Design:
     """The design of a sweep file that `read_sweep` gave. Every policy is built once with the options of each point.
 
-    `InputError` for bad content, with file, line and field; or, with the point, for settings that do not fit together.
+    `InputError` for bad content, or settings that do not fit together.
     """
     known = metric_names()
     for name in found.metrics:
@@ -135,13 +135,13 @@ def _check_contenders(points: list[Point], found: SweepFile, document: Document)
 
 
 def _placed(error: InputError, where: str) -> InputError:
-    """A copy of the error with the place `where` in the file; the former place becomes part of the field's name."""
+    """A copy of the error with the place `where` in the file; the former place becomes the field's name or a part of it."""
     field = error.where if error.where in ROOMS else f"{error.field} of {error.where}"
     return InputError(where, field, error.value, error.expected, error.hint)
 
 
 def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> Axis:
-    """The axis of a parameter of ``over``; `InputError` for an option that no policy has, or that a policy's spec sets."""
+    """The axis of a parameter of ``over``; `InputError` for an option that no policy (predictor) has, or a spec sets."""
     where = document.where(f"over.{name}")
     prefix, dot, option = name.partition(".")
     if not dot:
@@ -195,7 +195,7 @@ def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
 
 
 def _options(kind: Any) -> list[str]:
-    """Names of the options that a class of policies or predictors takes."""
+    """Names of the options that a class of policies or predictors takes; empty if it is not a dataclass."""
     return [f.name for f in dataclasses.fields(kind) if f.init] if dataclasses.is_dataclass(kind) else []
 
 

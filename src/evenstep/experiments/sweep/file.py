@@ -70,11 +70,11 @@ class SweepFile:
 
 
 def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Document]:
-    """Read and check a sweep file; policies, metrics and values are checked later, by `design_of`.
+    """Read and check a sweep file; names of policies and metrics, and values, are checked later, by `design_of`.
 
-    `source` is a path, or a mapping with the content of such a file. Returns the sweep, and the document that knows the line
-    of each key, for errors. `InputError` as in `config.read_yaml`, and for unknown keys, a parameter that is fixed and
-    swept, or no workload.
+    `source` is a path, or a mapping with the content of such a file. Returns the sweep, and its document, which knows the
+    lines of a file's keys, for errors. `InputError` as in `config.read_yaml`, and for unknown keys, a parameter that is
+    fixed and swept, no workload or two places of it, no parameter, no metric, or `most_seeds` below 2.
     """
     if isinstance(source, Mapping):
         document = Document("sweep", {k: v for k, v in source.items() if k != "version"}, {})

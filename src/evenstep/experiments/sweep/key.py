@@ -1,7 +1,8 @@
 """One SHA-256 over all inputs of a sweep's run; two runs share it if and only if their inputs are equal.
 
-Inputs are requests, fleet, step-time and power laws, seed, and policy and predictor with all their options. The sources of
-evenstep that decide results count, too, and all code outside evenstep. Text that names a file stands for the file's content.
+Inputs are requests, fleet, step-time and power laws, objective, seed, and policy and predictor with all their options. The
+sources of evenstep that decide results count, too, as do those of classes outside it (`content`), and the versions of
+evenstep and NumPy. Text that names a file stands for the file's content.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _DECIDING = (
 
 
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
-    """The key of one run: SHA-256 in hex, also over the versions of evenstep and NumPy. Policy and predictor are built once.
+    """The key of one run: SHA-256 in hex. Policy and predictor are built if this process has not done so.
 
     `trace`, the SHA-256 of the replicate's requests (`jobs.fingerprint`), stands for the plan's source. `index` is the
     replicate; the plan's seed plus `index` is the run's seed.
@@ -76,10 +77,11 @@ def code_digest() -> str:
 
 
 def content(value: Any, options: object = None) -> Any:
-    """A JSON form of a value, which differs whenever the result of a run could differ.
+    """A JSON form of a value, for the key of a run.
 
     A float is written in hex, an array as type, shape and SHA-256. Text that names a file becomes the SHA-256 of its
-    content. An object becomes its class, its fields, and the SHA-256 of its source if it is not evenstep's.
+    content. An object becomes its class, its `init` fields (else `options`), and the SHA-256 of its source if it is not
+    evenstep's.
 
     Args:
         value: settings, laws, policies, predictors and their parts.
@@ -117,7 +119,7 @@ def _text(text: str) -> Any:
 
 
 def _foreign_code(kind: type[Any]) -> str:
-    """SHA-256 over the source of a class: its file and kernel, or its whole package; empty for a class of evenstep."""
+    """SHA-256 over a class's source: its file and kernel, or its whole package; empty for evenstep's, or without a file."""
     if kind.__module__.startswith("evenstep."):
         return ""
     home = getattr(sys.modules.get(kind.__module__), "__file__", None)

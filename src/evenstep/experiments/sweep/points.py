@@ -55,8 +55,8 @@ class Axis:
     def at(self, share: float) -> Any:
         """The value at a share of the axis: a number of the range, or a listed value, each for an equal part.
 
-        The share is in [0, 1], below 1 for listed values. Numbers are rounded to 12 digits, so that 0.1 + 0.2 reads 0.3, or
-        to whole ones where the parameter takes no others.
+        The share is in [0, 1], below 1 for listed values. Numbers are rounded to 12 significant digits, so that 0.1 + 0.2
+        reads 0.3, or to whole ones where the parameter takes no others.
         """
         if self.values:
             return self.values[int(share * len(self.values))]

@@ -1,4 +1,4 @@
-"""Makes the missing runs of a sweep, in this process, in several, or on Ray; caches each result at once."""
+"""Makes runs of a sweep or leaderboard, in this process, in several, or on Ray; caches each result at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Runs:
 
         Args:
             tasks: the runs; they are made even if the cache has them.
-            may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
+            may_begin_plain: allow runs in plain Python until their kernels are compiled, with the same bits.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with the point it failed at.

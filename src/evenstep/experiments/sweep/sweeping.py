@@ -1,8 +1,8 @@
 """Sweeps: policies at every point of a grid or a sample of parameters, resumable, to the same bytes wherever it ran.
 
-A run is a pure function of its task, and its result is cached under the SHA-256 of all its inputs. So a stopped sweep
-continues where it stopped, equal runs of several points are made once, and any process may make them. More than one process
-needs the usual ``if __name__ == "__main__"`` guard in a script.
+A run is a pure function of its task, and its result is cached under the SHA-256 of all its inputs. So with a cache
+folder a stopped sweep continues where it stopped, equal runs of several points are made once, and any process may make them.
+Where processes cannot be forked, more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Sweep:
     """A sweep with its cache: `run` makes it, `forecast` estimates its time.
 
     The constructor reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
-    arguments and errors are those of `sweep`, with `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins over the
-    file. Attribute `made` counts the runs that `run` made so far; all others came from the cache.
+    arguments are those of `sweep` but for the places, with `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins
+    over the file. Attribute `made` counts the runs that `run` made so far; all others came from the cache.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Sweep:
         return all(holds(policy) for policy in range(len(self.design.file.policies)))
 
     def _more(self, point: int, count: int) -> int:
-        """The number of replicates a point has next, `count` if no more differ; stores their indices for `_tasks`."""
+        """The number of replicates a point has next, `count` if none can be added; stores their indices for `_tasks`."""
         wanted = next_count(count, self.design.file.most_seeds)
         self._indices[point] = self._differing(point, wanted)
         return len(self._indices[point])

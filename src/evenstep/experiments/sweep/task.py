@@ -90,7 +90,7 @@ class Workloads:
         return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:
-        """The plan that the runs of a point share, made anew at each call; its workload is read at the first."""
+        """The plan that the runs of a point share, made anew at each call; its workload is read if it is not cached."""
         key = Reading.of(settings)
         if key not in self.sources:
             self.sources[key] = key.workload()
@@ -124,12 +124,12 @@ class Workloads:
         return self._traces[place]
 
     def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
-        """The SHA-256 of a replicate's requests, which are made only at the first call; `plan` must have been called."""
+        """The SHA-256 of a replicate's requests, which are made only if it is unknown; `plan` must have been called."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 
     def _place(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Any, ...]:
-        """The cache key of a replicate: points have the same if they differ only in settings that do not change it."""
+        """The cache key of a replicate: points with the same key have the same replicate."""
         key = Reading.of(settings)
         if plan.source is self.sources[key].source:
             return key, index

@@ -85,7 +85,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
 
 
 def next_count(count: int, most: int) -> int:
-    """The next total number of replicates after `count`: half as many more, at least one more, and `most` at most."""
+    """The next total number of replicates after `count`: half as many more, at least one more, but no more than `most`."""
     return min(most, count + max(1, count // 2))
 
 

@@ -49,8 +49,9 @@ class GatewayConfig:
         tenants: limits by tenant; `*` = every tenant that is not listed.
         classes: classes of requests, by name.
         aliases: further model name -> the model whose pool serves it, e.g. a LoRA adapter -> its base model.
-        tokenizers: model -> path of its tokenizer.json, to count a prompt's tokens before an engine reports them.
-        session_headers: lower-case names of headers whose value identifies a client's session, for policies that look at
+        tokenizers: model, by the first name that its workers list -> path of its tokenizer.json, to count a prompt's tokens
+            before an engine reports them.
+        session_headers: names of headers whose value identifies a client's session, for policies that look at
             sessions. The first header with a value counts.
         decisions: the decision log.
         log: the log on stderr.
@@ -141,8 +142,8 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     """Check a config for ranges and consistency, and return it unchanged.
 
     `before_rules` is called with the config after all checks but those of policy and predictor, which may import the
-    compiler. Files are not looked at: see `check_files`. Raises InputError, which names the dotted setting, for a value out
-    of range, values that contradict each other, or an unknown policy, predictor or engine.
+    compiler. Files are not looked at: see `check_files`. Raises InputError for a value out of range, values that contradict
+    each other, or an unknown policy, predictor or engine.
     """
     for name, low in _AT_LEAST.items():
         high = _AT_MOST.get(name, math.inf)

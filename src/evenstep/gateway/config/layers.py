@@ -32,7 +32,7 @@ class Sources:
     Args:
         file: path of a YAML file; empty = no file.
         environment: variables; those of settings are used (`variable_of`). An unknown variable is an error if it begins with
-            ``EVENSTEP_`` and the first word of a known one; other unknown variables are ignored.
+            ``EVENSTEP_`` and the first word of a known one. Others are ignored, as are those that Kubernetes sets.
         flags: dotted setting -> the flag as users see it in messages, e.g. ``command line --port``, and the value it gives:
             text, which is converted as in the environment, or the value itself.
     """
@@ -45,8 +45,8 @@ class Sources:
         """Read and merge all sources; returns the checked config, and the origin of each dotted setting as text.
 
         A flag overrides the environment, which overrides the file, which overrides the default. `before_rules` is called
-        with the merged config before policy and predictor are checked. Raises InputError, which names the origin, for an
-        unreadable file, an unknown setting or a value that does not fit.
+        with the merged config before policy and predictor are checked. Raises InputError for an unreadable file, an unknown
+        setting or a value that does not fit.
         """
         known = dict(leaves(GatewayConfig))
         origin = dict.fromkeys(known, "default")
@@ -150,8 +150,9 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
 def _read(text: str, hint: Any, place: str, name: str) -> Any:
     """Convert the text of a setting to a plain value of type `hint`.
 
-    Lists of text are separated by commas, workers by blanks; mappings and other lists are JSON. Where None is allowed, empty
-    text, none and null give it. Raises InputError, which names the origin `place` and the setting `name`.
+    Lists of text are separated by commas, or JSON if they begin with ``[``. Workers are separated by blanks; mappings and
+    other lists are JSON. Where None is allowed, empty text, none and null give it. Raises InputError, which names the origin
+    `place` and the setting `name`.
     """
     if hint == list[Worker]:
         return [msgspec.to_builtins(worker_of(part, place)) for part in text.split()]

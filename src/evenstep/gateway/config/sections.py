@@ -66,8 +66,8 @@ class Engines:
     Args:
         connect_s: longest wait for a connection.
         first_byte_s: longest wait for the first token of a stream, from the time the request is sent.
-        silence_s: longest time between two tokens of a stream; comments and chunks without a token do not count.
-        answer_s: longest wait for a whole answer that does not stream, and for the answer of a prefill leg.
+        silence_s: longest time between two tokens of a stream (comments and empty chunks do not count), or forwarded pieces.
+        answer_s: longest wait for a whole answer that does not stream (of one forwarded in pieces: the first), or a prefill.
         idle_s: how long an unused connection stays open.
         connections: most unused connections kept open for each engine.
         scrape_s: seconds between readings of an engine's metrics.
@@ -103,7 +103,7 @@ class Limits:
         connections: most open connections; a further one is closed at once.
         buffer_bytes: bytes of an answer that may wait for a slow client; at a quarter of them the gateway stops reading from
             the engine.
-        stalled_s: longest time in which a client reads none of the bytes that wait for it; then its connection is closed.
+        stalled_s: seconds between two checks of a slow client; if it read nothing in between, its connection is closed.
         drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 
@@ -166,7 +166,7 @@ class Decisions:
             meanwhile; their decisions are not in the log.
         plain_keys: hash prompts without a salt, so that logs of several gateways can be joined (research).
         salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; left out = drawn once and
-            kept in the user's state folder.
+            kept in the user's state folder, if that can be written.
     """
 
     path: str = ""
@@ -184,9 +184,9 @@ class Log:
     Args:
         format: text, or JSON lines.
         level: least severity that is written.
-        access: write a line for each request: id, status, tokens, seconds; never text of prompts or answers.
-        status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier (or load
-            imbalance), workers; 0 = no such lines.
+        access: write a line for each request, at level info: id, status, tokens, seconds; never text of prompts or answers.
+        status_s: seconds between status lines, at level info: requests, tokens a second, waiting, time lost at the barrier
+            (or load imbalance), workers; 0 = no such lines.
     """
 
     format: Literal["text", "json"] = "text"
@@ -197,7 +197,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """OpenTelemetry: one span for each request (`pip install 'evenstep[otel]'`).
+    """OpenTelemetry: one span for each sampled request (`pip install 'evenstep[otel]'`).
 
     Args:
         endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no spans.

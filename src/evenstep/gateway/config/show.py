@@ -17,8 +17,8 @@ _SECRETS = {"key", "api_key", "salt", "token"}
 def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
     """One row for each setting, in the order of `settled.origin`: ``setting`` (its dotted name), ``value`` and ``origin``.
 
-    Values are plain, as in JSON. A secret is ``(hidden)`` unless it is env:NAME or file:PATH. A setting of a missing section
-    has the value None.
+    Values are plain, as in JSON. A secret is ``(hidden)`` unless it is empty, env:NAME or file:PATH. A setting of a missing
+    section has the value None.
     """
     return [
         {"setting": name, "value": _covered(name, msgspec.to_builtins(value_at(settled.value, name))), "origin": origin}

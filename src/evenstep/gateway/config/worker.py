@@ -92,7 +92,7 @@ class Worker:
     def each(self) -> list[Worker]:
         """The workers of this entry, each with its name: one for each rank, in order, if `ranks` is set, else one.
 
-        The worker of a rank is called ``name#rank``, has `rank` in place of `ranks`, and belongs to the group `group`, or if
+        With `ranks`, each is called ``name#rank``, has `rank` in place of `ranks`, and belongs to the group `group`, or if
         that is empty to a group called ``name``. Raises InputError for an invalid URL or rank, an empty model, both `rank`
         and `ranks`, or `first_rank` without either.
         """
@@ -129,7 +129,7 @@ def adapter_of(engine: str) -> EngineAdapter:
 
 @dataclass(frozen=True, slots=True)
 class Dns:
-    """Workers at the addresses of a DNS name, one for each address. The name is looked up repeatedly.
+    """Workers at the addresses of a DNS name, one for each address or rank of it. The name is looked up repeatedly.
 
     Args:
         name: a host name, e.g. that of a headless service.
@@ -146,7 +146,7 @@ class Dns:
 
 @dataclass(frozen=True, slots=True)
 class Kubernetes:
-    """Workers by label: one for each ready pod that a selector finds.
+    """Workers by label: one for each ready pod that a selector finds, or for each of its ranks.
 
     Args:
         selector: label selector of the pods, e.g. app=vllm,tier=decode.

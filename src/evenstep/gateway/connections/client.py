@@ -1,8 +1,8 @@
 """Hosts the server's side of HTTP for a client: the socket, the deadlines, and the job that answers.
 
-Rules of this file. `http.server` reads requests and writes answers. A late client gets an error, and its connection ends. A
-client that closes its side has left (RFC 9112 section 9.6 allows this reading). Answer bytes are written as they arrive,
-without a task or a queue of ours.
+Rules of this file. `http.server` reads requests and writes answers. A client that sends its request too slowly gets an
+error, and its connection ends. A client that closes its side has left (RFC 9112 section 9.6 allows this reading). Answer
+bytes are written as they arrive, without a task or a queue of ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A whole request from a client: its parsed head, its body without chunk framing, and its request id (`name`)."""
+    """A request from a client: its parsed head, its body as in `http.server.Request`, and its request id (`name`)."""
 
     context: RequestContext
     body: bytes
@@ -44,7 +44,7 @@ class Job(Protocol):
     """The running request of a connection.
 
     Attributes:
-        client_gone: called when the client has left: stop, and send nothing.
+        client_gone: called when the client has left, or by `Client.fail`: stop, and send nothing.
         client_resumed: called when the client reads again after `Client.paused`.
         give_up: called when the gateway ends before the answer does: end it with an error for the client, and stop.
     """
@@ -221,10 +221,10 @@ class Client(asyncio.Protocol):
         return self._machine.is_framed
 
     def fail(self) -> None:
-        """Answer with status 500, and log the exception being handled; a bug of ours costs only this request.
+        """Log the exception being handled, and answer with status 500 if an answer is due; then the connection ends.
 
-        Call it in an ``except`` block. The job is told that the client left, and the connection ends. An answer that has
-        begun is cut off there.
+        Call it in an ``except`` block. The job is told that the client left. An answer that has begun is cut off there, and
+        the connection ends. After the end of the answer it only logs.
         """
         _log.exception("a request could not be served", extra={"request": self._name})
         if self._machine.has_begun:
@@ -245,7 +245,7 @@ class Client(asyncio.Protocol):
     def reply(self, status: int, body: bytes, kind: bytes = JSON, fields: bytes = b"") -> None:
         """Send a whole answer, and set `job` to None. Does nothing on a connection that is over.
 
-        The request's id is added as X-Request-Id; while the gateway drains, the connection ends after it.
+        The request's id, if it has one, is added as X-Request-Id; while the gateway drains, the connection ends after it.
 
         Args:
             kind: its Content-Type.

@@ -40,8 +40,8 @@ class Leg(Protocol):
     """One call to an engine, as its connection sees it.
 
     If one read brings a whole answer with a body, only `at_once` is called, if the leg has it. Otherwise `head` is
-    called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After `cancel`, nothing is
-    called.
+    called once the answer begins, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After
+    `cancel` or `EngineConnection.let_go`, nothing is called.
 
     Attributes:
         connection: set by the connection while it works for the leg; else None.
@@ -274,7 +274,7 @@ class EngineConnection(asyncio.Protocol):
     def let_go(self) -> None:
         """Release the connection from its leg, which has all it needs and is not called any more.
 
-        If the end of the body comes within a second, and nothing else, the connection is kept; else it is closed.
+        If the end of the body comes within a second, and nothing else, a reusable connection is kept; any other is closed.
         """
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
@@ -313,7 +313,7 @@ class EngineConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection ended: tell the leg that its answer ended or broke; if the connection was stale, send again."""
+        """The connection ended: tell the leg that its answer ended or broke, or send again (see the rules of this file)."""
         if self.is_closed:
             return
         leg, data = self._leg, self._data

@@ -21,7 +21,7 @@ _NO_PAGE = (404, 405, 501)
 class Question:
     """A GET request, sent when it is made, that gathers its answer; await `answer`.
 
-    If it went out on an idle connection that closes before any answer, it is sent once more on a new one. `head` is the
+    If it went out on an idle connection that closes before any answer, it is sent again on a new one. `head` is the
     request's, to its empty line; `most` is the largest answer in bytes.
     """
 

@@ -1,4 +1,4 @@
-"""Derives from a client's head what it says about the request, once for all requests with the same head."""
+"""Derives from a client's head what it says about the request, and caches that by the head."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def wants_body(self) -> bool:
-        """False if the key is missing or wrong: the gateway refuses such a request, so it need not read the body."""
+        """False if the key is missing or wrong: such a request is refused, or a health check, so its body is not needed."""
         return self.caller is not None
 
 
@@ -62,7 +62,7 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 
 
 def cached(make: Callable[[bytes], tuple[RequestContext, int, bool]]) -> Callable[[bytes], tuple[RequestContext, int]]:
-    """A function that parses clients' heads, those of generations that differ only in length or ``traceparent`` once.
+    """A function that parses and caches heads; those of generations that differ only in length or ``traceparent`` share.
 
     It returns the context of a head, and the length of the body: bytes or `CHUNKED`. The context may be that of an earlier
     equal head: its ``head.length`` is not this request's. `make` parses a head; it returns context, body length, and whether
@@ -122,8 +122,8 @@ def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[
     """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty = no such line.
 
     These are ``traceparent``, ``tracestate``, the headers named in `others` and, if `with_authorization`, the credentials.
-    Names are in lower case. A value of over 512 characters or with control or non-ASCII characters is left out, except for
-    credentials.
+    Names are in lower case. A value that is empty, over 512 characters long, or has control or non-ASCII characters is left
+    out, except for credentials.
     """
     wanted = ("traceparent", "tracestate", *others)
     lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]

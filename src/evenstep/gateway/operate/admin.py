@@ -1,7 +1,7 @@
 """The admin API of a running gateway, on a port of its own.
 
-Its handlers run in the operation thread, never on the data path. Answers are JSON; errors are ``{"error": {"message": ...,
-"field": ..., "value": ...}}``. ``GET /openapi.json`` describes all of it.
+Its handlers run in the operation thread, never on the data path. Answers but ``/metrics`` are JSON; errors are ``{"error":
+{"message": ..., "field": ..., "value": ...}}``. ``GET /openapi.json`` describes the API.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class AdminApi:
 
     @web.middleware
     async def _allowed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Middleware: pass on requests with the admin key or, without a key, those sent to a loopback name; refuse others.
+        """Middleware: pass on requests with the admin key or, if none is set, those sent to a loopback name; refuse others.
 
-        Requests from a page in a browser get status 403. The paths of `OPEN` need no key.
+        Requests with an Origin, or from a page of another origin, get status 403. The paths of `OPEN` need no key.
         """
         origin = request.headers.get("Origin")
         if origin is not None or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):

@@ -1,7 +1,8 @@
 """Compiles and loads the kernels that decisions need, while the gateway's own process goes on.
 
 The first start on a machine compiles for up to a minute. A separate process does it, because the compiler holds the
-interpreter's lock and much memory. This process decides in plain Python meanwhile, and then loads the kernels from disk.
+interpreter's lock and much memory. This process, unless it is the checked build, decides in plain Python meanwhile; then it
+loads the kernels from disk.
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ class Pods:
     def workers(self) -> list[Worker]:
         """The workers of all pods that are ready and not terminating, by pod name, as last listed or watched.
 
-        A worker is called ``POD@ADDRESS``; each rank is a worker. Before `follow` has listed pods, there are no workers.
+        A worker is called ``POD@ADDRESS``, with ``#RANK`` if it has `ranks`. Before `follow` has listed pods, there are no
+        workers.
         """
         settings, found = self._settings, list[Worker]()
         for name, pod in sorted(self._pods.items()):

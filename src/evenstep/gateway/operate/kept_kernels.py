@@ -23,7 +23,7 @@ def is_compiled(policy: str, predictor: str) -> bool:
 
 
 def note_compiled(policy: str, predictor: str) -> None:
-    """Record on disk that all kernels are compiled; `is_compiled` of the same two texts is True until sources change."""
+    """Record that all kernels are compiled: `is_compiled` of the same texts is True until a source or numba changes."""
     if find_spec("numba") is not None:
         kernel_cache.place().note(_described(policy, predictor))
 

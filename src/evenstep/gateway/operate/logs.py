@@ -71,8 +71,8 @@ def logged_of(one: Ended) -> dict[str, Any]:
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
     """Write logs as the settings say until the ``with`` block ends; gives the block the `Logs`.
 
-    The lines go to `stream`, by default stderr. Until the end, other log handlers get no records of evenstep. Records that
-    are queued at the end are still written, for up to 3 seconds.
+    The lines go to `stream`, by default stderr. Until the end, handlers of the root logger get no records of evenstep.
+    Records that are queued at the end are still written, for up to 3 seconds.
     """
     logger, logs = logging.getLogger(NAME), Logs(stream or sys.stderr)
     logs.reload(settings)
@@ -96,7 +96,7 @@ class Logs(logging.Handler):
     At most 10 000 records wait. The thread wakes at most once in 50 ms, since to wake it costs more than to write a record.
 
     Attributes:
-        dropped: number of records dropped so far because 10 000 waited or the stream was closed.
+        dropped: number of records dropped so far because 10 000 waited or the stream took none.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -173,7 +173,7 @@ class TextLine(logging.Formatter):
     """Formats a record as one line: time, level, message, then ``field=value``. A traceback adds lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its line break. A value that is empty or has blanks, quotes or line breaks is a JSON string."""
+        """The line, without its line break. A value that is empty or has blanks, ``"`` or unprintable characters is JSON."""
         if isinstance(record, _Line):
             return f"{_time(record)} info    request{_text_of(record.one)}"
         more = "".join(f" {key}={_word(str(value))}" for key, value in _shown(record).items())
@@ -229,5 +229,5 @@ def _text_of(one: Ended) -> str:
 
 @lru_cache(maxsize=256)
 def _word(text: str) -> str:
-    """The text itself; as a JSON string if it is empty or has blanks, quotes or unprintable characters."""
+    """The text itself; as a JSON string if it is empty or has blanks, double quotes or unprintable characters."""
     return text if text and text.isprintable() and " " not in text and '"' not in text else json.dumps(text)

@@ -20,7 +20,7 @@ from evenstep.gateway.operate.control import ControlProxy
 _log = logging.getLogger("evenstep.gateway.operate.membership")
 #: Sources that a gateway always has.
 CONFIG, ADMIN = "config", "admin"
-#: Fields of a worker that may change while it serves; a change of any other field makes it another worker.
+#: Fields of a worker that may change while it serves; a change of any other field is refused.
 _MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped", "api_key"}
 
 
@@ -119,8 +119,8 @@ class Membership:
     async def remove(self, name: str, drain: bool) -> None:
         """Remove a worker of any source, or change how a leaving one leaves.
 
-        With `drain`, its requests finish there first; else they continue elsewhere at once. A reload or a look-up may bring
-        it back. Raises InputError if no worker has this name.
+        With `drain`, its requests finish there first; else they continue elsewhere at once if they can. A reload or a
+        look-up may bring it back. Raises InputError if no worker has this name.
         """
         async with self._turn:
             await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, drain))
@@ -130,7 +130,7 @@ class Membership:
                 self._changed(self.workers())
 
     async def _apply(self, plan: Plan) -> None:
-        """Carry out a plan in the gateway, worker by worker, and report the fleet to `changed`, even after an error."""
+        """Carry out a plan, worker by worker. If any joins or leaves, report the fleet to `changed`, even after an error."""
         owned = self._owned.setdefault(plan.source, {})
         owned |= {name: self._owned[ADMIN].pop(name) for name in plan.adopts}
         if not (plan.joins or plan.leaves):

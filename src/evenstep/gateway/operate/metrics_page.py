@@ -227,7 +227,7 @@ def _histogram(page: Page, name: str, found: Mapping[str, Any], who: Mapping[str
 
 
 def kind_of(name: str) -> Kind:
-    """The Prometheus type of a metric, from its name with or without ``evenstep_``; ``gauge`` for an unknown one."""
+    """The Prometheus type of a metric, from its name with or without ``evenstep_``; ``gauge`` if it tells no other."""
     if name.removeprefix("evenstep_") in (*_HISTOGRAMS, "decision_seconds"):
         return "histogram"
     return "counter" if name.endswith("_total") else "gauge"

@@ -1,7 +1,7 @@
 """Applies a new config to a running gateway.
 
-File, keys, certificates, policy and workers are checked before anything changes, so a faulty config changes nothing.
-Settings that a running process cannot change keep their values, and are named in the answer.
+File, keys, certificates, policy and workers are checked before anything changes; a config that fails these checks changes
+nothing. Settings that a running process cannot change keep their values, and are named in the answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reloaded:
     """The result of a reload.
 
     Args:
-        changed: dotted settings whose new values are in use.
+        changed: dotted settings whose new values are in use; those of ``engines`` but ``scrape_...`` for new endpoints only.
         joined: names of workers that are new or have changed.
         left: names of workers that leave.
         needs_restart: dotted settings whose new values are not used before a restart.

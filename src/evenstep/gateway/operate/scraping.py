@@ -1,8 +1,8 @@
 """Scrapes the engines' metrics pages outside the data path, and passes their values on to it.
 
-Workers with the same metrics URL share one page, which is fetched once. If a page cannot be fetched or parsed, the reading
-fails for each of its workers, and their load is unknown, not zero. If it was never a metrics page of the engine, the gateway
-relies on its own counts.
+Workers with the same metrics URL, dialect and key share one page, which is fetched once. If a page cannot be fetched or
+parsed, the reading fails for each of its workers, and their load is unknown, not zero. If it was never a metrics page of the
+engine, the gateway relies on its own counts.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Scraper:
         self._door.tell(_each, news)
 
     def _failed(self, place: Place, error: Exception, is_its: bool) -> None:
-        """Count a failed reading, and log it unless the page failed in the same way before.
+        """Count a failed reading, and log it unless the page failed in the same way the last time.
 
         `is_its` is False if the page was never a metrics page of the engine.
         """
@@ -243,7 +243,7 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
 
 
 def _in_range(sample: EngineSample) -> EngineSample:
-    """Return the sample unchanged. Raises EngineError if a value is negative or above its largest (`_MOST`)."""
+    """Return the sample unchanged. Raises EngineError unless values are in 0 to `_MOST`, tokens nan or `kv_capacity` inf."""
     for field, most in _MOST.items():
         value = getattr(sample, field)
         is_unsaid = field in _TOKENS and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))

@@ -1,4 +1,4 @@
-"""OpenTelemetry: one span for each finished request, built outside the data path and exported in batches.
+"""OpenTelemetry: one span for each finished request that is sampled, built outside the data path and exported in batches.
 
 A span is a child of the client's span if there is a ``traceparent``; sampling follows the client's decision, or else
 the configured share. Spans hold numbers and names, never text of a prompt or an answer.

@@ -25,11 +25,11 @@ class Status:
         Returns:
             requests, failed: number of requests that ended since, and of those without status 200 (also refused, cancelled).
             tokens_per_s: output tokens of requests that ended without an error.
-            waiting, running: requests now.
+            waiting, running: requests that wait for a decode slot, and that are on decoding workers, now.
             barrier_idle: share of worker time, 0 to 1, lost in waiting for the heaviest worker of a group.
-            load_imbalance: 1 - mean over largest load, now, of groups without a known step law; only if there are any. It
-                replaces ``barrier_idle`` if no group has a law.
-            workers: how many are up, of all, as text ("3/4").
+            load_imbalance: 1 - mean over largest load, now, of groups of several workers that made steps without known step
+                law; only if there are any. It replaces ``barrier_idle`` if there are no other groups.
+            workers: how many decoding workers are up, of all, as text ("3/4").
         """
         models = list(snapshot["models"].values())
         workers = [worker for one in models for worker in one["workers"]]
@@ -52,7 +52,7 @@ class Status:
         }
 
     def _idle(self, models: Mapping[str, Any], seconds: float) -> dict[str, float]:
-        """``barrier_idle`` of groups with a known step law and ``load_imbalance`` of the others, each only if it applies."""
+        """``barrier_idle`` and ``load_imbalance``, each only if it applies, as `since` describes them."""
         before, self._groups = self._groups, {}
         idle_s = known = unknown = uneven = 0.0
         for name, one in models.items():

@@ -42,7 +42,7 @@ class Backend:
         templates: the usual form of its streams, learned from them.
         passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
-        denied: names of models in `serves` that the engine refused as unknown; while there are any, it gets no requests.
+        denied: names in `serves` that the engine refused as unknown; a health check that finds all listed clears it.
         denied_s: monotonic time, in seconds, of the last addition to `denied`; -inf = never.
     """
 
@@ -75,7 +75,7 @@ class Backend:
         return replace(dialect, chat_from_ids=chats, completions_go_on=False not in restarts)
 
     def cannot_continue(self, chat: bool) -> None:
-        """Note that the engine restarted a chat (True) or a completion (False) that it should continue; log the first one.
+        """Note that the engine restarted a chat (True) or completion (False) that it should continue; log the first of each.
 
         No worker of this endpoint is asked to continue a chat, or a completion, from then on.
         """

@@ -107,8 +107,8 @@ def log_of(settings: Decisions, model: str, others: Collection[DecisionLog]) -> 
     """The decision log of one model, which is not created before its first record; None if no log is configured.
 
     `others` are the logs of other models. Without others, the log has the configured file. Else ``-`` and the model's name
-    are added to the file's name, then ``-2`` or the next free number if another log has that name. A point in the model's
-    name becomes ``_``, since a log's parts are numbered after a point.
+    are added to the file's name, then ``-2`` or the next free number if another log has that name. In the model's
+    name, all but letters, digits, ``-`` and ``_`` becomes ``_``.
     """
     if not settings.path:
         return None

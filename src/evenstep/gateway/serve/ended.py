@@ -26,25 +26,26 @@ class Ended(msgspec.Struct, gc=False):
     Args:
         request_id: the id given by the client, or ours.
         outcome: ``complete`` (with all its tokens), ``error`` (before or after its first token; also if no engine was free
-            in time), ``cancelled`` (its client left) or ``refused`` (for its key, form or size, or at a limit).
+            in time), ``cancelled`` (its client left) or ``refused``: for its key, form, size, path or model, at a
+            limit, or while the gateway starts or drains.
         status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
         model: the model it asks for; an unknown name is cut to 120 characters. Empty if it names none, or was refused before
             its body was read.
-        tenant: tenant of its key; empty without a valid key.
+        tenant: of its caller; empty if its key is missing or wrong.
         request_class: number of its class, from 1; 0 = no class.
         worker: the last worker it was sent to; empty if it was never sent.
-        prompt_tokens, output_tokens: as an engine counted them; without a count, an estimate for the prompt, and 0.
+        prompt_tokens, output_tokens: as an engine counted them, else as estimated; 0 without either.
         tries: legs begun for it, those to prefillers included.
         continued: whether a further leg began after its first token.
         arrived_s: monotonic time at which it was read whole, in seconds. This and the times below are nan if it never
             happened.
         sent_s: of its last dispatch to a worker.
-        first_s: of its first token, or of its whole answer.
+        first_s: of its first token, its whole answer, or the first byte of a forwarded answer.
         ended_s: of its end.
         traceparent: W3C trace context as the client sent it; empty = it sent no header.
         class_name: name of its class when it came; empty = no class.
-        sequences: number of sequences that its answer streams side by side; 0 = the answer does not stream.
+        sequences: number of sequences that its answer streams side by side; 0 = it does not stream; 1 if no pool had it.
         method: HTTP method.
         sinks: get it at the end, and only read it.
     """
@@ -141,8 +142,8 @@ class Attainment:
     """Counts of requests that met the targets of their class, and of requests that did not; `classes`: name -> class.
 
     A request that was refused or ended with an error missed its targets. A request is not counted if its client left, if it
-    has no class, or if it was refused before it reached a pool. A target of 0 is always met. The target on further tokens
-    applies only to requests with more than one token.
+    has no class, or if it was refused before it reached a pool. A target of 0 is met by every complete one. The target on
+    further tokens applies only to requests with more than one token.
 
     Attributes:
         counted: number of requests by (class name, whether they met its targets).

@@ -3,7 +3,7 @@
 Rules of this file. A leg is one call to an engine. It reads what its connection gives it, judges it, and reports one result
 to its exchange at the end: complete, lost and why, or refused. The exchange decides what reaches the client and when. Until
 the first token the client gets nothing: head, role chunk and comments are held back, so that another engine can still
-answer. From then on every byte is sent as it comes. The exchange carries out the dispatcher's commands about one request,
+answer. From then on events are sent as they come. The exchange carries out the dispatcher's commands about one request,
 and reports the result to it once.
 """
 
@@ -70,7 +70,7 @@ class Exchange:
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
         refusal: the last refusal or failure reported by an engine, for the client; None = none reported.
-        only_too_many: all engines that refused or failed it so far answered 429; True if none did.
+        only_too_many: all engines that refused or failed it so far answered 429; True before the first.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
         held: bytes of a stream, before its first token, that the client has not received.
@@ -104,7 +104,7 @@ class Exchange:
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
     def prefill(self, command: SendPrefill, backend: Backend) -> None:
-        """Send the prefill leg to a prefiller; it ends in `prefilled` or `lost` after ``Engines.answer_s`` at most."""
+        """Send the prefill leg; unless aborted, it ends in `prefilled` or `lost` at most ``Engines.answer_s`` after that."""
         self._handover = b""
         self._begin_call(backend)
         leg = self._leg = Prefill(self, command.leg, backend)
@@ -145,7 +145,7 @@ class Exchange:
         self._send(leg, backend, found.body, backend.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
-        """Close the leg with this number; if it has ended, do nothing. The tokens it brought are kept for `resume`."""
+        """Close the leg with this number; if it has ended, do nothing. Keeps its tokens for `resume`, if `can_continue`."""
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
@@ -231,8 +231,8 @@ class Exchange:
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
         """Handle a failed leg that is closed or was never sent; a leg that is not the present one is ignored.
 
-        The dispatcher decides what follows. But if the client already has every token it asked for, its stream ends as
-        complete.
+        The dispatcher decides what follows. But if the client already has every token it asked for, and the request is not
+        at fault, its stream ends as complete.
 
         Args:
             kind: what failed (`Kind`), for the event `Failed`; ``client`` = the request is at fault.
@@ -265,7 +265,7 @@ class Exchange:
         self._over("complete", _OK)
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Pass an engine's first count of the prompt's tokens to the dispatcher; ignores later ones, and -1 (not reported).
+        """Pass an engine's first count of the prompt's tokens to the dispatcher; ignores later ones and those below 1.
 
         `row` is the request's, as `SendDecode` and `Continue` give it.
         """
@@ -274,7 +274,7 @@ class Exchange:
             self.model.counted(self, row, news)
 
     def _counted_now(self, tokens: int) -> int:
-        """Note an engine's first count of the prompt's tokens, and return it; 0 for a later or a missing count."""
+        """Note an engine's first count of the prompt's tokens, let `sizes` learn from it, and return it; 0 for any other."""
         if tokens <= 0 or self.is_counted:
             return 0
         self.is_counted = True
@@ -322,7 +322,7 @@ class Exchange:
             story.ended(outcome, status)
 
     def _begin_call(self, backend: Backend) -> None:
-        """Note that a leg goes to this worker, and write the request's body in its engine's dialect."""
+        """Note that a leg goes to this worker; write the body in its engine's dialect, or keep it if it goes unchanged."""
         if self.story is not None:
             self.story.sent(backend.name)
         request = self.request
@@ -413,7 +413,7 @@ class Collecting:
         row: the request's row, as `SendDecode` and `Continue` give it; -1 at a prefiller.
 
     Attributes:
-        kind: the content type that its answer must have.
+        kind: the content type that its answer with status 200 must have.
         is_denied: the engine says that it does not serve the model.
     """
 
@@ -625,7 +625,7 @@ class Stream(Collecting):
         self._fail(kind, why)
 
     def _fail(self, kind: Kind, why: str) -> None:
-        """End the leg as lost, because its stream broke off or has an error; an error goes to `Exchange.refusal`."""
+        """End a leg as lost: its stream broke off, has an error (to `Exchange.refusal`) or restarts (`cannot_continue`)."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
             exchange.refusal = of_engine(reply.error_body, 200)

@@ -94,13 +94,14 @@ class Front:
 
     @property
     def is_draining(self) -> bool:
-        """Whether new requests are refused (`Pools.drain`); then each answer is the last on its connection."""
+        """Whether generations and requests to forward are refused (`Pools.drain`); then each answer ends its connection."""
         return self.pools.is_draining
 
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request at once, or set `Client.job`, which answers later.
 
-        Health checks need no key. A generation goes to the pool of its model, another known path to one of the engines.
+        Health checks need no key. A generation goes to the pool of its model. A known path goes to an engine, unless it is a
+        GET or HEAD of ``/v1/models`` or below.
         """
         context = request.context
         if context.kind == "other" and context.head.path in _HEALTH:
@@ -200,7 +201,7 @@ class Front:
     def not_ready(self) -> str:
         """The reason why the gateway should get no requests, or no more; empty if it is ready.
 
-        It is ready once a worker serves a model and the load of some worker is known, until it drains.
+        It is ready while a worker serves a model and the load of some worker is known, unless it still starts, or drains.
         """
         if self.is_draining:
             return "draining"
@@ -214,7 +215,7 @@ class Front:
         return ""
 
     def _other(self, request: Received, client: Client) -> None:
-        """Answer a request for ``/v1/models`` or below, forward another known path, and refuse an unknown one."""
+        """Answer a GET or HEAD of ``/v1/models`` or below, forward another known path, and refuse an unknown one."""
         head = request.context.head
         path = head.path
         if path == "/v1/models" and head.method in ("GET", "HEAD"):

@@ -1,6 +1,6 @@
 """A running gateway as operation code sees it: its config, numbers, readiness and end.
 
-Admin API, scraping, discovery and signals live in another thread. They call it through `operate.control.ControlProxy`, which
+Admin API, scraping, discovery and reloads live in another thread. They call it through `operate.control.ControlProxy`, which
 runs each call on the gateway's loop.
 """
 
@@ -66,7 +66,7 @@ class Gateway:
             self.pools.add(worker)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything measured, as numbers, truth values, texts, and lists and mappings of them; a new mapping each time.
+        """Everything measured: numbers, truth values, texts, None, and lists and mappings of them; a new mapping each time.
 
         ``models`` maps model -> `Dispatcher.snapshot()`; ``gateway`` has values of the data path itself, as `metrics_page`
         takes them.
@@ -97,10 +97,10 @@ class Gateway:
     def reload(self, config: GatewayConfig) -> None:
         """Use another config, which is checked, from now on. Its workers are not added or removed here (`Pools.add`).
 
-        Keys of workers are read again. Its `slots` are used for workers that have none of their own. All workers are asked
-        again for their models. Where it listens, its TLS files, the settings of known engines, and the decision log stay as
-        they were. Load the kernels of its policy first, since a dispatcher is built with it. Raises InputError if the config
-        cannot be used; nothing has changed then.
+        Keys of workers are read again. Its `slots` are used for workers that have none of their own. Workers whose
+        description names no models are asked for them again. Where it listens, its TLS files, the settings of known engines,
+        and the decision log stay as they were. Load the kernels of its policy first, since a dispatcher is built with it.
+        Raises InputError if the config cannot be used; nothing has changed then.
         """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
@@ -113,7 +113,7 @@ class Gateway:
         _log.info("reloaded", extra={"policy": config.policy})
 
     def drain(self) -> None:
-        """Accept no new requests, close idle client connections, and let accepted requests finish. Returns at once."""
+        """Refuse new generations and requests to forward, close idle connections, let accepted ones end. Returns at once."""
         if self.front.is_draining:
             return
         running = sum(pool.requests for pool in self.pools.all)

@@ -17,7 +17,7 @@ class ModelCard:
     Args:
         name: its id.
         parent: the base model of an adapter; empty for a base model.
-        text: the entry as the engine wrote it, a JSON object.
+        text: the entry as the engine or `card_of` wrote it, a JSON object.
     """
 
     name: str

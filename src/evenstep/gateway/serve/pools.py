@@ -43,8 +43,8 @@ class Pools:
         by_model: pool of each model that a worker ever served; aliases are not among them.
         cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves now.
         workers: every worker, by name, also one that is leaving or has not yet said which models it serves.
-        counted_here: names of workers whose engine has no metrics page. Of their load, only the requests of this gateway are
-            known.
+        counted_here: names of workers at whose metrics URL no page of their engine was found. Of their load, only the
+            requests of this gateway are known.
         is_scraped: True if the host reads metrics pages; the host sets it.
         is_draining: new requests are refused, see `drain`.
     """
@@ -157,7 +157,7 @@ class Pools:
             self._learning[worker.name] = self.loop.create_task(self._learn(backend))
 
     def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker: with `drain` once its requests have finished there, else they continue elsewhere at once.
+        """Remove a worker: with `drain` when its requests have finished there, else at once; they move on if they can.
 
         At the end `gone` forgets it. Raises InputError if there is no such worker.
         """
@@ -201,7 +201,7 @@ class Pools:
     def sampled(self, name: str, sample: EngineSample) -> None:
         """Pass a reading of a worker's metrics, announced by `sampling`, to its pool; ignored if it is in no pool.
 
-        It ends `counts_alone` for the worker. The first reading after a failed one also asks the worker for its models.
+        It ends `counts_alone` for the worker. The first reading after a failed one also asks for its models (`ask_again`).
         """
         pool = self._pool_of.get(name)
         if pool is None:
@@ -322,7 +322,7 @@ class Pools:
             task.cancel()
 
     def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
-        """The pool that has one of these models, else a new one. Raises InputError if its tokenizer cannot be read."""
+        """The pool that has one of these models or a base, else a new one; InputError if its tokenizer cannot be read."""
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         return next(known, None) or self._new_pool(cards[0].name)
 
@@ -333,7 +333,7 @@ class Pools:
         self._attach(pool, backend)
 
     def _list(self, pool: ServedModel, cards: list[ModelCard]) -> None:
-        """Let this pool serve these models, except those that another pool serves."""
+        """Let this pool serve these models, except those that another pool has or had."""
         for card in cards:
             self.by_model.setdefault(card.name, pool)
         self.cards = joined(self.cards, cards)
@@ -396,7 +396,7 @@ class Pools:
         """Log that a worker's models have changed; let it serve the new ones, unless its description names its models."""
         text = "%s does not serve %s any more; it serves %s"
         _log.warning(text, worker.name, ", ".join(sorted(former)), ", ".join(sorted(card.name for card in cards)))
-        if worker.models:  # it gets no requests until it serves them
+        if worker.models:  # its health checks fail until it serves them
             return
         fresh = self.backend_of(worker)
         fresh.endpoint.restarts.clear()

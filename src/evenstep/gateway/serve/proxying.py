@@ -1,4 +1,4 @@
-"""Forwards requests other than generations, first to the healthy worker with the fewest requests. No dispatcher counts them.
+"""Forwards requests other than generations, healthy workers with few requests first. No dispatcher counts them.
 
 Until the first byte of an answer reaches the client, a failed engine is replaced by another. Each is tried once; the last is
 tried twice if a reused connection was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure.
@@ -31,7 +31,7 @@ class ProxiedRequest:
     """One request that is forwarded without the dispatcher. Make it the client's job, and call `send`.
 
     Args:
-        engines: candidates, best first; each is tried once.
+        engines: candidates, best first.
         carries_key: whether the client's credentials are sent to the engine.
         over: called with this request when it has ended.
         story: notes for the sinks; None if there are no sinks.
@@ -61,7 +61,7 @@ class ProxiedRequest:
         self._size = self._length = 0  # bytes of the body so far; those its head states, below 0 if it states none
 
     def send(self) -> None:
-        """Send the request to the best engine not tried yet; if all were tried, refuse it with status 502."""
+        """Send the request to the best candidate that is left; if none is, refuse it with status 502."""
         if not self._left:
             refusal = refusals.ENGINE_FAILED
             self.client.refuse(refusal)
@@ -171,7 +171,7 @@ class ProxiedRequest:
             self.connection.resume(time.monotonic() + self._backend.endpoint.settings.silence_s)
 
     def _break_off(self, refusal: Refusal) -> None:
-        """End an incomplete answer: with an error event in a stream of events, else by closing the client's connection."""
+        """End an incomplete answer: by an error event in a chunked event stream, else by closing the client's connection."""
         answer = self._answer
         assert answer is not None
         self._end("error", answer.status)

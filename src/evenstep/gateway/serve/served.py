@@ -67,7 +67,7 @@ class ServedModel:
         settings: of the dispatcher.
         loop: the event loop.
         probe: called to check a worker's health; it returns at once, and calls `probed` later.
-        removed: called with the name and the URL of a worker that was removed, once no request runs there.
+        removed: called with this pool, and name and URL of a removed worker, once none of its requests runs there.
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
         log: takes the records of the decision log, closed by `close`; None = there is no log.
@@ -186,7 +186,7 @@ class ServedModel:
             self._is_telling = False
 
     def _carry_out(self, commands: list[co.Command]) -> None:
-        """Carry out commands in order. If one fails, only the request it is about fails."""
+        """Carry out commands in order. If one fails, only its request fails; without a known request, that is raised."""
         if not commands:
             return
         do = self._do
@@ -256,8 +256,8 @@ class ServedModel:
     def denied(self, backend: Backend, model: str) -> None:
         """Handle a worker's answer that it does not serve a model.
 
-        If it was listed for that model, it gets no requests until its models have been read again. Such an answer within a
-        second of the one before is ignored.
+        If it was listed for that model, that counts as a failed health check (`probed`), and its models are asked for again.
+        Such an answer within a second of the last one that counted is ignored.
         """
         now_s = time.monotonic()
         if model in backend.serves and now_s >= backend.denied_s + _ASK_AGAIN_S:
@@ -313,7 +313,7 @@ class ServedModel:
             raise
 
     def detach(self, name: str, drain: bool) -> None:
-        """Remove a worker: with `drain` once its requests have finished there, else they continue elsewhere at once.
+        """Remove a worker: with `drain` when its requests have finished there, else at once; they move on if they can.
 
         At the end `removed` is called.
         """

@@ -60,7 +60,7 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
 
     A step begins when the scheduler is asked for it, or when the tokens of the step before are known, whichever is later. It
     ends when its own tokens are known. A dummy batch, which a rank runs while only others have work, is a step without
-    requests.
+    requests. A schedule without tokens is no step.
 
     Args:
         core: vLLM's engine core; methods of it and of its scheduler are wrapped.

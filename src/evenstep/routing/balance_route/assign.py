@@ -199,7 +199,8 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
     """Send the request in `row` to the worker with room and the largest score. Returns 1, or 0 if no worker has room.
 
-    It leaves the pool in either case; without room it is held. Equal scores go as `ties_by_margin` says, then by index.
+    It leaves the pool in either case; without room it is held. Equal scores go as `ties_by_margin` says, then by margin,
+    then by index.
     """
     size = tokens_of(work.keys[row])
     best, best_score, best_margin = -1, 0.0, 0.0
@@ -280,7 +281,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
 
 @borrowing
 def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
-    """Stage 2, when slots are scarce: give the first worker in queue its best subset of candidates, until no slot is left.
+    """Stage 2, when slots are scarce: give the first worker in queue its best subset of candidates, while any fits.
 
     Workers queue by `first_in_queue`; `left` is the number of waiting requests.
     """
@@ -343,11 +344,11 @@ def height(g: int, work: AssignWork) -> float:
 def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
     """The row of the best request for the single free slot of worker g, found without listing candidates; -1 if none fits.
 
-    The candidates are the K largest fitting requests. If fewer than K requests are above the peak, those nearest to the peak
-    are candidates, so the best of the pool is the best candidate. Otherwise all candidates are above the peak, and the
-    smallest of them is the best. As in the paper it is taken if its score is above 0, though the pool may hold better ones;
-    else the best of the pool is. `at` is the peak in KV tokens, a single point, and `slope` the slope of the score beyond
-    it, below 0.
+    With `fit` it is the best of the pool. Else the candidates are the K largest fitting requests. If fewer than K requests
+    are above the peak, those nearest to the peak are candidates, so the best of the pool is the best candidate. Otherwise
+    all candidates are above the peak, and the smallest of them is the best. As in the paper it is taken if its score is
+    above 0, though the pool may hold better ones; else the best of the pool is. `at` is the peak in KV tokens, a single
+    point, and `slope` the slope of the score beyond it, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:

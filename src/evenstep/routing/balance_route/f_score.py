@@ -38,8 +38,8 @@ def value(tokens: float, score: FScore) -> float:
 def peak(score: FScore, kinks: Floats, places: Ints) -> tuple[float, float, float]:
     """The least and the largest D at which F is largest, and the slope of F beyond.
 
-    They usually are the same point. If F never falls, the largest is inf and the slope -inf; if F rises for ever, both are
-    inf. `kinks` and `places`, float64[H+1] and int64[H+1], are working space.
+    They are the same point unless F is level between them. If F never falls, the largest is inf and the slope -inf; if F
+    rises for ever, both are inf. `kinks` and `places`, float64[H+1] and int64[H+1], are working space.
     """
     for h in range(score.margins.size):  # insertion sort, stable: H is small and margins are nearly in order
         x = score.margins[h]

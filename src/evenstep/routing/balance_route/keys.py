@@ -106,9 +106,9 @@ def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Int
 def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
     """List up to `count` rows with keys up to `limit` around `high`, the key of the end of the peak; returns their number.
 
-    They are the smallest key above `high`, and the ``count - 1`` largest not above it. Where these are too few, more keys
-    above follow. Those above come first, smaller first; then the others, larger first; older first at equal size. Rows and
-    keys are written to `rows` and `row_keys`.
+    They are the smallest key above `high`, and the ``count - 1`` (`count` if none is above) largest others. Where these are
+    too few, more keys above follow. Those above come first, smaller first; then the others, larger first; older first at
+    equal size. Rows and keys are written to `rows` and `row_keys`.
     """
     above = count_above(keys, high, limit)
     top = min(high, limit)

@@ -5,8 +5,8 @@ Its words are int64. Sums and counts of recent things are halved from time to ti
 * `CLOCK_BITS`: time of the last decision, the bits of a float64.
 * `SEEN`, `OCTAVES`, `TOKENS`: number of recent arrivals; sums of their log2 sizes, in 1/4096, and of their tokens.
 * `OFFSET`: the integral part of the steering, in 2^-20 of a mean request (see `steered`).
-* `ARRIVED`, `NEWEST`: number of all arrivals; the largest id among them.
-* `LEFT`: requests that the last decision left waiting.
+* `ARRIVED`, `NEWEST`: number of all arrivals considered; the largest id among them.
+* `LEFT`: requests that the last decision considered, less the slots it could fill.
 * `RUSH`, `RUSH_US`: recent admissions while requests waited; microseconds of that time.
 * `LEAVING`, `STAYING`: KV tokens expected to leave within the horizon; all KV tokens (see `best.memory`).
 * `LOOKS`, `WAITED`: number of recent decisions; sum of the requests that waited at them (see `best.memory`).
@@ -58,8 +58,8 @@ def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
     """Update and return the recent mean seconds between admissions while requests wait; 0 before any had to wait.
 
     Times without waiting requests are excluded, as slots were free then. `waiting` is the number of requests that this
-    decision considers, `slots` the number that it admits. `LEFT`, `RUSH` and `RUSH_US` in `memory` are updated. Call it once
-    a decision, before `take_note`.
+    decision considers, `slots` the number that it can admit. `LEFT`, `RUSH` and `RUSH_US` in `memory` are updated. Call it
+    once a decision, before `take_note`.
     """
     if memory[LEFT] > 0:
         elapsed = since_last_s(now_s, memory)
@@ -126,9 +126,9 @@ def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView
     """How far to lower the targets, in mean requests, so that sizes in the pool become like those of arrivals.
 
     Below 0 the targets are raised. It is proportional and integral control of the pool's mean log size, with gain `steer`.
-    The integral, `OFFSET` in `memory`, is updated only while more than `CHOICE` requests wait for each slot; else it alone
-    is the result. Where sizes differ much, one large request moves the mean much. So where the mean size is more than `WIDE`
-    octaves above the mean log size, the gap is measured relative to that distance. Call it after `take_note`.
+    The integral, `OFFSET` in `memory`, is updated only while requests run and more than `CHOICE` wait for each slot; else it
+    alone is the result. Where sizes differ much, one large request moves the mean much. So where the mean size is more than
+    `WIDE` octaves above the mean log size, the gap is measured relative to that distance. Call it after `take_note`.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:

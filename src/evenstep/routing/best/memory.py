@@ -47,8 +47,8 @@ NEPER = 0.6931471805599453 / 4096.0
 def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> float:
     """Mean number of tokens, >= 1, that a running request still produces, by expected departures; `UNKNOWN` without any.
 
-    `gone` is the number of requests that have left so far. Once it is above 0, `LEAVING` and `STAYING` in `memory` are
-    updated, so call it once a decision.
+    `gone` is the number of requests that have left so far. Once it is above 0, and departures are expected, `LEAVING` and
+    `STAYING` in `memory` are updated, so call it once a decision.
     """
     last = look.growth.size - 1
     ahead = look.growth[last] - look.growth[0]
@@ -72,9 +72,9 @@ def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> flo
 def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
     """Tokens that a request on worker g still produces: the harmonic mean of the worker's own estimate and of `usual`.
 
-    `usual` is the fleet's estimate in tokens, and the answer if the worker runs nothing. The own estimate comes from the
-    share of the worker's load expected to leave within the horizon. If its requests are young, hardly any leave, but the
-    answer stays below twice `usual`.
+    `usual` is the fleet's estimate in tokens, and the answer if the worker runs nothing or growth is 0. The own estimate
+    comes from the share of the worker's load expected to leave within the horizon. If its requests are young, hardly any
+    leave, but the answer is at most twice `usual`.
     """
     last, running = look.growth.size - 1, view.running[g]
     ahead = look.growth[last] - look.growth[0]
@@ -104,7 +104,7 @@ def usually_waiting(waiting: int, memory: Ints) -> float:
 
 @part
 def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
-    """Set `plan.kv` of the open workers, the KV tokens that may be admitted, to free memory less the reserve.
+    """Set `plan.kv` of the open workers, KV tokens that may be admitted: free ones less a reserve >= the growth ahead.
 
     Workers without a memory limit stay as they are. A worker without requests may always take the largest that fits. The
     estimates of `still_to_come` and `usually_waiting` in `memory` are updated, so call it once a decision, after
@@ -136,7 +136,7 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
     A request among the oldest `waiting` is overdue once it has waited longer than `limit_s` seconds (0 or inf: never). For
     each, oldest first, the open worker with the largest `plan.kv` is kept, unless the request fits there or the worker is
     empty. At most one open worker in `KEPT_IN` is kept, or one in a small fleet. The choice is not stored: the next decision
-    chooses again, and finds the same worker, which still has the most memory left. Call it after `keep_free`.
+    chooses again, and finds the same worker if it still has the most memory left. Call it after `keep_free`.
     """
     if not 0.0 < limit_s < np.inf:
         return
@@ -158,8 +158,9 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 def is_bound(moment: Moment, plan: Plan) -> bool:
     """True if memory limits admissions: `plan.kv` of the open workers holds fewer mean requests than are to be admitted.
 
-    If so, the policy lets the largest that fits of the `PACKED` oldest requests go first. Chosen by size among all, requests
-    that seldom fit would wait forever, and the memory kept for one of them would go to another.
+    If so, and if workers share a barrier, the policy lets the largest that fits of the `PACKED` oldest requests go first.
+    Chosen by size among all, requests that seldom fit would wait forever, and the memory kept for one of them would go to
+    another.
     """
     left = 0.0
     for o in range(plan.place.size):

@@ -6,7 +6,7 @@ of it. So the worker with the most room is drained in time, by sending it small 
 to its level.
 
 The drain starts `LEAD` times earlier than the time in which that many tokens leave the worker while other requests wait.
-From then on the request is admitted where it fits. The fit criterion relaxes as the deadline nears, because the worker may
+From then on its admission is rewarded where it fits. The fit criterion relaxes as the deadline nears, because the worker may
 have no free slot at the deadline.
 """
 

@@ -1,9 +1,9 @@
 """Shares slots between classes by weight: tracks what each class is owed, and when the debt overrides balance.
 
-Every decision owes each waiting class its share of the admissions, and every admission pays one slot. Shares go by weight;
-slots that a class does not need go to the others. While no debt, to or from a class, exceeds the slack, classes are ignored.
-A class that is owed more is served first. A class that received more waits, unless slots or memory would stay empty. So
-shares hold over time, and a single slot may still go to the request that fits best.
+A decision with more requests than slots owes each waiting class its share of the admissions; each admission pays one slot.
+Shares go by weight; slots that a class does not need go to the others. While no debt, to or from a class, exceeds the slack,
+classes are ignored. A class that is owed more is served first. A class that received more waits, unless slots or memory
+would stay empty. So shares hold over time, and a single slot may still go to the request that fits best.
 """
 
 from __future__ import annotations

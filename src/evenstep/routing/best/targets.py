@@ -113,8 +113,8 @@ def leaving(request: float, view: RuleView, look: Outlook) -> float:
 def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set weights and growth of all steps (in `look`) and of the evaluated ones (in `plan`), and `look.ahead`.
 
-    The weight of every step is added to the nearest evaluated one, the earlier of two equally near. The faster requests
-    leave the workers, the less the later steps weigh.
+    The weight of every step is added to the nearest evaluated one, the earlier of two equally near. If requests leave the
+    workers fast, later steps weigh less than `discount` says.
     """
     set_steps(discount, view.growth, look.weight, look.growth)
     pace = leaving(request, view, look) / CORRECTED

@@ -79,10 +79,10 @@ def solve(
     If KV memory does not allow `count` admissions, as many requests as can fit are admitted, overdue ones before others.
 
     Args:
-        start: int64[W], an answer to begin with, for instance the fast one; the result is never worse.
-        relative_gap: the solver stops once its bound is within this share of J.
+        start: int64[W], an answer to begin with, e.g. the fast one; the result is no worse than one that admits as many.
+        relative_gap: the solver stops once its bound is within this share of J, or within 1e-6 tokens.
         seconds: the solver stops after this time with the best answer so far; the bound stays valid. Where KV memory limits,
-            it runs twice.
+            it runs twice, and the bound is for the number that it admits.
 
     Returns:
         int64[W], worker or `HOLD` of each request; and the bound in KV tokens.

@@ -89,8 +89,8 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
     """Decrease of the objective, above 0 = better, if request `out` moves from worker o to p, and `back` (-1: none) to o.
 
     Workers are places among the open ones, requests are ranks. Call `set_others` for o first. The gain is exact if `out` is
-    larger than `back` at every step, which always holds while ends are unknown. Otherwise it is a lower bound. Cached tokens
-    are not counted. `plan.term` is overwritten, the rest of the plan stays.
+    larger than `back` at every step; with unknown ends, a larger size is enough. Otherwise it is a lower bound. Cached
+    tokens are not counted. `plan.term` is overwritten, the rest of the plan stays.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]
@@ -133,7 +133,7 @@ def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def is_bounded(plan: Plan) -> bool:
-    """True if `most_gain` is valid: only envelopes and targets count in a transfer, not ties, rewards or cached tokens."""
+    """True if `most_gain` is valid and targets count: no ties, rewards or cached tokens count in a transfer."""
     has_ties = False
     for q in range(plan.tie.size):
         has_ties = has_ties or plan.tie[q] > 0.0
@@ -184,8 +184,8 @@ def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
     The replaced request has `size` KV tokens and ends in `stays` steps (inf = unknown); the new one has no known end. The
     waiting requests need not contain that size. It is -inf if a smaller one is always better. The objective is convex in it.
     Its slope begins at minus reward times the sum of the weights, and rises by members * weight[h] at the margin of step h.
-    Tie-breaker and targets add a slope that rises evenly. The result is the size at which the slope becomes positive. Call
-    `set_others` for o first; `plan.margin` is overwritten.
+    Tie-breaker and targets add a slope that rises evenly. The result is the size at which the slope ceases to be negative.
+    Call `set_others` for o first; `plan.margin` is overwritten.
     """
     q = plan.group[o]
     members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]

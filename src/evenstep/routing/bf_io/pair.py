@@ -51,8 +51,8 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 def best_pair(plan: Plan) -> None:
     """Replace the requests in the two slots of the best plan (`best_request`) by the pair of least J, if that gains.
 
-    It does nothing unless both workers are in one group and only the envelope counts: no targets, tie-breaker, speeds or
-    worth. Call it only if the best plan fills two slots and pins neither. The present plan stays as it is.
+    It does nothing unless two workers of one group get a request each and only the envelope counts: no targets, tie-breaker,
+    speeds or worth. Call it only if the best plan fills two slots and pins neither. The present plan stays as it is.
     """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]

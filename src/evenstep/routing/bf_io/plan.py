@@ -17,7 +17,7 @@ from evenstep.compiled import Floats, Ints, ReadTable, Table, borrowing, jit, pa
 class Plan(NamedTuple):
     """An assignment under construction (the present plan), the best one so far, and the working space of the search."""
 
-    weight: Floats  # [n], discount**h
+    weight: Floats  # [n], weight of each step
     growth: Floats  # [n], tokens that a newcomer has gained by step h
     others: Floats  # [n], the envelope without one worker, see `gains.set_others`
     margin: Floats  # [n], room below `others`
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     reward: Floats  # [Q], value of an admitted token per step, the same for all groups
     floor: Table  # [Q, n], largest load of the workers that are not open
     envelope: Table  # [Q, n], largest load of all
-    runner_up: Table  # [Q, n], of all but one
+    runner_up: Table  # [Q, n], second largest, or -inf; `floor` counts as one load
     base_total: Table  # [Q, n], sum of the loads before any admission
     total: Table  # [Q, n], sum of the loads with the present plan
     best_envelope: Table  # [Q, n], the envelope of the best plan so far
@@ -108,7 +108,7 @@ def traded(out_size: float, out_stays: float, into_size: float, into_stays: floa
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Recompute `envelope` and `runner_up` (largest and second largest load, or -inf) of group q at each step."""
+    """Recompute group q's `envelope` and `runner_up` at each step: the two largest of open workers' loads and `floor`."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
@@ -236,7 +236,7 @@ def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
     """Write the workers of the best plan's `filled` slots to `worker`, int64[W], by position in the pool.
 
     Entries of requests that are held stay. Among requests of equal size the oldest are admitted, which does not change the
-    plan's value. With `tries_all` more than size counts, so requests are not exchanged. `plan.taken` is overwritten.
+    `objective`. With `tries_all` more than size counts, so requests are not exchanged. `plan.taken` is overwritten.
     """
     waiting = plan.size.size
     plan.taken[:] = -1

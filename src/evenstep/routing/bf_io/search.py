@@ -249,9 +249,9 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
     """Improve the plan in place, slot after slot, until a whole round gains nothing or the tries are used up.
 
-    In each slot it replaces the request from the pool (`replace`), then moves or swaps it (`transfer`). Overdue requests, in
-    the first `pinned` of `filled` slots, are not replaced. Without tie-breaker, targets and cached tokens, only a worker
-    above all others can gain by giving a request away.
+    In each slot it replaces the request from the pool (`replace`), then moves or swaps it (`transfer`). Requests in the
+    first `pinned` of `filled` slots are not replaced. Without tie-breaker, targets and cached tokens, only a worker above
+    all others of its group at some step gives a request away.
     """
     k, idle, bounded = 0, 0, gains.is_bounded(plan)
     while idle < filled and tries > 0:

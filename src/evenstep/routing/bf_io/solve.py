@@ -40,11 +40,12 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
 
 @borrowing  # compiled once for both policies: it is most of what either compiles
 def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
-    """Search from each starting order, then from shifted levels; write the best plan to `worker` (see `plan.answer`).
+    """Search from each starting order, then (not if `tries_all`) from shifted levels; write the best plan to `worker`.
 
-    Plans that fill more slots win, then those of smaller `value_of`. The oldest `forced` requests are admitted before all
-    others. `classes` counts the classes with a quota in `plan.quota`. With `tries_all` every waiting request is tried in
-    every slot, because more than sizes and ages counts. `cached`, float64[W, G], is read only where `plan.hit` is above 0.
+    Plans that fill more slots win, then those of smaller `value_of`. The oldest `forced` requests that fit are admitted
+    before all others. `classes` counts the classes with a quota in `plan.quota`. With `tries_all` every waiting request that
+    fits is tried in a slot, because more than sizes and ages counts. `cached`, float64[W, G], is read only where `plan.hit`
+    is above 0.
     """
     best_value, best_filled, best_pinned, starts = np.inf, -1, 0, max(effort.starts, 1)
     levels_help = effort.starts > 0 and effort.rounds > 0 and effort.moves > 0 and not tries_all

@@ -25,9 +25,9 @@ LEAST = 0.2
 class ACO(Ruled):
     """Ant colony: ants assign the oldest requests by chance, and the best of all their assignments is the answer.
 
-    As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first. It
-    sends request i to worker g with a probability in proportion to ``tau_ig ** trail * eta_g ** sight``. Here tau is
-    pheromone, 1 at first, and eta is 1 / (the worker's KV tokens with the request). After each iteration the pheromone
+    An ant takes as many of the oldest requests as there are slots, oldest first, and holds one that fits nowhere. Worker g,
+    if it has room, gets request i with a probability in proportion to ``tau_ig ** trail * eta_g ** sight``. Here tau is
+    pheromone, 1 at first, and eta is 1 / (the worker's KV tokens with the request + 1). After each iteration the pheromone
     evaporates by `evaporation`, but not below 0.2. That of the pairs in the best assignment so far then rises by 1. (If all
     ants left pheromone, they would settle on any assignment within the few iterations of a decision.) Chance is keyed by
     seed, decision and the running number of the draw.
@@ -45,7 +45,7 @@ class ACO(Ruled):
     Raises:
         InputError: an option out of range.
 
-    Source: BF-IO App. A.1.1; Li, Xu, Zhao, Dong, Wang 2011. Numbers and the objective, imbalance, are our choice.
+    Source: BF-IO App. A.1.1; Li, Xu, Zhao, Dong, Wang 2011. Numbers and objective (fewest held, then imbalance) are ours.
     """
 
     ants: int = 8

@@ -8,7 +8,7 @@ Three facts that a live router knows matter more than a longer horizon:
   ones and no choice left. So targets are steered to keep the pool's mix of sizes like that of the arrivals (`steer`).
 * Expected loads count each running request with its probability to remain, so they weigh how reliable a prediction is.
 
-Everything else, such as the search for the request that fills each slot, is that of BF-IO.
+The search for the request that fills each slot is that of BF-IO.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ ROUNDS = 1
 class Best(Ruled):
     """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
 
-    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2``, less the worth of
-    cached tokens, by choice of requests and workers, filling all slots if memory allows. Loads are time if speeds differ.
+    It seeks the least ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2``, less the worth
+    of waits and cached tokens, by choice of requests and workers, filling all slots if memory allows. Loads are time if
+    speeds differ. In a flood of admissions (`best.targets.is_flood`) it seeks the least imbalance of BF-IO, and targets only
+    break ties.
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
@@ -52,8 +54,10 @@ class Best(Ruled):
             `best.targets.look_ahead` and `fade`).
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
-        steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
-        starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
+        steer: mean requests by which the level falls at first when the pool's requests are half as large as arrivals
+            (`best.kept.steered`).
+        starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first. Without effect
+            where KV memory limits (`best.memory.is_bound`) or each worker is its own group.
         moves: candidate moves that each search may try for each admitted request; more where many requests are admitted at
             once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
@@ -135,7 +139,10 @@ def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Update the memory, set the workers' targets, reserve memory, and write the best plan found to `work.worker`."""
+    """Update the memory, set the workers' targets, reserve memory, and write the best plan found to `work.worker`.
+
+    Without a waiting request or a free slot it does nothing.
+    """
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:
@@ -206,7 +213,7 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
-    """Set up the plan: step weights, loads ahead, targets of the open workers. Updates the steering in `memory`."""
+    """Set up the plan: step weights, loads ahead, targets of open workers, worth of cached tokens. Updates `memory`."""
     targets.look_ahead(options.discount, moment.request, view, look, plan)
     targets.set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)

@@ -1,7 +1,7 @@
-"""BF-IO(H): admits and places requests so that the imbalance of this and the next H steps is least.
+"""BF-IO(H): admits and places requests so that the imbalance of this and the next H steps is small.
 
-The answer minimises ``J = sum_h discount^h * sum_groups [members * envelope(h) - sum of loads(h)]`` over which requests are
-admitted and where, filling every slot that can be filled.
+It searches for the least ``J = sum_h discount^h * sum_groups [members * envelope(h) - sum of loads(h)]`` over which requests
+are admitted and where. It fills every slot that can be filled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BFIO(Ruled):
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off, as in the paper. Overdue requests are
-            admitted before all others, in at most a quarter of the free slots, each to the worker of best objective.
+            admitted before all others, in at most a quarter of the free slots, but at least one.
 
     Raises:
         InputError: a value out of range; `exact` together with `tie_weight`.
@@ -47,9 +47,9 @@ class BFIO(Ruled):
     Source: BF-IO sec. 4, Algorithm 1; discount, tie-breaker, starts and age bound are ours. Our readings: a newcomer counts
     ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known. Growth that is nan (profiles
     differ by request) counts as 0; requests queued at a worker count with their growth. With KV limits that bind, plans that
-    admit more win before plans that balance better. Of requests alike in size the oldest is admitted. The answer is the
-    optimum with two slots to fill from a larger pool, no tie-breaker, no overdue request and no request's end within the
-    horizon. With more slots it is a local optimum.
+    admit more win before plans that balance better. Of requests alike in size the oldest is admitted, if no end within the
+    horizon is known. The answer is then the optimum with two slots to fill from a larger pool, one group, no KV limit, no
+    tie-breaker and no overdue request. With more slots it is a local optimum, unless `moves` end the search.
     """
 
     horizon: int = 0

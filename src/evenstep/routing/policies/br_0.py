@@ -29,14 +29,14 @@ class BR0(BRH):
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
         candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
-        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, a worker's margin is
-            not updated while other workers are served; by the latter, it is.
-        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
+        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, stage 1 takes smaller
+            load for margin, and stage 2 does not update a worker's margin while others are served; by the latter, it does.
+        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; else at most 16 are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
-            one by one, each at the worker of largest score, in at most a quarter of the free slots.
-        bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score. The load then
-            includes requests sent and not yet decoding. The host sends one request at a time.
-        ties: with `bypass`, equal scores go to the widest ``margin`` (then this is least-load), or to the most
+            one by one, each at the worker of largest score, in at most a quarter of the free slots, but at least one.
+        bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score. Loads include
+            requests sent and not yet decoding, as without it.
+        ties: with `bypass`, equal scores go to the widest ``margin`` (with one group this is least-load), or to the most
             ``free-slots``.
 
     Raises:

@@ -18,7 +18,7 @@ class BRH(Ruled):
     """BalanceRoute with a horizon: the subset of waiting requests that fills each worker up to the envelope ahead.
 
     Defaults are the paper's, except `age_limit` (paper mode: ``age_limit=0``). A newcomer counts with its prompt at every
-    step ahead (sec. 4: "a constant of additional load over the horizon"), where `bf-io` lets it grow by a token a step.
+    step ahead (sec. 4: "a constant of additional load over the horizon"), where `bf-io` lets it grow.
 
     Args:
         horizon: H, decode steps looked ahead, >= 0.
@@ -29,10 +29,11 @@ class BRH(Ruled):
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
         candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's best total (``fit``).
-        order: workers by (free slots, margin), the paper's, or by (margin, free slots).
-        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
+        order: workers by (free slots, margin), the paper's, where stage 1 takes smaller load for margin; or by (margin, free
+            slots).
+        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; else at most 16 are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
-            one by one, each at the worker of largest score, in at most a quarter of the free slots.
+            one by one, each at the worker of largest score, in at most a quarter of the free slots, but at least one.
 
     Raises:
         InputError: an option out of range.

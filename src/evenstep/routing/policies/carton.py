@@ -20,9 +20,9 @@ class Carton(Ruled):
     """Carton: workers get requests in turn, within limits that are lower for slower workers.
 
     A worker's performance is its own step time, ``seconds_per_token * KV tokens``, queued requests included. Its rate is
-    ``max(0, 1 + gain * (mean - own) / mean)``. Its limit in this decision is its share, by rate, of the requests that can be
-    sent, rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is
-    no such worker, limits are ignored, so no slot stays empty. The turn is remembered between decisions.
+    ``max(0, 1 + gain * (mean - own) / mean)``, 1 if the mean is 0. Its limit in this decision is its share, by rate, of the
+    requests that can be sent, rounded up. Requests go oldest first to the next worker in turn that has room and is below its
+    limit. If there is no such worker, limits are ignored. The turn is remembered between decisions.
 
     Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step. Measured rates say little of the work to
     come, and a request sent stays where it is.

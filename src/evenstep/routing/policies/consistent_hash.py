@@ -1,4 +1,4 @@
-"""Consistent hashing with bounded loads: requests of one key go to one worker, unless it is too busy."""
+"""Consistent hashing with bounded loads: requests of one key go to one worker, unless it is too busy or full."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ConsistentHash(Ruled):
         virtual_nodes: places of each worker, 1..1024; more of them make the shares of the ring more even.
 
     Raises:
-        InputError: a bound below 1, or virtual nodes out of range.
+        InputError: a bound below 1 or not finite, or virtual nodes out of range.
 
     Source: Karger et al. 1997; bounded loads: Mirrokni, Thorup and Zadimoghaddam 2018. Places are keyed by the seed, so that
     routers of one seed agree. Sessions of different weight count alike here.
@@ -47,7 +47,7 @@ class ConsistentHash(Ruled):
 def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
     """Check the options of a ring; `where` is the policy's name in errors.
 
-    Raises an `InputError` for a bound below 1, or virtual nodes out of range.
+    Raises an `InputError` for a bound below 1 or not finite, or virtual nodes out of range.
     """
     check_range(where, "a finite number >= 1", low=1, finite=True, bound=bound)
     check_range(where, f"an integer in 1..{MOST_NODES}", low=1, high=MOST_NODES, virtual_nodes=virtual_nodes)

@@ -33,8 +33,8 @@ class Dynamo(Ruled):
 
     Args:
         overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = caches do not count.
-        prefill_load_scale: weight of blocks to prefill, >= 0; 0 = separate prefill engines, and the policy is then least
-            load.
+        prefill_load_scale: weight of blocks to prefill, >= 0; 0 = separate prefill engines; with the other defaults the
+            policy is then least load, except for ties.
         active_request_weight: blocks that an active request costs in addition to its own, >= 0.
         temperature: 0 = the smallest cost; above 0, a draw by softmax of minus the costs scaled to their range.
         block_size: tokens in a KV block, >= 1.

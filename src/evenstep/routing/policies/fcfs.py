@@ -1,4 +1,4 @@
-"""First come, first served: the oldest request goes to the worker with most free slots."""
+"""First come, first served: the oldest request goes to the worker with most free slots, or the first by index."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ class JSQ(Ruled):
     Room is a slot and memory for the request. A request that fits nowhere is held.
 
     Args:
-        ties: ``random`` = keyed chance among the shortest (the same dice for every policy that asks for this request);
-            ``lowest`` = lowest index. With ``lowest`` and equal slots this is FCFS.
+        ties: ``random`` = chance among the shortest, keyed by seed and request id; ``lowest`` = lowest index. With
+            ``lowest`` and equal slots this is FCFS.
 
     Source: BF-IO App. A.1.1; the default of vLLM's and SGLang's routers.
     """

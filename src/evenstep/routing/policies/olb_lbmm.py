@@ -20,9 +20,10 @@ class OlbLbmm(ByLength):
     """Picks requests as if for the workers with fewest requests (OLB), then places them by earliest completion (LBMM).
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
-    * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion. Then
-      the worker that is ready last gives up the shortest request it got in this decision. That request moves to the worker
-      with room that completes it first. This repeats while the request completes there before the last worker was ready.
+    * LBMM: the admitted requests are placed anew by min-min, if they find room: the shortest first, to the worker of
+      earliest completion. Then the worker that is ready last gives up the shortest request it got in this decision. That
+      request moves to the worker with room that completes it first. This repeats while the request completes there before
+      the last worker was ready, at most once for each placed request.
 
     Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
@@ -30,7 +31,7 @@ class OlbLbmm(ByLength):
         length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
             output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first, in
-            at most a quarter of the free slots (but at least one). The longest may otherwise find KV memory full time and
+            at most a quarter of the free slots (but at least one). The longest may otherwise find KV memory full again and
             again.
 
     Raises:
@@ -59,7 +60,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Admit requests, oldest first, while they find room; place each where it completes first; then balance.
+    """Admit the requests that find room, oldest first; place each where it completes first; then balance.
 
     Overdue requests are placed first, then the shortest. Balancing moves requests of this decision off the worker that is
     ready last. The answer is `work.fleet.worker`.

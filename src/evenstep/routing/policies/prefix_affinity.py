@@ -22,7 +22,7 @@ class PrefixAffinity(Ruled):
       the factor `balance_rel`. Then the request goes to the smallest load. A worker with neither a request nor a free slot
       (lost, ejected) does not count.
     * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it.
-      Equal prefixes, and requests with less, go to the smallest load (then the lowest index).
+      Equal prefixes, and all other requests, go to the smallest load (then the lowest index).
     * If caches are unknown, `consistent-hash` chooses by the request's key in place of the prefix.
 
     Args:

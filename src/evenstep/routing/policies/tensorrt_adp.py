@@ -17,8 +17,8 @@ class TensorRTADP(Ruled):
 
     As many of the oldest requests as there are slots are taken and sorted by tokens, largest first (ties: oldest). Each goes
     to the worker of smallest (tokens, requests, index) among those below the cap of requests, ``max(ceil((active + taken) /
-    G), busiest worker)``, where active requests run or were sent. The engine has one number of slots for all ranks. Where
-    slots differ here and every worker below the cap is full, the cap is ignored.
+    G), busiest worker)``, where active requests run or were sent. The engine has one number of slots for all ranks. Here,
+    if no worker below the cap has a slot and memory for the request, the cap is ignored.
 
     It leaves out: ranks that a request asks for, waiting for more prompts to form an even batch, and the routers by cached
     prefix and by conversation. The engine weighs a rank by the prompt tokens of its requests alone. The view has their KV

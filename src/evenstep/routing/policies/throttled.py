@@ -29,7 +29,7 @@ class Throttled(Ruled):
         capability: what each worker can do, e.g. ``1/1/0.5``, repeated over the fleet; empty = by speed.
 
     Raises:
-        InputError: a threshold below 1, or a capability that is not above 0.
+        InputError: a threshold below 1, or an invalid capability (see `check_capabilities`).
 
     Source: BF-IO App. A.1.1 (TLB). The paper's capability is a vector. We keep one number of it, since the host limits slots
     and KV memory. The requirement of a request is its prompt, the only part known at admission.

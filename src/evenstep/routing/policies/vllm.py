@@ -20,9 +20,9 @@ class VLLM(Ruled):
     Engines without room are left out.
 
     Args:
-        score: ``current`` = waiting + running + ``6 * waiting * max(0, usage - 0.5)``, usage = share of the engine's KV
-            memory in use. Ties go round: each request sent moves the start of the search one engine on. ``waiting-4`` =
-            4 * waiting + running, ties to the lowest index: the form of older versions.
+        score: ``current`` = waiting + running + ``6 * waiting * max(0, usage - 0.5)``, usage = share of its KV memory that
+            running requests hold, 0 without limit. Ties go round: each request sent moves the start of the search one engine
+            on. ``waiting-4`` = 4 * waiting + running, ties to the lowest index: the form of older versions.
 
     Left out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's requests late,
     and requests that name their rank. vLLM dispatches each request on arrival, even to an engine without a free slot. Here
@@ -67,7 +67,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def waiting_weight(g: int, view: RuleView) -> float:
-    """What worker g's score adds to the 1 of each waiting request: 0 up to half the KV memory in use, or without limit."""
+    """What worker g's score adds to the 1 of each waiting request: 0 up to half the KV memory held, or without limit."""
     usage = 0.0
     if view.kv_free[g] < np.inf:
         capacity = view.load[g] + view.queued_load[g] + view.kv_free[g]

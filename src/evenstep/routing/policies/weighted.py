@@ -32,7 +32,7 @@ class Weighted(Ruled):
         weights: weight of each worker, e.g. ``2/2/1``, repeated over the fleet; empty = by speed.
 
     Raises:
-        InputError: a weight that is not above 0.
+        InputError: an invalid weight (see `check_capabilities`).
 
     Source: least connections as in LVS under the name shortest expected delay; the turns as in gRPC's weighted round robin
     (proposal A58, static stride scheduler), which needs one counter. gRPC's measured weights, from the load that backends

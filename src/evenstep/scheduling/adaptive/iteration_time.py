@@ -3,7 +3,7 @@
 The policy's memory keeps when the last batch was formed (`SINCE`), as float64 bits, and its number of tokens (`RAN`). Five
 fading float64 sums over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through
 them gives the tokens whose iteration lasts as long as the target. Times are rounded to quanta of about a microsecond, and
-tokens are rounded, not floored, so that the last bit of a clock decides nothing.
+tokens are rounded, not floored, so that the last bit of a clock rarely decides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUANTA = 1048576.0
 
 @jit
 def quantised(seconds: float) -> float:
-    """Seconds rounded to the nearest quantum, 1 / `QUANTA` s: equal for clocks that differ by rounding errors alone."""
+    """Seconds rounded to the nearest quantum, 1 / `QUANTA` s, to absorb most rounding errors of clocks."""
     return np.floor(seconds * QUANTA + 0.5) / QUANTA
 
 
@@ -83,7 +83,7 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 
 @jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
-    """The number of tokens whose iteration lasts `target_s` seconds by the learned line; `most` before there is a line.
+    """The number of tokens whose iteration lasts `target_s` seconds by the learned line; `most` if there is no line.
 
     It is at most `most`, and otherwise at least `decodes` (requests that decode) plus `LEAST`.
     """

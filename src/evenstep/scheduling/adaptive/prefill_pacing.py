@@ -1,14 +1,14 @@
 """Decides how many prefill tokens a batch runs while requests decode: up to where more tokens begin to cost time.
 
 An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds time;
-prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, and does not run them in chunks
-as large as the engine takes. It learns the engine from fading sums over *bare* iterations (decodes alone) and *heavy* ones
-(with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones meets the bare time at the knee. Sums
+prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, unless chunks as large as the
+engine takes delay less. It learns the engine from fading sums over *bare* iterations (decodes alone) and *heavy* ones
+(with prefill tokens, and over a quarter longer than bare ones). The line of heavy ones meets the bare time at the knee. Sums
 over *light* iterations near the knee show what its tokens really cost.
 
 On some engines a batch of prefills and decodes takes longer than one of each. Further sums compare prefill tokens that ran
 alone with those that ran together with decodes. Where the former took less than nine tenths of what the latter added,
-prefills run alone (`apart`).
+prefills run alone but for probes (`apart`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY = _FIRST + 20
 #: Prefills run apart where a token then costs less than this share of the seconds it costs with decodes. One batch with
 #: prefills in `PROBES` tries the other way; where running apart takes longer, one in `SELDOM` times as many does.
 PAYS, PROBES, SELDOM = 0.9, 64, 8
-#: A heavy iteration lasts at least `LONGER` times a bare one. Sums of `KNOWN` bare or light ones are needed to use them.
+#: A heavy iteration lasts more than `LONGER` times a bare one. Sums of `KNOWN` bare or light ones are needed to use them.
 LONGER, KNOWN = 1.25, 8.0
 #: Fewest prefill tokens below the knee that make it worth stopping there.
 LEAST = 16
@@ -78,9 +78,10 @@ def apart(memory: I8) -> bool:
 def learned(memory: I8, now_s: float, running: int) -> None:
     """Add the duration of the last iteration, up to `now_s`, to the sums of its kinds.
 
-    Bare ones ran decodes alone; heavy ones ran prefill tokens, too, and took a quarter longer; light ones are near the knee
-    and not heavy. `learn_mixing` adds it to prefills alone or mixed. Does nothing if the last batch was empty, or if
-    `running` (requests that hold memory now) is 0. Call it before `note` and `iteration_time.note` overwrite what it reads.
+    Bare ones ran decodes alone; heavy ones ran prefill tokens and took over a quarter longer; light ones ran some, too, and
+    in all at least half the knee, but are not heavy. Before the first bare one none is heavy or light. `learn_mixing` adds
+    it to prefills alone or mixed. Does nothing if the last batch was empty, or if `running` (requests that hold memory now)
+    is 0. Call it before `note` and `iteration_time.note` overwrite what it reads.
     """
     if memory[RAN] == 0 or running == 0:
         return
@@ -121,8 +122,8 @@ def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     requests that wait for the one that prefills now.
 
     A budget at the knee delays this prefill and those after it; `most` makes every decode wait for the prefill. The one with
-    the smaller delay for each token, summed over requests, is taken. Up to `most`, the result leaves as many prefill tokens
-    for each decode as ran in the past. Writes the words `KNEE` and `PRICE` (0 = not held back) of memory.
+    the smaller delay for each token, summed over requests, is taken. Up to `most`, the result leaves at least as many
+    prefill tokens for each decode as ran in the past. Writes the words `PRICE` (0 = not held back) and, if known, `KNEE`.
     """
     memory[PRICE] = 0
     bare = kept(memory, BARE)

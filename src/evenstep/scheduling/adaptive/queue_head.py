@@ -91,7 +91,7 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 
 @part
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
-    """Bring the stored requests up to date: `compare` each new arrival with them, or forget all after an eviction.
+    """Bring the stored requests up to date: `compare` those new in the window with them, or forget all after an eviction.
 
     An eviction shows when arrivals and joins do not explain the length of the queue. `places` is the number of requests at
     the front of the queue to look at, including those that join in this batch; `seen`, how many have arrived so far.
@@ -112,8 +112,8 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 def compare(view: RuleView, joining: Joining, i: int) -> None:
     """Store the new request at index `i` of the queue if it is shorter than a stored one.
 
-    If it was ever evicted, it replaces all stored requests, unless the one that joins next was evicted, too. In any case the
-    lower bounds on the tokens that requests have left take it into account.
+    If it was ever evicted, it replaces all stored ones. It is not stored if none is, or if the one that joins next was
+    evicted. In any case the lower bounds on the tokens that requests have left take it into account.
     """
     memory = joining.batch.memory
     new: int = view.waiting[i]

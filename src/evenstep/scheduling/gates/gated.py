@@ -1,7 +1,7 @@
 """Gates: requests of a group run together, segment by segment, once enough of them stand at a segment's head.
 
 A segment is a range of output lengths: a request is in segment s if its output has reached s of the `ends`. Its stage is the
-number of tokens produced, and before that the prefill. It stands at a segment's head before it runs the segment's first
+number of tokens produced, and before that the prefill. It stands at a segment's head until it has run the segment's first
 stage. Gate g * S + s is segment s of group g. It is open while the heads of segments 0..s of the group all hold their
 thresholds. An open gate lets at most its threshold of requests run at each stage, the first admitted first. All others pause
 with what they hold. Three rules are ours, because bursts end and memory does:
@@ -40,7 +40,7 @@ class Gates(NamedTuple):
     Args:
         words: number of groups and segments, and the layout of the policy's memory.
         by_class: true if a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
-        max_hold_s: seconds after which a gate opens in any case.
+        max_hold_s: seconds without a run after which a gate with requests opens in any case.
         solve_s: seconds of a window of observations, from which thresholds are solved; 0 = they stay as given.
         slack: k of solved thresholds, standard deviations (`thresholds`).
     """
@@ -55,8 +55,8 @@ class Gates(NamedTuple):
 class GatedWork(NamedTuple):
     """The batch, and arrays about the gates; gate g * S + s is segment s of group g, both from 0.
 
-    A policy writes `ends`, `edges` and `threshold`; the others are working space. A request at a segment's head has run
-    none of it yet. Its stage is its number of output tokens; the whole prefill is one stage.
+    A policy writes `ends`, `edges` and `threshold`; the others are working space. A request at a segment's head has
+    not ended that segment's first stage. Its stage is its number of output tokens; the whole prefill is one stage.
 
     Args:
         ends: int64[S - 1], output tokens at which the next segment begins, ascending.
@@ -102,7 +102,7 @@ def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
 def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
     """Raise an InputError that names the field and the policy (`where`) if a value is invalid.
 
-    Thresholds must be integers >= 1, at least one; times must be >= 0, and `solve_s` finite.
+    Thresholds must be whole numbers >= 1, at least one; times must be >= 0, and `solve_s` finite.
     """
     if not thresholds or not all(n >= 1 and n % 1 == 0 for n in thresholds):
         raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
@@ -272,7 +272,7 @@ def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
 def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) -> None:
     """Run the requests that the gates let through: decodes, then running prefills, then the first `seen` of the queue.
 
-    After an eviction no request of the queue is admitted. The first that does not fit ends admissions.
+    After an eviction no request of the queue is admitted. The first that cannot run ends admissions.
     """
     work.stage[:], work.taken[:] = 0, 0
     for decoding in range(1, -1, -1):
@@ -354,7 +354,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -> None:
-    """Add `weight` to a group's arrivals for each of its waiting requests that arrived since the last call.
+    """Add `weight` to a group's arrivals for each of its waiting requests that arrived later than the latest one seen.
 
     `weight` is 1, or 0 at the first call, which only marks them as seen. The queue is searched from its end until as many
     are found as have arrived: some hosts do not queue by arrival.

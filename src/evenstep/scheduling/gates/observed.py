@@ -11,8 +11,8 @@ They are kept in the policy's memory, in the layout of `Words`, and come from th
   that leaves no running request is not measured: the engine may have stood idle. Batches of about the same size, such as
   full ones, say nothing about d1. Then the last known line stays.
 
-All sums are over the current window of `solve_s` seconds and the one before it; older data are forgotten. Four times a
-window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused, without. They
+All sums are over the current window of `solve_s` seconds and the one before it; older data are forgotten. At most four times
+a window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused, without. They
 replace the thresholds in force if any differs by more than a tenth. Otherwise, and where the solver refuses, the old ones
 stay. The solver ignores token budget and batch limit, and requires that a full batch fits the memory.
 
@@ -157,7 +157,7 @@ def line(count: int, tokens: int, seconds: float, squares: int, products: float)
         tokens, squares: sums of their KV tokens, and of these squared.
         seconds, products: sums of their seconds, and of these times KV tokens.
 
-    Returns: true if batches differ enough for a line; d0; d1, which is 0 if larger batches take no longer.
+    Returns: true if batches are enough, and differ enough, for a line; d0; d1, which is 0 if larger batches take no longer.
     """
     iterations, held = float(count), float(tokens)
     spread = iterations * float(squares) - held * held

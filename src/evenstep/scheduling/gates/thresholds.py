@@ -63,8 +63,8 @@ def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float
         slack: k, standard deviations.
         found: int64[G * S], by gate, written in place.
 
-    Returns: `FOUND`; `OVERLOAD` if the engine cannot keep up; `NO_ROOM` if a full batch exceeds the memory. `found` is valid
-        with `FOUND` only.
+    Returns: `FOUND`; `OVERLOAD` if the engine cannot keep up or the solver gives up; `NO_ROOM` if a full batch exceeds the
+        memory. `found` is valid with `FOUND` only.
     """
     segments = demand.work.size // demand.arrivals_per_s.size
     if not d1_s * arriving_work(demand) < 1.0:

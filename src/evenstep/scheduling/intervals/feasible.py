@@ -23,12 +23,12 @@ _OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
-    """A list of requests, sorted by remaining iterations, the fewest first, ties by `number`. The caller keeps its length.
+    """Requests in a list, fewest remaining iterations first, ties by `number`, inserted last. The caller keeps its length.
 
     Args:
         more: remaining iterations.
         number: a number by which the caller knows the request.
-        base: KV tokens it holds before the first of these iterations.
+        base: KV tokens counted for it before the first of these iterations (`base`).
     """
 
     more: _OfAll

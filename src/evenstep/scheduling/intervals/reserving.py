@@ -2,8 +2,8 @@
 
 Running requests run first, decodes before chunks of prefills, each in order of admission. If memory does not suffice for all
 until they finish (eq. 3), for instance after a token budget held some back, only those nearest to their end run. The others
-pause with what they hold. While believed lengths are upper bounds, no request is ever evicted; if one was not, the request
-admitted last is evicted. Then requests are admitted in order of the queue while eq. 3 allows.
+pause with what they hold. While believed lengths are upper bounds, no request is evicted; otherwise those admitted last may
+be. Then requests are admitted in order of the queue while eq. 3 allows.
 
 A policy gives the length that it believes as a function ``believed(view, options, row)``.
 """
@@ -94,7 +94,7 @@ def admit_believed(
     """Admit requests of the queue in order, up to the first that would not fit until its end; returns how many.
 
     Each must fit, together with the requests that stay, until all have reached their believed ends. The limits of the batch
-    also end admissions. If no request holds memory, the first starts in any case: the engine has checked that it fits alone.
+    also end admissions. If no request stays, the first starts in any case: the engine has checked that it fits alone.
 
     `believed` gives a length in tokens, `share` the share of memory to fill (`form_reserved`). `count` is the number of
     sorted entries in `work.ahead`, one for each request that stays; admitted ones are inserted.

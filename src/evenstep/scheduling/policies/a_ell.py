@@ -14,7 +14,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AEll(Ruled):
-    """Admits in order of arrival by lower bounds of outputs; a request that is longer starts again at the back.
+    """Admits in order of arrival by lower bounds of outputs; a request that is longer goes to the back, once.
 
     From then on it is believed to be as long as its upper bound. The first request that would not fit to its believed end
     ends admissions. Made for workloads with outputs of two lengths. While requests keep arriving, those at the back wait.

@@ -27,7 +27,7 @@ class AMin(Ruled):
             ``repaired``: a known bound is never lowered.
         victim: the request to evict first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the ``last``
             admitted.
-        watermark: share of the memory that admissions leave free, 0 <= watermark < 1; 0 is the paper.
+        watermark: share of the memory, 0 <= watermark < 1, that admissions leave free while others run; 0 is the paper.
 
     Raises:
         InputError: a watermark out of range.
@@ -51,7 +51,7 @@ class AMin(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """Form a batch (`form_learned`) by bounds that evictions have changed; admissions leave `watermark` of memory free."""
+    """Form a batch (`form_learned`) by bounds that evictions have changed, with a share of 1 - `watermark`."""
     form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
 
 

@@ -20,7 +20,7 @@ class ARandom(Ruled):
     For analysis only: a simulator shows it the true lengths instead of ``bounds``.
 
     Args:
-        memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.
+        memory_scale: share of the memory, 0 < memory_scale <= 1, that admissions fill while others run: A_random(alpha M).
 
     Raises:
         InputError: a share out of range.
@@ -38,7 +38,7 @@ class ARandom(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: ARandom, work: Work) -> None:
-    """Form a batch (`form_reserved`) by true lengths, shown as upper bounds, in `memory_scale` of the memory."""
+    """Form a batch (`form_reserved`) by true lengths, shown as upper bounds, with `memory_scale`."""
     form_reserved(view, options, work, highest, False, options.memory_scale)
 
 

@@ -30,22 +30,22 @@ FADES = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Best(Ruled):
-    """Runs decodes, then prefill chunks, then the queue; a request is admitted whole or not at all, with room to grow.
+    """Runs decodes, running prefills and the queue; a request is admitted only if it fits whole, with room to grow.
 
     Each function of this file is one part of the rule. `room_for`: how much memory an admission leaves free. `next_of`: the
     next to join. `who_passes`: the requests that may go ahead of one that does not fit. `run_one`: the one to evict.
     `adaptive.prefill_pacing` and `adaptive.iteration_time` say how many prefill tokens run together with decodes.
 
     Args:
-        room: KV memory that an admission leaves free while anything runs, in mean output lengths; the mean is learned from
-            finished requests.
+        room: KV memory that an admission leaves free while anything runs, in mean output lengths, learned from finished
+            requests; less where evictions are cheap.
         watermark: share of the memory, 0 <= watermark < 1, that it leaves instead while fewer than 8 have finished.
         patience: multiple of the recent mean wait after which only requests that fit where it does not may overtake a
             request. After four times as long, none may. 0 = first come, first served.
         window: number of oldest waiting requests among which the shortest is looked for.
-        paced: spread prefills over iterations, or run them apart from decodes, where that takes less time. If false, each
-            iteration runs as many prefill tokens as the engine takes, together with decodes.
-        target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
+        paced: spread prefills over iterations, or without `target_s` run them apart from decodes, where that takes less
+            time. If false, each iteration runs all prefill tokens that the engine and `target_s` allow, with its decodes.
+        target_s: seconds an iteration should last at most, the time between two tokens; 0 = the engine's token budget alone.
 
     Raises:
         InputError: a value out of range.
@@ -74,7 +74,7 @@ class Best(Ruled):
 def form_batch(view: RuleView, options: Best, work: Work) -> None:
     """Form a batch: decodes, newcomers shorter than all running prefills, these prefills, then further waiting requests.
 
-    If prefills take less time apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills. The
+    If prefills run apart (`prefill_pacing.apart`; never with `target_s`), decodes run only in batches without prefills. The
     policy's memory first learns from the last iteration, and in the end stores facts about this batch.
     """
     batch, memory = work.batch, work.batch.memory
@@ -271,7 +271,7 @@ def join(view: RuleView, work: Work, i: int, tokens: int) -> None:
 
 @part
 def mean_wait(memory: Ints) -> float:
-    """Mean wait of recently admitted requests, seconds, weighted by their size in tokens; 0 before the first admission."""
+    """Mean wait at recent first admissions of requests, seconds, weighted by their size in tokens; 0 before any."""
     sizes = kept(memory, SIZES)
     return kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
 
@@ -306,8 +306,8 @@ def who_passes(view: RuleView, options: Best, work: Work, blocked: int, places: 
 
     Running requests must be able to grow during its prefill, and the blocked one must still fit after the next completion.
     That completion is assumed to be of the largest decoding request if prefills are held at the knee and cost no time,
-    otherwise of one of mean size. No request passes one that has waited `PASSED` times as long as it takes to be overdue.
-    Call it after `queue_head.recall`.
+    otherwise of one of mean size. No request passes one that has waited `PASSED` times as long as it takes to be overdue,
+    or before a mean wait is known. Call it after `queue_head.recall`.
 
     Args:
         blocked: queue index of the one that does not fit.

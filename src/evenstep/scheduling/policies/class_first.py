@@ -18,8 +18,8 @@ class ClassFirst(Ruled):
 
     A batch mixes classes only if the first cannot fill it. A running request keeps its memory while requests of a lower
     class number take its place in the batch, so the priority is non-preemptive. If a running request does not fit the
-    memory, the one admitted last is evicted, and no request is admitted in this iteration. A request is admitted if its
-    whole prefill fits.
+    memory, the one admitted last is evicted, and no further request is admitted in this iteration. A request is admitted if
+    its whole prefill fits.
 
     Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
     """

@@ -1,4 +1,4 @@
-"""FasterTransformer: prefills a group of requests together, and decodes all of it before the next group starts."""
+"""FasterTransformer: prefills a group of requests together, and decodes it before the next group starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class FasterTransformer(Ruled):
-    """Runs requests in groups: a group is prefilled, then decodes, and the next one starts when all of it are done.
+    """Runs requests in groups: a group is prefilled, then decodes, and the next one starts when all are done or evicted.
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
     decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. The first request that

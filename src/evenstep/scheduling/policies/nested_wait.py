@@ -17,15 +17,15 @@ class NestedWait(Ruled):
     """Cuts outputs into segments; segment i runs while each of the heads 1..i has as many requests as its threshold.
 
     A request that reaches a segment's end goes to the head of the next one and pauses there until that segment runs. Each
-    range of prompt lengths (group) has segments of its own. If pausing requests fill the memory, no new request gets in;
-    then the deepest segment runs even below its threshold (see `gates.gated`). The policy looks down the queue until every
-    group has its first threshold.
+    range of prompt lengths (group) has segments of its own. If pausing requests fill the memory and no request would run,
+    the deepest segment runs even below its threshold (see `gates.gated`). The policy looks down the queue until every group
+    has its first threshold.
 
     Args:
         thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
         ends: output tokens after which the next segment begins, ascending, one fewer than segments.
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; empty = one group.
-        max_hold_s: seconds after which a segment that has not run runs in any case.
+        max_hold_s: seconds after which the gate of a segment that has not run opens in any case.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
             times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
             Ends and edges stay in any case.
@@ -33,8 +33,8 @@ class NestedWait(Ruled):
             reach a segment's head.
 
     Raises:
-        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or a
-            number of thresholds that does not match.
+        InputError: thresholds, ends or edges not whole numbers >= 1, ends or edges that do not ascend, a time or slack
+            below 0, nan or (but for `max_hold_s`) inf, or a number of thresholds that does not match.
 
     Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
         (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says how

@@ -15,7 +15,7 @@ from evenstep.scheduling.view import Belief
 
 @dataclass(frozen=True, slots=True)
 class Sjf(Ruled):
-    """Sarathi with a queue sorted by predicted output length, the shortest first; running requests are not interrupted.
+    """Sarathi with a queue sorted by predicted output length, the shortest first; running ones keep Sarathi's order.
 
     Args:
         statistic: the predicted length: the ``low`` or ``high`` bound, or their ``middle``; 0 without bounds.

@@ -16,10 +16,10 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class Srpt(Ruled):
-    """The request with the least predicted output left goes first, running or waiting; the others pause with their KV.
+    """The request with the least predicted output left goes first, running or waiting; those that limits leave out pause.
 
     If memory is short, the running request with the largest predicted remainder is evicted. A request that outgrows its
-    prediction counts as ever shorter, so it is not interrupted any more.
+    prediction counts as ever shorter, so it goes before all that have not.
 
     Args:
         statistic: the predicted length: the ``low`` or ``high`` bound, or their ``middle``; 0 without bounds.

@@ -42,7 +42,7 @@ class Vllm(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Vllm, batch: Batch) -> None:
-    """Run running requests in order of admission; then, if none was evicted, the queue up to the first that does not fit."""
+    """Run running requests in order of admission; then, if none was evicted, the queue up to the first that cannot run."""
     runs, waits = view.running.size, view.waiting.size
     chunk = options.long_prefill_token_threshold
     if runs + waits <= 1 or chunk == 0:

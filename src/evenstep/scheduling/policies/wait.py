@@ -22,12 +22,12 @@ class Wait(Ruled):
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
-        max_hold_s: seconds after which a type that has not run runs in any case.
+        max_hold_s: seconds after which the gate of a type that has not run opens in any case.
         solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
             so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
 
     Raises:
-        InputError: no threshold, a threshold below 1, or a time that is not a number >= 0.
+        InputError: no threshold, one that is not a whole number >= 1, or a time below 0, nan or (`solve_s`) inf.
 
     Source: WAIT, Algorithm 1; sec. 7.1 for rates that change. `theory.wait_thresholds` solves for thresholds.
     """

@@ -58,10 +58,10 @@ def start_session(run: Run) -> None:
 
 @part
 def follow_up(run: Run, row: int) -> None:
-    """Schedule the requests that follow the end of the one in `row`: its user's next, or the later ones of its session.
+    """Schedule the requests that follow the end of the one in `row`: its user's next, or those that wait for it.
 
-    Each becomes visible after its think time. The last request of a session also starts the next session. Call it with
-    arrivals of users or sessions only, and with room for `follow_ups` entries in the heap.
+    Each becomes visible after its think time. The last request of a session also starts the next one, if any is left. Call
+    it with arrivals of users or sessions only, and with room for `follow_ups` entries in the heap.
     """
     now, sessions = run.now, run.sessions
     if run.fixed.arrivals == USERS:

@@ -133,7 +133,7 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
 
 
 def units_per_token(drift: Drift) -> int:
-    """Load units in a token: 1 if all growth and profiles are whole tokens, else 2^20, so that sums of loads are exact."""
+    """Load units in a token: 1 if `growth`, `sequence` and profiles are whole tokens, else 2^20, so that sums are exact."""
     loads = () if drift.profiles is None else drift.profiles.values
     values = np.concatenate([[drift.growth], drift.sequence, loads])
     return 1 if np.array_equal(values, np.round(values)) else round(1 / GRAIN)

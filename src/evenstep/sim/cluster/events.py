@@ -43,7 +43,10 @@ def grow_loads(run: Run, q: int) -> None:
 
 @part
 def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
-    """Write the record of the request in slot `mine`, which completes at `step` as number `at` of the record buffer."""
+    """Write the record of the request in slot `mine`, which ends at `step`, to its row with `keep`, else to place `at`.
+
+    Its row is written to place `at` of `Records.ended`.
+    """
     fixed, records = run.fixed, run.records
     row = np.uintp(mine.row)
     kept = records.done[np.uintp(mine.row if fixed.keep == 1 else at)]
@@ -57,9 +60,9 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
 
 @part
 def complete_group(run: Run, q: int) -> int:
-    """End the step of group q: loads grow, requests at their last step complete and free their slots, the step number rises.
+    """End the step of group q: loads grow, requests at their last step complete, the step number rises, windows move on.
 
-    Returns `RUNNING`; `FLUSH` if the records are full; `GROW` if the heap is. The next call then continues with this group.
+    Returns `RUNNING`; `FLUSH` if records that the host reads are full; `GROW` if the heap is. The next call continues here.
     """
     fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
     status, step = model.RUNNING, group.step
@@ -109,7 +112,7 @@ def complete_group(run: Run, q: int) -> int:
 
 @part
 def apply_outages(run: Run, q: int) -> int:
-    """Apply the outages due at the step number of group q; q = -1: those of the earliest pending step, in any group.
+    """Apply the outages due by the step number of group q; q = -1: those of the earliest pending step, in any group.
 
     Returns `RUNNING`, or `GROW` if pool or carry list has no room; outages applied by then stay applied.
     """
@@ -154,8 +157,8 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
     The answer goes to `pool.worker`. The policy's certified lower bound on its objective goes to `now.bound`; nan = no
     bound. If the policy may not hold requests (`may_hold` is 0), workers that would stay idle then get held requests that
-    fit. `route` is the policy's kernel, `run` a `Run` or a `ShortRun`. Returns `RUNNING`, or `BROKEN` if the policy raised
-    or its answer has another shape or type.
+    fit (counted in `Now.held`). `route` is the policy's kernel, `run` a `Run` or a `ShortRun`. Returns `RUNNING`, or
+    `BROKEN` if the policy raised or its answer has another shape or type.
     """
     # inlined: as a part, this function would make a step a fifth slower
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
@@ -207,7 +210,7 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 
 @part
 def send(run: Run, place: int, g: int) -> None:
-    """Start the request at a place of the pool on worker g, or queue it if the group is inside a step or no slot is free.
+    """Start the request at a place of the pool on worker g, or queue it inside a step, after others or without a slot.
 
     The worker's `free_slots` is lowered here, and a first wait is added to the sum of waits. The caller has checked
     `free_slots`, and that the queues have a free node. It then takes the request out of the pool and lowers `free_total`.
@@ -232,7 +235,7 @@ def apply_decision(run: Run) -> int:
     """Carry out the policy's answer in `pool.worker`: start or queue the requests it sends, and take them out of the pool.
 
     `Now.admitted_now` becomes their number. Returns `RUNNING`, or `BROKEN` (see `Now.error_kind`) if the answer is invalid;
-    it is then partly carried out.
+    it may then be partly carried out.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     sent, last = 0, -1

@@ -160,7 +160,7 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
 
 
 class _Gathered:
-    """Empties full record buffers into tables; without records, into metrics and digest only."""
+    """Empties full record buffers into tables; without records, requests and steps into metrics and digest only."""
 
     def __init__(self, conditions: records.Conditions, options: Options) -> None:
         self.conditions, self.options = conditions, options
@@ -193,7 +193,7 @@ class _Gathered:
         now.request_rows = now.decision_rows = 0
 
     def _keep_steps(self, state: State, more: bool) -> None:
-        """Keep the loop's table of steps, without a copy, if it is full, the run is over or the predictor learns."""
+        """Keep the table of steps, uncopied, if it is full, the run is over or the predictor learns; `more` adds one."""
         run = state.run
         room = run.steps.running.size if isinstance(run, ShortRun) else run.records.steps.step.size
         learns = run.fixed.prediction > model.ORACLE

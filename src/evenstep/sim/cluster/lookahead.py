@@ -149,7 +149,7 @@ def due_predictions(run: Run) -> None:
 def take_predictions(run: Run) -> None:
     """Copy the host's answers in `Ahead.due` to `Ahead.look`, as predictions made at the present step; `Now.due` becomes 0.
 
-    Fractions of steps are rounded up, to 1 at least. With curves only the step of the prediction is written.
+    Fractions of steps are rounded up, to 1 at least. With curves, and for negative answers, `leave` becomes `NEVER`.
     """
     fixed, fleet = run.fixed, run.fleet
     for i in range(run.now.due):

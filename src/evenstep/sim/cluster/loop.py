@@ -37,7 +37,7 @@ def advance_time(run: Run) -> int:
 def complete(run: Run) -> int:
     """Complete the steps of the groups whose step ends now, in ascending order, and apply their outages.
 
-    Returns `RUNNING`; `FLUSH` if the records are full; `GROW` if heap or pool are. The next call continues there.
+    Returns `RUNNING`, or a code as `complete_group` or `apply_outages` does. The next call continues there.
     """
     groups = run.fleet.groups
     for q in range(run.fixed.groups):
@@ -69,7 +69,7 @@ def show_pool(run: Run) -> int:
 def predict(run: Run) -> int:
     """List the predictions that are due for the host (`Ahead.due`), or take over its answers if they were listed before.
 
-    Returns `PREDICT` if the host has to answer and then call again, else `RUNNING`. Runs without a predictor never ask.
+    Returns `PREDICT` if the host has to answer and then call again, else `RUNNING`. Only `DEPARTURES` and `EXPECTED` ask.
     """
     if run.fixed.prediction >= model.DEPARTURES:
         if run.now.due == 0:
@@ -117,9 +117,10 @@ def decide(route: Any, run: Run) -> int:
 
 @part
 def start_group(run: Run, q: int) -> int:
-    """Start the next step of group q, unless a step is under way or no request runs. Queued requests move up first.
+    """Start the next step of group q, unless a step is under way or no request runs.
 
-    Returns `RUNNING`; `GROW` if the pool has no room for evicted requests; `FLUSH` if the table of steps is full.
+    Before that, queued requests move up, and overflow is evicted. Returns `RUNNING`; `GROW` if pool or carry list has no
+    room for evicted requests; `FLUSH` if the table of steps is full.
     """
     fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
     if group.busy == 1:
@@ -163,8 +164,9 @@ def advance(route: Any, run: Run) -> int:
     """Run the loop until the run is done or the host is needed, and return why it stopped. `run` is changed in place.
 
     `route` is the policy's kernel; `ask.route_into` asks a policy that has none. `DONE`: all requests completed. `STUCK`:
-    requests are left and nothing can happen. `BROKEN`: the policy's answer is invalid (`Now.error_kind`). The host acts on
-    the others and calls again: `FLUSH`: empty the records. `GROW`: call `State.grow`. `PREDICT`: answer `Ahead.due`.
+    requests are left and nothing can happen. `BROKEN`: the policy raised, or its answer is invalid (`Now.error_kind`). The
+    host acts on the others and calls again: `FLUSH`: empty the records. `GROW`: call `State.grow`. `PREDICT`: answer
+    `Ahead.due`.
     """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:

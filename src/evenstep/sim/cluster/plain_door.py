@@ -30,8 +30,9 @@ _OF_WORKERS = ["group", "queued", "free_slots", "running", "load", "queued_load"
 class PlainDoor:
     """Shows a Python policy its view, and writes its answer where the loop reads and checks it.
 
-    The policy sees one view object for all decisions. Its arrays are read-only windows of the state, valid until the policy
-    has answered. `error` is the policy's last error, which the host raises; None = no error.
+    The policy sees one view object until the state grows. Its arrays, but `waited_s` and `cached_tokens`, are read-only
+    windows of the state, valid until the policy has answered. `error` is the policy's last error, which the host raises;
+    None = no error.
     """
 
     def __init__(self, policy: Any, state: State, name: str) -> None:
@@ -97,10 +98,10 @@ class PlainDoor:
             self.answered, self.shown = self.pool.worker[:waiting], waiting
 
     def decide(self, waiting: int) -> float:
-        """Call the policy's `route` on the view, copy its answer and memory into the state, and return its bound.
+        """Call the policy's `route` on the view, copy its answer and any memory into the state, and return its bound.
 
-        `waiting` requests are shown. A PolicyError if the policy raised, or its answer has another shape or type. The loop
-        checks the workers of the answer.
+        `waiting` requests are shown. A PolicyError if the policy raised (an EvenstepError stays as it is), or its answer has
+        another shape or type. The loop checks the workers of the answer.
         """
         view = self.view
         try:

@@ -94,8 +94,8 @@ class PrefixCaches:
 def block_keys(trace: Trace) -> I8:
     """int64[total], a key for each of the trace's blocks, row by row as `PrefixBlocks.ids`. The trace must have blocks.
 
-    Equal keys mean that the prompts are equal up to the end of the block. With scope ``session`` that is so within a session
-    only. A request without a session shares nothing in that scope.
+    Equal keys mean that the prompts are equal up to the end of the block. With scope ``session``, keys of different sessions
+    differ. A request without a session shares nothing in that scope.
     """
     blocks = trace.prefix_blocks
     assert blocks is not None

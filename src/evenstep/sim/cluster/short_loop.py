@@ -1,8 +1,9 @@
 """A faster compiled loop for the usual fleet: one group, no outages, linear law. Gives the same results as `cluster.loop`.
 
-It needs one barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same
-amount every step, no look ahead, no outages (`short_state.fits`). A request's last step and its load there are then known at
-its admission. Its record is two words, written at its admission; `short_state` computes its times from those of the steps.
+It needs, among others (`short_state.fits`), one barrier group, one decision over the whole pool, workers limited by slots
+alone, loads that grow by the same amount every step, no look ahead, no outages. A request's last step and its load there are
+then known at its admission. Its record is two words, written at its admission; `short_state` computes its times from those
+of the steps.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
 
 @part
 def measure(run: ShortRun, now_s: float) -> float:
-    """Write the coming step's record to row `Now.step_rows`, which stays. Returns when the step ends, in seconds."""
+    """Write the coming step's record to row `Now.step_rows`, and add to `load_steps`. Returns the step's end, in seconds."""
     fixed, now, fleet, steps, group = run.fixed, run.now, run.fleet, run.steps, run.fleet.groups[0]
     slope, unit, overhead, at = fixed.slope, fixed.unit, group.overhead_s, np.uintp(now.step_rows)
     top, bottom, total = extremes(fleet.units)

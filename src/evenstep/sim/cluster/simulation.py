@@ -5,8 +5,8 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
 
 1. *Next event.* Every barrier group is idle or inside a step with a known end. Time moves to the earliest end; the
    groups that end then are *at their boundary*. If a group is idle, or dispatch is instant, and a request becomes visible
-   strictly earlier, time moves there instead and no group is at a boundary. Requests that become visible while every
-   group is inside a step wait for the next boundary.
+   strictly earlier, time moves there instead and no group is at a boundary. With `pool` dispatch, requests that become
+   visible while every group is inside a step wait for the next boundary.
 2. *Complete*, groups ascending: every running request has produced its tokens; those at their last step leave and free
    their slot, the others grow. The group's step number goes up by one. Outages of its workers at this step number take
    effect: all requests of a lost worker, running and queued, go back to the pool with their produced tokens.
@@ -16,12 +16,12 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
 4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
    for a lost worker. ``pool`` dispatch makes one decision over the whole pool. ``instant`` dispatch makes one for the
    oldest waiting request at a time, until it is held or no worker may be sent more. A worker that would be left without
-   work though a request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
+   work though a held request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
    sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
    joins the worker's queue.
 5. *Start*, every group that is not inside a step, ascending. Queues move up into free slots. A worker whose load exceeds
    `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left.
-   Then the loads are measured, newcomers at their prompt, and the step lasts
+   Then the loads are measured, newcomers' without the step's growth, and the step lasts
    ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
 
 A lost worker counts in its group with load 0. If nothing runs and nothing can become visible, pending outages of the
@@ -75,7 +75,8 @@ class Readies(Protocol):
 class Outage:
     """Worker `worker`, 0..G-1, is lost when its barrier group has done `step` steps; with `back` it comes back then.
 
-    A lost worker's requests, running and queued, go back to the pool and keep the tokens that they have produced.
+    It happens earlier if nothing else can. A lost worker's requests, running and queued, go back to the pool and keep the
+    tokens that they have produced.
     """
 
     step: int
@@ -99,10 +100,10 @@ class Cluster:
             replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after` (or the
             session's start), the next session starts when one has ended.
         dispatch: ``pool``: one decision is about all waiting requests. ``instant``: one is about the oldest alone, and is
-            made as soon as it is visible.
+            made once it is visible and a worker has room.
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 more).
         kv_tokens: KV tokens a worker holds; inf = only slots limit. A worker that grows beyond it sends its newest requests
-            back to the pool.
+            back to the pool until it fits or has one left.
         kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees ``kv_free = kv_tokens - load -
             queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
@@ -112,7 +113,7 @@ class Cluster:
         drift: how the load of a request grows from step to step.
         outages: workers lost and returned, in any order.
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
-            oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
+            oldest such request goes there, workers ascending, and the run counts those decisions (``held_decisions``).
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = no prefix caches. Policies that read
             `RoutingView.cached_tokens` then see them, and the run counts hits (`cluster.prefix_caches`). A hit saves no time
             here: prefill ends before the worker is known.
@@ -241,14 +242,14 @@ def simulate(
         step_time: seconds of a step; default `Linear()`.
         predictor: expected lengths of running requests; the oracle is ``evenstep.predict.oracle``.
         seed: key of every random draw of the policy.
-        records: keep the request and step tables. Without them the run has totals and metrics only, percentiles are
-            approximate, and memory does not grow with the trace.
+        records: keep the request and step tables. Without them percentiles are approximate, and the records grow with
+            the trace only by `decisions`, if they are kept.
         workers: most rows of the `WorkerTable`; 0 = no table. When it is full, every other row of a group is dropped.
         decisions: keep the table of decisions, one row each.
         power: law by which energy is counted; default `Power()`.
         slo: latency objective for goodput; None = no goodput.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `route`; ``auto`` takes the kernel
-            where there is one. Both give the same digest.
+            where there is one, unless the policy is `plain_only`. Both give the same digest.
         name: the policy's name for tables and reports.
 
     Returns:

@@ -90,8 +90,8 @@ def longest_units(run: Run, g: int, step: int) -> int:
 def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
     """Start a request of `units` load units, visible since `since_s`, in a slot of worker g at its group's coming step.
 
-    Slots, calendar, loads and counts are updated, `free_slots` is not. Worker g must have a slot. A request that restarts
-    gets the facts of its carry-list entry, which is deleted.
+    Slots, calendar, loads, counts and `Look` are updated, `free_slots` is not. Worker g must have a slot. A request that
+    restarts gets the facts of its carry-list entry, which is deleted.
     """
     fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
@@ -134,7 +134,7 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def unseat(run: Run, slot: int, step: int, units: int) -> None:
-    """Free a slot, and update its worker's load, running requests and window of departures.
+    """Free a slot, and update its worker's load, running requests, `longest_slot` and window of departures.
 
     The request leaves with `units` load units at its group's `step`. The caller updates calendar, `free_slots`, and the sums
     of group and run.

@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """A run's state: what the loop reads and writes (`run`), the policy (None = not known yet), and the trace's classes."""
+    """A run's state: what the loop reads and writes (`run`), the policy, and the trace's classes."""
 
     run: Run | ShortRun
     policy: object  # for its working space

@@ -17,7 +17,7 @@ def energy(
     """Joules of one step of a group beyond idle power, divided by `Fixed.span_w`, so in seconds: (busy/idle, step average).
 
     The two are accountings of power: by each worker's busy time, and by its average over the whole step. A worker busy for x
-    seconds costs ``min(x, power * x ** exponent)`` (`Law.count_power`, `roots`). If the law is not one line, the workers'
+    seconds costs ``min(x, power * x ** exponent)`` (`Law.count_power`, `roots`). If the law is not `ONE_LINE`, the workers'
     seconds are read from `law.local_s` (`local_times`).
 
     Args:
@@ -63,7 +63,7 @@ def line_seconds(law: Law, g: int, tokens: float) -> float:
 def local_times(run: Run, q: int) -> tuple[float, float]:
     """Write the seconds, without overhead, of group q's workers to `law.local_s`; returns the largest and their sum.
 
-    For a law of more than one line. A law of the longest request is read at `PiecewiseLinear.effective_load`.
+    For a law that is not `ONE_LINE`. A law of the longest request is read at `PiecewiseLinear.effective_load`.
     """
     fixed, fleet, law, group = run.fixed, run.fleet, run.law, run.fleet.groups[q]
     largest, total = 0.0, 0.0

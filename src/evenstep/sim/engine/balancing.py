@@ -48,7 +48,7 @@ class Balancer:
         news_s: least seconds between two broadcasts; 0 = each report is broadcast.
 
     Raises:
-        InputError: the policy is unknown, looks ahead (ranks have no projections), or needs expected output lengths.
+        InputError: the policy is unknown, has a wrong option, looks ahead, or needs expected output lengths.
 
     Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
     """
@@ -82,8 +82,8 @@ class Balancer:
     def choose(self, row: int, arrival_s: float) -> int:
         """Ask the policy for the rank, 0..R-1, of the request in `row` of the trace, and count the request as waiting there.
 
-        `arrival_s` is the time now. Call it once a request, in order of arrival. A PolicyError if the policy raised, broke
-        its contract, or holds the request.
+        `arrival_s` is the time now. Call it once a request, in order of arrival. A PolicyError if the policy raised (an
+        EvenstepError stays as it is), broke its contract, or holds the request.
         """
         self._listen(arrival_s)
         view = self._view(row, arrival_s)
@@ -107,7 +107,7 @@ class Balancer:
         return rank
 
     def _listen(self, now_s: float) -> None:
-        """Make the broadcasts that were due by `now_s`: `known` becomes the newest counts reported by then."""
+        """Make the broadcasts that were due by `now_s`: `known` becomes the newest counts reported by the last of them."""
         while self.heard:
             at_s = max(self.heard[0][0], self.told_s + self.news_s)
             if at_s > now_s:

@@ -79,7 +79,7 @@ class Course:
     def advance(self) -> int:
         """Run the loop until the host is needed; returns the reason, a code of `engine.model` (see `engine.loop.advance`).
 
-        A PolicyError if the policy raised, or if its own `form_batch` broke the contract of `scheduling.view`.
+        A PolicyError if the policy raised (an EvenstepError stays as it is), or its own `form_batch` broke its contract.
         """
         try:
             if self.plain is None:

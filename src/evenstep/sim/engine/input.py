@@ -55,7 +55,7 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
 
 
 def _whole(where: str, field: str, column: Any) -> I8:
-    """A column of whole numbers as int64[*]; an InputError names the first value that is not whole or not in int64."""
+    """A column of whole numbers as int64[*]; an InputError for other types, and for a float not whole or not in int64."""
     numbers = np.asarray(column)
     if numbers.dtype.kind not in "iuf":
         raise InputError(where, field, column, "a column of integers")
@@ -66,7 +66,7 @@ def _whole(where: str, field: str, column: Any) -> I8:
 
 
 def check_columns(trace: Trace) -> None:
-    """Check that prompt and output tokens are integers >= 1, and classes integers from 0 to `MOST_CLASS`.
+    """Check that prompt and output tokens are integers from 1 to `MOST`, and classes integers from 0 to `MOST_CLASS`.
 
     Compiled loops use them unchecked as counts and array indices. An InputError names the first request and its value.
     """

@@ -2,8 +2,8 @@
 
 A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, and of one request the
 last blocks first. Tokens still kept when the request comes back are not computed again. An engine's prefix cache does this
-for evicted requests; prefixes that different requests share are not modelled. A request that loses kept KV has more tokens
-left to run (`set_left`).
+for evicted requests; prefixes that different requests share are not modelled. A waiting request that loses kept KV has more
+tokens left to run (`set_left`).
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def advance(form_batch: Any, run: Run) -> int:
     """Run the loop until the run is done or the host is needed; returns the reason, a code of `engine.model`.
 
     The host gives a new table at `TABLE_FULL`, sets bounds at `ASK`, and calls again. `DONE` and `STOPPED` end the run;
-    every other code of a lone engine is the policy's mistake. A rank stops at `HAS_FORMED` or `HAS_NONE`. After `HAS_FORMED`
-    the host sets `Now.step_s`, and the next call runs the batch and returns `HAS_RUN`.
+    every other code of a lone engine is the policy's mistake. A rank stops at `HAS_FORMED`, `HAS_NONE` or a mistake. After
+    `HAS_FORMED` the host sets `Now.step_s`, and the next call runs the batch and returns `HAS_RUN`.
 
     Args:
         form_batch: the policy's kernel; `plain_door.form_batch_into` asks a policy that has no kernel.

@@ -9,8 +9,8 @@ is the same for both doors. Order of events of a step:
 3. all ranks' batches last as long as the law says for them together (`cost.lockstep`): the clock is one;
 4. every rank's requests have run their tokens, as in event 5 of one engine.
 
-If no rank has a batch, the clock goes to the next arrival, or to the earliest time a rank's policy asks for. A single rank
-gives the run of one engine, bit by bit. All ranks count iterations by step.
+If no rank has a batch, the clock goes to the next arrival, the earliest time a rank's policy asks for, or `until_s`. A
+single rank gives the run of one engine, bit by bit. All ranks count iterations by step.
 """
 
 from __future__ import annotations

@@ -8,16 +8,17 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
    memory and joins the queue again (`overflow` says what it keeps);
 3. the answer is checked against budget, batch limit, memory and resident limit; requests picked from the queue are admitted,
    in its order;
-4. the iteration lasts as long as the batch-time law says, plus the overhead of moved memory; the clock advances;
-5. every request of the batch has run its tokens. A request that completed its prefill, or decoded, has produced a token. A
-   request that produced its last token is finished and frees its memory.
+4. the iteration lasts as long as the batch-time law says, plus `overhead_s` and that of moved memory; the clock advances;
+5. every request of the batch has run its tokens. A request that decoded, or completed a prefill with
+   ``first_token="prefill"``, has produced a token. One that produced its last token is finished and frees its memory.
 
 An empty batch is not an iteration: the clock goes to the next arrival, to the policy's `wake_s` or to `until_s`, whichever
 is first. If there is no such time and requests are left, the policy holds forever: an error.
 
 **Tokens.** A request of prompt s and output o runs s prefill tokens, in one chunk or several. With ``first_token="prefill"``
 (real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
-follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced.
+follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced,
+less what `keeps_evicted` saved.
 
 **Memory.** A request holds the KV of the tokens it has computed, in whole blocks. With ``hold_produced`` it also holds that
 of its last produced token, which real engines compute one iteration later. Then it holds s + o in its last iteration, as

@@ -63,7 +63,7 @@ class Task:
 
 
 def prepared(task: Task) -> Run:
-    """Make the state before the first iteration, with an empty table of iterations. An InputError for bad bounds only."""
+    """Make the state before the first iteration, with an empty table of iterations. An InputError for bad bounds."""
     fixed, trace, count = fixed_of(task), task.trace, len(task.trace)
     now = _empty(fixed)
     now.known = count

@@ -117,9 +117,9 @@ class CallSection:
         prompt, output: laws from which its lengths, in tokens, are drawn.
         after: calls that have to be done before it starts, and run equally often in every task. Empty = it starts where
             `then` leads to it, else with the task. If every call of a task follows another, the first one listed begins it.
-        then: calls that may follow it by chance, call -> probability, which sum to 1. ``end`` = no call follows. A call may
+        then: calls that may follow it by chance, call -> probability, which sum to 1. ``end`` = none of them. A call may
             lead back, which makes a loop. Calls named here have no `after`. Empty = only calls with it in `after` follow.
-        delay_s: seconds from the end of the last call before it, or the task's arrival, to its start: a tool, a person.
+        delay_s: seconds from the end of the last call before it, or the task's arrival, until it is sent: a tool, a person.
     """
 
     engine: str
@@ -140,12 +140,12 @@ class TaskSection:
     Args:
         calls: the calls by name; not together with `trace`.
         arrivals: when tasks arrive; with `trace` it replaces the recorded times.
-        count: tasks; left out = all that arrive before the network's `until_s`, or all of the trace; needed if all arrive at
-            once.
+        count: tasks at most, of those that arrive before the network's `until_s`; left out = all of these. `calls` need it
+            if all tasks arrive at once or there is no `until_s`.
         trace: recorded requests, the calls: each session is a task. A request follows the one named by its `after`; one
             without comes as long after the session's first as recorded.
         engine: the engine or group that runs the calls of `trace`.
-        one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
+        one_key: a call shows routing policies one key in all tasks, as if they shared its prompt; else each task has one.
     """
 
     calls: dict[str, CallSection] = field(default_factory=dict[str, CallSection])

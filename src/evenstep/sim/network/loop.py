@@ -4,7 +4,7 @@ Order of events at one moment:
 
 1. batches that end now have run their tokens, and calls that are done release those that waited for them;
 2. calls whose time has come, of new tasks or released, go to an engine of their group, in order of time and row;
-3. every engine without a batch under way forms one, as a single engine does (`sim.engine`).
+3. every due engine without a batch under way forms one, if its policy picks calls, as a single engine does (`sim.engine`).
 
 The clock then goes to the earliest of the next batch's end, the next release, and the next time a policy asks for.
 

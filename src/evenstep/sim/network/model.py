@@ -189,7 +189,7 @@ class Routing(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """At S regular times, for each of E engines: its calls that are not done, and the tokens it still has to run. [S, E]."""
+    """At S regular times, for each of E engines: its calls sent and not done, and the tokens it still has to run. [S, E]."""
 
     requests: IntTable
     tokens: IntTable

@@ -65,7 +65,7 @@ def visits(task: TaskSection) -> dict[str, float]:
 
 
 def check_visits(network: Network) -> None:
-    """Raise an InputError if a task would run some call over 10,000,000 times on average, in a loop."""
+    """Raise an InputError if a task would run some call with `then` over 10,000,000 times on average, in a loop."""
     for name, task in network.tasks.items():
         for call, often in (visits(task) if task.calls else {}).items():
             if often > _TOO_MANY * MOST_VISITS and task.calls[call].then:

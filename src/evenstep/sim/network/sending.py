@@ -121,7 +121,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 @part
 def show(net: Net, e: int) -> None:
-    """Write engine e's running calls, KV tokens held and waiting calls into `Net.routing`, which routing policies see."""
+    """Write engine e's running calls, KV tokens held and waiting calls into `Net.routing`, unless it is a single engine."""
     group, now = net.groups[net.sites[e].group], net.now[e]
     if group.count > 1:
         place = group.workers + e - group.first
@@ -132,7 +132,7 @@ def show(net: Net, e: int) -> None:
 
 @part
 def show_waiting(net: Net, e: int) -> None:
-    """Write number and tokens of engine e's waiting calls, in its queue or just sent, into `Net.routing` for its policy."""
+    """Write number and tokens of engine e's calls, queued or just sent, into `Net.routing`, unless it is a single engine."""
     site, now = net.sites[e], net.now[e]
     group = net.groups[site.group]
     place = group.workers + e - group.first

@@ -48,14 +48,15 @@ def simulate_network(
         network: engines and tasks.
         traces: type of task -> its recorded tasks, for each type with a trace (`description.read_traces`).
         seed: key of every draw, added to the network's own.
-        samples: number of times, equally spaced from 0 to `until_s` or the last arrival, at which each engine's unfinished
-            calls and tokens left to run are recorded.
+        samples: number of times, equally spaced from 0 to `until_s` or the last arrival (1 s at least), at which each
+            engine's unfinished calls and tokens left to run are recorded.
 
     Returns:
         The run: its engines' runs, tables of tasks and calls, and the samples.
 
     Raises:
-        InputError: tasks that cannot be drawn, a call that its engine cannot hold, or a negative seed or number.
+        InputError: tasks that cannot be drawn, a call that its engine cannot hold, too many policies or engines, or a `seed`
+            or `samples` that is no integer >= 0.
         PolicyError: a policy broke its contract, raised, or holds for ever.
     """
     check_integers("simulate_network", 0, seed=seed, samples=samples)

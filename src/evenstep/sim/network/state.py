@@ -234,7 +234,7 @@ def _net(
 
 
 def _lists(places: list[Place], network: Network, calls: Calls, engines: int) -> model.Lists:
-    """Empty lists, twice as wide as equal shares need: narrow rows keep engines near each other in memory, and few grow."""
+    """Empty lists, for groups twice as wide as equal shares need: narrow rows keep engines near in memory, and few grow."""
     sent = np.bincount(_groups_of(network, calls)[calls.kind], minlength=len(places))
     count = np.array([place.section.count for place in places])
     width = 1 + int(np.where(count > 1, 2 * sent // count, sent).max())

@@ -1,6 +1,6 @@
 """The tasks of a network, drawn: every call with its lengths, and which calls wait for which.
 
-Every draw is keyed by (seed, stream of the call, task, visit), so a task is the same in every network that has it.
+Draws for a call are keyed by (seed, stream of the call, task, visit): a task has the same calls in every network with it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _COLUMNS = ("kind", "prompt", "output", "request_class", "delay_s")
 @dataclass(frozen=True, slots=True, eq=False)
 class Calls:
     """The calls of T tasks: C rows, in order of task and of beginning.
+
+    A lone type of tasks whose calls follow no other has them as drawn, or in order of its trace.
 
     Args:
         arrival_s: float64[T], when tasks arrive, seconds from the start, ascending.
@@ -105,7 +107,7 @@ def _times(process: Arrivals, count: int, seed: int, name: str) -> F8:
 
 
 def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
-    """float64[N], when tasks of the type `name` arrive, seconds: `count` tasks, or those that arrive before `until_s`."""
+    """float64[N], when tasks of the type `name` arrive, seconds: those before `until_s`, at most `count`."""
     assert task.arrivals is not None
     until_s, count, place = network.until_s or math.inf, task.count or _FIRST, f"tasks.{name}.arrivals"
     while True:
@@ -169,7 +171,7 @@ class _Walk:
     def visit(self, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
         """Draw the `visit`-th run (from 0) of a call for `tasks`; returns the next steps, each with the row that it follows.
 
-        `parent` is the row that each of the tasks comes from, or -1. An InputError ends a task with `MOST_VISITS` of a call.
+        `parent` is the row that each of the tasks comes from, or -1. An InputError if `visit` reaches `MOST_VISITS`.
         """
         if visit >= MOST_VISITS:
             where, many = f"tasks.{self.name}.calls.{call}.then", f"over {MOST_VISITS} visits of one task"
@@ -217,7 +219,7 @@ class _Walk:
 
 
 def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
-    """The tasks of a trace: a session, or requests linked by `after`, is one task; any other request is one by itself."""
+    """Tasks of a trace, before `until_s`, `count` at most: a session, requests linked by `after`, or a request by itself."""
     check_columns(trace)
     task = network.tasks[name]
     count, after = len(trace), trace.column("after")
@@ -278,7 +280,7 @@ def taken(calls: Calls, rows: I8) -> Calls:
 
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
-    """Join tasks of several types in order of arrival, renumbered, with their calls in the same order."""
+    """Join tasks of several types in order of arrival, renumbered, with their calls (see `Calls`)."""
     are_apart = len(parts) == 1 and parts[0].parent.size == 0  # no call follows another: they may stay where they are
     if are_apart and np.all(np.diff(parts[0].arrival_s) >= 0):
         return parts[0]

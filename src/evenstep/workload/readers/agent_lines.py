@@ -5,12 +5,12 @@ its own requests, in times relative to the marker. Markers are written when the 
 marker's time minus the sub-agent's duration is the end of the previous main request (within a second). So a sub-agent starts
 `duration` before its marker, and:
 
-* Its first request follows the last main request that had begun by then. Its think time is the gap from the main one's end.
+* Its first request follows the last main request begun by then (within 1 s). Its think time is the gap from that one's end.
 * The next main request follows whichever ends last: the previous main request, or a sub-agent whose result it waited for.
-  The think time is the recorded gap, so a replay at the recorded speed keeps the recorded times.
+  After a sub-agent the think time is the recorded gap, so a replay at the recorded speed keeps the recorded times.
 * A sub-agent launched asynchronously delays no other request.
 
-The duration of a marker without one is the span of its requests. If the sub-agent would then begin before the session, its
+The duration of a marker without one is the span of its requests. If no main request had begun by a sub-agent's start, its
 requests start at the marker.
 """
 

@@ -28,7 +28,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
     an empty output are dropped and counted, and those that followed them are linked anew.
 
     Args:
-        limit: stop after the session that brings the count to this many requests.
+        limit: stop after the session that brings the count to this many requests; bad and empty ones count.
         prefix_blocks: keep the prompts' block ids (about 15 kB a request).
 
     Source: callanjfox/kv-cache-tester.
@@ -49,10 +49,10 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
 
 @dataclass(slots=True)
 class _Sessions:
-    """Collects the requests of all sessions in the order of the file; a list has one entry a request, `helpers` a sub-agent.
+    """Collects the requests of sessions in the order of the file; a list has one entry a request, `helpers` a sub-agent.
 
     `helper` is the index of a request's sub-agent in `helpers`, -1 = main line. `wrong` is the text that an error shows for
-    a bad request, else empty.
+    a bad request, else empty. `ids` stays empty unless blocks are kept.
     """
 
     sessions: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Sessions:
     block_tokens: set[int] = field(default_factory=set)
 
     def add(self, number: int, line: int, session: dict[str, Any] | str, keep_blocks: bool) -> None:
-        """Add the requests of session `number`, read from a line; text in its place is a bad line, one bad request."""
+        """Add the requests of session `number`, read from a line; text, or no list of them, is one bad request."""
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(session, dict) or not isinstance(requests, list):
             self._request(line, session if isinstance(session, str) else "no list `requests`", number, -1, keep_blocks)
@@ -84,7 +84,7 @@ class _Sessions:
                 self._request(line, nested, number, len(self.helpers) - 1, keep_blocks)
 
     def _request(self, line: int, request: Any, session: int, helper: int, keep_blocks: bool) -> None:
-        """Add one request of the sub-agent `helper`; anything but a JSON object is bad."""
+        """Add one request of the sub-agent `helper` (-1 = main line); anything but a JSON object is bad."""
         row = request if isinstance(request, dict) else {}
         shown = request if isinstance(request, str) else repr(request)[:60]
         self.wrong.append("" if isinstance(request, dict) else shown)

@@ -24,7 +24,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     All times are seconds, `t` from the session's start. The file has no markers of sub-agents: a sub-agent's first `t` is
     taken as its marker, and the span of its requests as its duration (see `agent_lines`). An empty `api_time` counts as 0;
-    for an empty `think_time` the gap between the times counts. Requests with an empty output are dropped and counted, and
+    for an empty `think_time` the gap from the previous end does. Requests with an empty output are dropped and counted, and
     links skip them.
     """
     types: dict[str, type] = dict(zip(_FIELDS, (str, str, float, int, int, str, str), strict=True))

@@ -63,7 +63,7 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Nanoseconds since 1970 of text like ``2023-11-16 18:15:46`` (no zone = UTC); None for other text or before 1970."""
+    """Nanoseconds since 1970 of text like ``2023-11-16 18:15:46`` (no zone = UTC); None for others, or if < 0 or >= 2^63."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None

@@ -21,7 +21,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     """Read Bailian JSONL; times are seconds, and rows have to be in order of time.
 
     A chat with a parent follows the parent, in the same session. Its think time is the gap between their times, which
-    includes the time the model took. A chat whose parent is in no row above starts a session. The type is the request class.
+    includes the time the model took. A chat whose parent is in no row above starts a session. A type is the request class.
 
     Args:
         prefix_blocks: keep the prompts' block ids, of 16 tokens each.

@@ -33,7 +33,8 @@ def flat(lists: Sequence[Any]) -> I8 | None:
 def of_table(table: Table, field: str, prompt: I8, sizes: tuple[int, ...] = _SIZES) -> tuple[PrefixBlocks | None, list[str]]:
     """The prefix blocks of all rows of a table, bad rows too, in scope ``global``; and notes: one if no size fits.
 
-    None without such a column. Rows whose block ids are no list of whole numbers are rejected.
+    None without such a column. Rows whose block ids are no list of whole numbers are rejected, and those with ids from 2^63
+    on where others are below 0.
 
     Args:
         field: the column that lists the block ids of each row; a row without it has no blocks.

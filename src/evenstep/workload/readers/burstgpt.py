@@ -24,7 +24,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`; times are seconds, in order.
 
     Rows with 0 request or response tokens are failed requests: dropped and counted. The model is the request class. In a
-    session a request follows the one above. Its think time is the gap between them minus the former's elapsed time, >= 0.
+    session a request follows the one above. Its think time is the gap minus the former's elapsed time, if known, >= 0.
 
     Source: BurstGPT (KDD 2025).
     """

@@ -1,4 +1,4 @@
-"""Reads any CSV file with a header, and columns in memory: a column for each field of a request, times in any unit."""
+"""Reads any CSV file with a header, and columns in memory: a column for each field, times in s to ns or dates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evenstep.workload.table import Bool, Table, as_number, codes, session_numbe
 Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
 #: Units in one second.
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-#: Fields that are text or a number in a file; the others are numbers.
+#: Fields that are text or a number in a file; the others are numbers, times maybe dates.
 _NAMED = ("request_class", "session")
 #: Other columns that a file may have, under the names of our fields.
 _OPTIONAL = tuple(name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED))
@@ -32,7 +32,7 @@ _TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
 
 
 def recognises(head: bytes, name: str) -> bool:
-    """True if the first line names both lengths (any name in `lengths`) and one more field of a request by our own name."""
+    """True if the first line names both lengths (any name in `lengths`) and another field of a request by our own name."""
     first = csv_table.header(head)
     own = set(first) & set(COLUMNS)
     return bool(first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"})
@@ -53,8 +53,8 @@ def read(
     """Read a CSV file whose first line names its columns.
 
     A field whose column is not named here is looked for under its own name (``arrival_s`` for `time`), token counts under
-    any name in `lengths`. Rows need not be in order of time: they are sorted, and the notes count those that moved. If there
-    are sessions and no column `after`, a request follows the one above it in its session.
+    any name in `lengths`. Rows need not be in order of time: they are sorted, and the notes count those below a later one.
+    If there are sessions and no column `after`, a request follows the one before it in its session.
 
     Args:
         prompt, output: columns of token counts.
@@ -94,7 +94,8 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
     """Make a checked trace of columns in memory, by field of `Trace`; None = absent. Rows are sorted by time, from 0 s on.
 
     Raises:
-        InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row, from 0).
+        InputError: an unknown field or unit, no lengths, columns of different lengths, or a value that does not fit (with
+            its row, from 0).
     """
     where = "Trace.from_columns"
     if unknown := [field for field in columns if field not in COLUMNS]:
@@ -187,7 +188,7 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str
 
 
 def _seconds(table: Table, column: str, per_second: float) -> F8:
-    """float64[N], seconds, from a column of dates or numbers; dates and numbers from 2^53 on count from the earliest."""
+    """float64[N], seconds, from dates or numbers; dates, and whole numbers if one is >= 2^53, count from the earliest."""
     raw = table.column(column)
     if not isinstance(raw, np.ndarray) and _kind_of(raw) is str:
         stamps = [nanoseconds(value) for value in raw]
@@ -205,7 +206,7 @@ def _from_first(times: I8, bad: Bool) -> F8:
 
 
 def _whole(raw: Any, bad: Bool) -> I8 | None:
-    """int64[N], a column as whole numbers, 0 in bad rows; None if a good row holds anything else."""
+    """int64[N], a column as whole numbers, 0 in bad rows; None unless good rows are digits alone, below 2^63."""
     good = ~bad
     if isinstance(raw, np.ndarray):
         fits = raw.dtype.kind == "i" or (raw.dtype.kind == "u" and raw.max(initial=0) < 2**63)
@@ -227,7 +228,7 @@ def _optional(table: Table, field: str, column: str) -> Any:
 
 
 def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
-    """int64[N], the class of each row, and notes. Numbers stay; with names among them all are renumbered, as a note says."""
+    """int64[N], the class of each row, and notes. Numbers stay; with any other cell all are renumbered, as a note says."""
     texts = [text.strip() for text in table.texts(column)]
     if all(map(_is_number, texts)):
         return np.array([int(text) for text in texts], np.int64), []
@@ -250,7 +251,7 @@ def _is_number(text: str) -> bool:
 
 
 def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
-    """A copy with its rows in order of time, the first at 0 s; and a note that counts the rows that moved, if any."""
+    """A copy with its rows in order of time, the first at 0 s; and a note that counts rows below a later one, if any."""
     times = trace.column("arrival_s")
     order, late = np.argsort(times, kind="stable").astype(np.int64), links.late(times)
     trace = trace.take(order)
@@ -263,8 +264,8 @@ def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
 def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     """A column in memory as an array of numbers, or as a list if it holds anything else.
 
-    Dates become seconds from the earliest. Except in times, nan, NaT and NA become None, as an empty cell of a file. More
-    than one dimension is an `InputError`.
+    Values of datetime64 become seconds from the earliest. Except in fields of seconds, nan, NaT and NA become None, as an
+    empty cell of a file. Any but one dimension is an `InputError`.
     """
     if np.ma.is_masked(values):
         values = values.astype(object).filled(None)
@@ -287,7 +288,7 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """True if a value is nan, or the NaT or NA of pandas."""
+    """True if a value is nan or NaT, or the NA of pandas."""
     if isinstance(value, float | np.floating | np.datetime64):
         return bool(np.isnan(value))
     return type(value).__name__ in {"NAType", "NaTType"}

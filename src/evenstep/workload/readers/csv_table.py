@@ -20,7 +20,7 @@ csv.field_size_limit(2**31 - 1)  # of this process; its default, 128 KiB, is les
 
 
 def cells(head: bytes, column: str) -> Iterator[str]:
-    """Yield the cells of a column in a file's first bytes, until a row is not UTF-8; nothing if there is no such column."""
+    """Yield the cells of a column in a file's first bytes, until a row is not UTF-8 or CSV; nothing without that column."""
     rows = _rows(head)
     names = _names(next(rows, []))
     if column in names:
@@ -36,7 +36,7 @@ def _rows(head: bytes) -> Iterator[list[str]]:
 
 
 def header(head: bytes) -> list[str]:
-    """The column names in a file's first row, without spaces and quotes around them; [] if the row is not UTF-8."""
+    """The column names in a file's first row, without spaces and quotes around them; [] if it is not UTF-8 or CSV."""
     return _names(next(_rows(head), []))
 
 
@@ -65,18 +65,19 @@ def parse(
 ) -> Trace:
     """Read a CSV file and let `build` make a trace of its columns.
 
-    `build` gets a fast table first. If a row is bad or Arrow cannot read the file safely, `build` is called again, with a
-    slow table whose rows have line numbers.
+    `build` gets a fast table. If Arrow cannot read the file safely, or then a row is bad, `build` is called with a slow
+    table, whose rows have line numbers.
 
     Args:
         fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored. The
-            slow table holds all of them as text; in the fast one a timestamp is int64 in its Arrow unit.
+            slow table holds the needed ones as text; in the fast one a timestamp is int64 in its Arrow unit.
         build: makes the trace of a table's columns; it has to check every field by the table's methods.
         skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
 
     Raises:
-        InputError: a missing or double column, a short or long row, or what `build` rejects.
+        InputError: a file that cannot be read, a missing or double column, a short or long row unless skipped, or what
+            `build` rejects.
     """
     data = files.content(path)
     first = names or header(data[: files.HEAD_BYTES])
@@ -97,7 +98,7 @@ def _require(path: Path, fields: Mapping[str, Any], first: list[str]) -> None:
 
 
 def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None) -> Table:
-    """The needed columns as typed arrays, in a table without line numbers; `Doubt` if Arrow cannot read them safely."""
+    """The needed columns as arrays or lists of text, without line numbers; `Doubt` if Arrow cannot read them safely."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 

@@ -29,13 +29,13 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
-    A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths are the
+    A request that arrived in these parts and did not end correctly there is dropped, and counted. Prompt lengths are the
     engines' counts where available. An incomplete record at the end is dropped, and its length noted. A request for several
-    answers becomes one row for each, since each takes a slot; its tokens are divided by `shares`. Requests of a task form a
-    session. Each follows the request of its session that ended last before its arrival, and its think time is the gap.
+    answers becomes a row for each (at most one an output token), as each takes a slot; `shares` divides its tokens.
+    Requests of a task form a session. Each follows the one that ended last by its arrival, if any; think time is the gap.
 
     Raises:
-        InputError: a record that cannot be read, unless it is skipped; or a file without served requests.
+        InputError: a record or value that cannot be read, unless it is skipped; or a file without served requests.
     """
     arrived: list[tuple[int, dict[str, Any]]] = []
     done: dict[Any, dict[str, Any]] = {}
@@ -111,7 +111,7 @@ def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
 
 
 def _parts(path: Path) -> Iterator[Path]:
-    """Yield the path of this part of a log, then of the later ones (``log.1.evlog``, ...) up to where another log begins."""
+    """Yield the path of this part of a log, then of the later ones (``log.1.evlog``, ...) up to a gap or another log."""
     first, part = place_in_log(path)
     yield path
     while has_part(first, part := part + 1):
@@ -151,7 +151,7 @@ def _collect(
 def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
     """The records of a part, and the number of bytes at its end that are no whole record.
 
-    Such bytes are left out of the last part; in another part they are a record that cannot be read.
+    Such bytes are left out of the last part. In another part they are a record, which can be read only if it is whole JSON.
     """
     data, ends = files.content(path), [0]
     if is_json(data):

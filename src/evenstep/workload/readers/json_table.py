@@ -79,7 +79,7 @@ def table(
         blank_lines: skip blank lines; else such a line is a bad row.
 
     Raises:
-        InputError: a line that is no JSON object (unless skipped), no line at all, or a needed field that no row has.
+        InputError: a line that is no JSON object (unless skipped), no line left, or a needed field that no row has.
     """
     lines: list[int] = []
     wrong: list[str] = []

@@ -1,4 +1,4 @@
-"""Reads lists of prompt and output lengths without times: Vidur's and etalon's length files, or any two columns."""
+"""Reads lists of prompt and output lengths without times: Vidur's and etalon's length files, or two bare columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a CSV file of lengths in tokens: with a header that names both columns, or two bare columns, prompt first.
 
-    The header's names are among `PROMPT` and `OUTPUT`. The trace has no times: timed arrivals on it need a rate.
+    The header has a name of `PROMPT` and one of `OUTPUT`, in any case. The trace has no times: timed arrivals need a rate.
 
     Raises:
         InputError: a bad row unless skipped (file, line, field, value), no such columns, or a file without rows.

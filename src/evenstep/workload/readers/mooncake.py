@@ -86,7 +86,7 @@ def read(
 def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     """Each row's arrival in milliseconds (None if the file has no times), its think time in seconds, and notes.
 
-    `after` is each row's predecessor, -1 = none. Rows whose time is lacking or goes back are rejected.
+    `after` is each row's predecessor, -1 = none. Rows whose time goes back, or cannot be had from that row, are rejected.
     """
     delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
     if not table.has("timestamp"):
@@ -132,8 +132,8 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
 def tick_ms(milliseconds: F8) -> float:
     """Length in milliseconds of the ticks that times are rounded to; 0 if they have no ticks.
 
-    Times have ticks if there are two rows or more for each distinct time on average, and the middle half of the distances
-    between distinct times lies within 5 % of their median, which is at least a second.
+    Times have ticks if there are at least three distinct times, two rows or more for each on average, and the middle half of
+    the distances between distinct times lies within 5 % of their median, which is at least a second.
     """
     distinct = np.unique(milliseconds)
     if distinct.size < 3 or milliseconds.size < 2 * distinct.size:

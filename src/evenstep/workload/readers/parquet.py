@@ -32,8 +32,8 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     `prefix_blocks` keeps the prompts' block ids.
 
     Raises:
-        InputError: a damaged file, a missing column, another version, or a bad row unless skipped (row from 1, column,
-            value).
+        InputError: a damaged file, a missing column, another version, or a bad row (row from 1, column, value), which
+            `skip_bad_rows` skips unless its link or blocks are bad.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -17,7 +17,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a vLLM request log, `arrival_time` in seconds.
 
-    A log is written as requests end, so rows are sorted by arrival, and the notes count those that moved.
+    A log is written as requests end, so rows are sorted by arrival, and the notes count those below a later one.
 
     Source: the format of LLMServingSim's measured runs.
     """

@@ -1,6 +1,6 @@
-"""Arrival processes of synthetic workloads: each gives the times of N requests for a key.
+"""Arrival processes of synthetic workloads: each gives the times of N requests for a key, or None (`Saturated`).
 
-The first request arrives at 0. Rates are requests a second. Draws are keyed by (seed, replicate, request).
+The first request arrives at 0. Rates are requests a second. Draws are keyed by seed and replicate.
 """
 
 from __future__ import annotations

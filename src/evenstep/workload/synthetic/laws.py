@@ -68,7 +68,7 @@ Promise = tuple[str, bool, str]
 
 
 class _Checked:
-    """Base of laws that check their fields when they are made; the first bad field, from `low` on, is an `InputError`."""
+    """Base of laws that check their fields when they are made; the first bad one, `low` before all, is an `InputError`."""
 
     __slots__ = ()
 
@@ -311,7 +311,7 @@ def fitted_lognormal(values: I8) -> Lognormal:
 def mean(law: Law) -> float:
     """Mean tokens of a law after rounding and clipping; the result is cached.
 
-    It is exact for `Constant` and `Choice`, and the mean of its parts' means for a mixture. Else it is right to about 0.1 %.
+    It is exact for `Constant` and `Choice`, and the weighted mean of a mixture's parts. Else it is right to about 0.1 %.
     """
     if isinstance(law, Bimodal):
         return _mixed(law, law.first, law.second)
@@ -338,7 +338,7 @@ def _parts(law: Law, u: F8) -> F8:
 
 
 def check_mean(where: str, law: Law, place: str = "") -> None:
-    """Raise an `InputError` if a law has an infinite mean: its own or a part's `alpha` is at most 1, without a `high`.
+    """Raise an `InputError` if a law has an infinite mean: its own or a part's `alpha` is at most 1, with `high` unset.
 
     Args:
         where: what the error calls the file or flag.

@@ -57,7 +57,7 @@ class Synthetic:
         prompt, output: laws of the lengths, drawn independently.
         arrivals: arrival process; without one there are no times (saturated runs).
         recurring: prompts that come back, or None.
-        seed: added to the seed of a draw, so that two workloads in one file differ.
+        seed: added to the seed of a draw, so that two workloads can differ.
         name: for reports.
         notes: sentences for every trace drawn.
         classes: drawn for each request in proportion to their shares; a class's number is its place in the list, from 0.

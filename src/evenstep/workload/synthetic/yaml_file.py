@@ -161,7 +161,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
 
     Raises:
         InputError: not YAML, another version, an unknown key (with the nearest), or a value that does not fit; both or
-            neither of `synthetic` and `trace`, or both a rate and a load. Each names its place as ``section.key``.
+            neither of `synthetic` and `trace`, or both a rate and a load. A bad key or value is named as ``section.key``.
     """
     file = config.read_yaml(path)
     found = Reading(path, file)

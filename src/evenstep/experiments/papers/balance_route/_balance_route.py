@@ -17,7 +17,7 @@ ORACLE_SHORT, ORACLE = f"BR-H oracle, H = {SHORT}", f"BR-H oracle, H = {LONG}"
 SURVIVAL, MEMORISED = "BR-H survival", "BR-H memorised"
 SPREAD, TPOT, RATE = "imbalance_spread_tokens", "tpot_p95_s", "window_tokens_per_s"
 SLOTS, POOL = 10, 4  # slots a worker; waiting requests a worker
-#: The paper's data and hardware, and their substitutes here.
+#: Kinds of workloads, and the paper's data that each stands in for.
 HEAVY, NEAR_CAP, TRACE = "heavy", "near cap", "trace"
 MISSING = {
     HEAVY: "the proprietary trace, which is not to be had",
@@ -59,7 +59,7 @@ def run_on(
     """Run methods (spec by label) on a workload of this kind, 500 requests a worker (40 when quick), or the user's trace.
 
     Returns runs by label, then by replicate, and a phrase on what stands in for the paper's data. The first replicate keeps
-    `samples` samples of every worker's load.
+    up to `samples` samples of every worker's load.
     """
     count = requests(setting, workers)
     source, cluster, stands_in = workload(setting, kind, count, workers)

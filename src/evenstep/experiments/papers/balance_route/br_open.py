@@ -30,7 +30,7 @@ BYPASS = "bypass"
 NOISES = (3, 60, 250)
 #: Differences smaller than this share of BR-0's spread do not count as a dependence on G.
 ALIKE = 0.1
-#: Times as many replicates as in the first part, which need few: queues near capacity, and spreads, differ by much.
+#: Times as many replicates as in the first part at full size: queues near capacity, and spreads, differ by much.
 MORE_LATENCIES, MORE_NOISES = 8, 16
 PER_WORKER = "output tokens a second and worker"
 

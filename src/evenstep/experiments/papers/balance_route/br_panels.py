@@ -11,7 +11,7 @@ from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.papers.balance_route import br_sweep, br_table1, br_table2
 from evenstep.measure.records import Run
 
-#: Samples of every worker in a panel, and kept of a run.
+#: Most samples of every worker in a panel, and kept of a run.
 SEGMENT, SAMPLES = 300, 3000
 
 
@@ -31,7 +31,7 @@ class _Gallery:
 
 
 def galleries(setting: ex.Setting) -> list[_Gallery]:
-    """The lines of panels, one for each of the paper's figures, in order; two small ones when quick.
+    """The lines of panels, in the order of the paper's figures (3 and 6 share one); two small ones when quick.
 
     On a trace of the user's, the figures of both workloads share one line, which has no numbers of the paper.
     """
@@ -102,7 +102,7 @@ def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
 
 
 def _segment(run: Run) -> tuple[Any, Any]:
-    """Times (s) and loads (samples by workers) of the `SEGMENT` samples in the middle of a run."""
+    """Times (s) and loads (samples by workers) of up to `SEGMENT` samples in the middle of a run."""
     table = run.workers
     assert table is not None
     first = max(0, (table.step.size - SEGMENT) // 2)

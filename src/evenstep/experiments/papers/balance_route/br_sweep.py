@@ -91,7 +91,7 @@ def _paper_flatness(g: int) -> float | None:
 
 
 def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, float]], flat: ex.Interval) -> list[ex.Claim]:
-    """Claims at one G: spreads differ by at most 1.5 times the paper's `_paper_flatness`, and every point is below JSQ."""
+    """Claims at one G: spreads differ by at most 1.5 times `_paper_flatness` (None: 1.3), and every point is below JSQ."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
     worst = max((named(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)

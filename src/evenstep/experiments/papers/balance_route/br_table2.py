@@ -73,7 +73,7 @@ def _paper_gain(g: int, method: str) -> float:
 
 
 def _grows(runs: Mapping[int, ex.Runs], method: str) -> ex.Claim:
-    """The claim that the gain is larger at the most workers than at the fewest; it holds if the intervals are disjoint."""
+    """The claim that the gain is larger at the most workers than at the fewest, with disjoint intervals."""
     few, many = (_gain(runs[g], method) for g in (min(runs), max(runs)))
     seen = ", ".join(f"{ex.with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
     return ex.Claim(f"the gain in throughput of {method} over the best baseline grows with G", ex.below(few, many), seen)

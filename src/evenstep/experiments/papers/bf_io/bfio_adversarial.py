@@ -19,7 +19,7 @@ from evenstep.sim.cluster.simulation import Cluster, simulate
 WORKERS = (2, 4, 8, 16, 32)
 #: Long requests for each worker that a balanced assignment would give it.
 EACH = 2
-#: Steps between waves, and decode steps of a short and (times the waves) of a long request.
+#: Steps between waves, and decode steps of a short and (times `GAP` and the waves) of a long request.
 GAP, SHORT, LONG = 4, 2, 20
 _STEP_S = 0.01  # seconds of a step: constant, so that waves meet the same steps under every policy
 

@@ -47,7 +47,7 @@ class Model:
     drift: Drift = field(default_factory=Drift)
 
     def cluster(self, workers: int, slots: int) -> Cluster:
-        """A saturated fleet whose pool can fill all slots that free at once, even without any one prompt length."""
+        """A saturated fleet whose pool is meant to fill all slots that free at once, even without any one prompt length."""
         pool = 2 * workers * slots if self.equal else max(128, workers * slots // 4)
         return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True, drift=self.drift)
 
@@ -251,9 +251,9 @@ def _drifts(setting: ex.Setting, found: _Found) -> None:
 def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
     """Measure the proven and the seen gains against B and G in each theorem's setting, and add them to `found`.
 
-    Returns them under keys such as ``Theorem 1, log G, proven``. A proven gain is FCFS's imbalance over BF-IO's bound,
-    (G - 1) s_max, times 1 / p where outputs are geometric. A seen gain is over BF-IO(0)'s own imbalance; it is left out for
-    equal outputs, which BF-IO(0) often balances exactly.
+    Returns them under keys such as ``Theorem 1, log G, proven``. A proven gain is FCFS's imbalance over G s_max,
+    or over G s_max / p where outputs are geometric (`_gains`). A seen gain is over BF-IO(0)'s own imbalance; it is left out
+    for equal outputs, which BF-IO(0) often balances exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]

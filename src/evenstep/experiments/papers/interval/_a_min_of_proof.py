@@ -23,13 +23,13 @@ class AMinOfProof(Ruled):
     """Keeps memory full at every age: freed memory goes to the queue, and growth beyond bounds is paid by evictions.
 
     A request claims memory for its prompt and its bound, or for its produced tokens if they are more. The queue takes all
-    unclaimed memory. Only then do running requests grow: some of those beyond their bounds are evicted until all claims fit.
-    The bound of an evicted request becomes the token it was about to produce. So of the requests that reach their bound i,
+    unclaimed memory. Only then do running requests grow: some (`victim`) are evicted until all claims fit. The bound of a
+    request evicted at or beyond it becomes the token it was about to produce. So of the requests that reach their bound i,
     the share (s + i) / (s + j) also reaches j. The mix of outputs does not change that share.
 
     Args:
-        victim: ``grown``, a request beyond its bound, each as likely as 1 / (its KV tokens); ``any``, as in Algorithm 2: the
-            lowest bound first, ties by a chance that is drawn anew in each iteration.
+        victim: ``grown``, first those at or beyond their bounds, each about as likely as 1 / (its KV tokens); ``any``, as in
+            Algorithm 2: the lowest bound first, ties by a chance that is drawn anew in each iteration.
         longest: the longest output, to count requests by bound and output; a request's class must be its output. 0 = no
             counts. No decision depends on it.
 

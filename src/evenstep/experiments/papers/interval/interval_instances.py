@@ -23,7 +23,7 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.intervals import a_max_on_instance, a_max_ratio
 from evenstep.theory.packing import is_delayed, occupied, optimally_packed, same_order, total_latency
 
-#: Theorem 3.4: the lower length and how many batches of long requests there are; upper lengths follow from alpha.
+#: Theorem 3.4: the lower length, and values of alpha, from which the upper lengths follow.
 SHORT, ALPHAS = 4, (1 / 2, 1 / 4, 1 / 16)
 #: a / b as printed, and the a / b at which the proof's own quotient is about largest for a small alpha.
 MIXES: Mapping[str, Callable[[float], float]] = {

@@ -149,7 +149,7 @@ class Case:
         return float(run.summary["e2e_mean_s"]), (kept / np.maximum(every, 1))[1:]
 
     def mean_latencies(self, setting: ex.Setting, policy: SchedulingPolicy, count: int) -> list[float]:
-        """The mean latency in iterations of `count` requests under a policy, one number a replicate."""
+        """The mean latency in iterations of about `count` requests under a policy, one number a replicate."""
         return [self.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
 
     def enough(self, lengths: float) -> int:
@@ -478,7 +478,7 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
 
 
 def random_case(seed: int, draw: int) -> Case:
-    """A random instance: prompts of 0, 2 or 10 tokens, a lower bound of 1 to 4, up to 12 outputs, all of them or two."""
+    """A random instance: prompts of 0, 2 or 10 tokens, a lower bound of 1 to 4, outputs up to 12, of all lengths or two."""
     dice = streams.uniform(seed, "interval-search", np.arange(16), draw=draw)
     prompt, lower = (0, 2, 10)[int(3 * dice[0])], 1 + int(4 * dice[1])
     mix = np.zeros(lower + 1 + int(8 * dice[2]))

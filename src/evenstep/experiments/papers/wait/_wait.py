@@ -40,7 +40,7 @@ FIELDS = {
     "iterations": ("iterations", ""),
     "energy_j_per_token": ("energy", "J/token"),
 }
-#: Fields compared with each baseline: the field, the better sign, the words, and the largest load of the claim.
+#: Fields compared with each baseline: the field, the better sign, the words, and the load below which it is claimed.
 COMPARED = (
     ("steady_tokens_per_s", 1, "has a higher throughput than", np.inf),
     ("e2e_mean_s", -1, "has a lower latency than", np.inf),
@@ -205,7 +205,7 @@ class Workload:
     def find(
         self, setting: ex.Setting, remark: str, constants: Sequence[ex.Constant] = (), runs: Runs | None = None
     ) -> ex.Findings:
-        """The findings of every policy in every case: rows of `FIELDS`, and a claim for each of `COMPARED` and baseline.
+        """The findings of every policy in every case: rows of `FIELDS`, and claims on each of `COMPARED` and baseline.
 
         `constants` come after the workload's own. `runs` are those of this workload; None = make them.
         """

@@ -22,7 +22,8 @@ BIN, LONGER = 50, 1.5
 def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
     """(prompt, output) tokens of requests of the types `which`: int64[N] each.
 
-    Prompts are like those of LMSYS-Chat-1M for every type. Outputs are uniform in 50k + 1 .. 50k + 50 for type k.
+    Prompts of every type are `LONGER` times stand-ins for those of LMSYS-Chat-1M. Outputs are uniform in 50k + 1 .. 50k + 50
+    for type k.
     """
     prompt, _ = like_lmsys(which.size, seed, replicate)
     u = streams.uniform(seed, "wait-within", np.arange(which.size), draw=replicate)

@@ -223,7 +223,7 @@ def _constants(whole_s: float) -> list[ex.Constant]:
 
 
 def _by_arrival(runs: Runs, whole_s: float) -> tuple[F8, dict[tuple[str, str, str], F8]]:
-    """(arrival times, mean latency of the requests that arrived near each) in the first replicate; nan for no request."""
+    """(arrival times, mean latency of completed requests that arrived near each) in the first replicate; nan for none."""
     edges = np.linspace(0.0, whole_s, 61)
     found: dict[tuple[str, str, str], F8] = {}
     for key, (first, *_) in runs.items():
