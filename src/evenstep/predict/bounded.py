@@ -91,7 +91,7 @@ class Bounded:
         self._inner.learn(finished)
 
     def begin(self, finished: Finished) -> None:
-        """Call `begin` of the other predictor; if it does not learn in parts, `learn`, which does all the work at once."""
+        """Queue completions in the other predictor (`begin`); one that does not learn in parts learns them at once."""
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:

@@ -355,7 +355,7 @@ def fleet_sentence(comparison: Comparison) -> str:
 
 
 def window_sentence(comparison: Comparison) -> str:
-    """A sentence on the steps over which barrier time and imbalance are averaged, for all policies of the comparison."""
+    """A sentence on the steps over which barrier time and imbalance are averaged, or that their kind differs by run."""
     kinds = {p.mean("window")["kind"] for p in comparison.policies}
     if kinds == {"full-slots"}:
         return (

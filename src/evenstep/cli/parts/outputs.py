@@ -95,7 +95,7 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """A `held_line`, counted over all replicates, for each policy that held requests which fit an idle worker; maybe []."""
+    """A `held_line`, over all replicates, for each policy whose held requests least load sent to idle workers; maybe []."""
     totals = [
         (p.policy, sum(s["held_decisions"] for s in p.summaries), sum(s["decisions"] for s in p.summaries))
         for p in comparison.policies

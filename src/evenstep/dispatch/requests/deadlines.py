@@ -34,9 +34,10 @@ class Deadlines:
         self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
 
     def arrives(self, row: int, waits: bool) -> None:
-        """Note a request that has just arrived: it becomes a newcomer if it `waits` for a worker. Sets `overdue_s` if inf.
+        """Note a request that has just arrived: it becomes a newcomer if it `waits` for a worker.
 
-        For one that waits for a prefiller the caller sets a deadline by `set`.
+        For one that waits for a prefiller the caller sets a deadline by `set`. If no look for overdue requests is planned,
+        `overdue_s`, one time for all requests, is set to `total_s` from now, or stays inf without that limit.
         """
         now_s = self._turn.now_s
         if self.overdue_s == math.inf:

@@ -74,7 +74,7 @@ class AdmissionLimits(Restored):
     """The limits of each tenant, and its requests.
 
     Attributes:
-        present: tenant -> number of its requests at this dispatcher, and of those without a worker.
+        present: tenant -> number of its requests at this dispatcher, and of those that are not sent to a worker.
         of: row -> the entry of `present` for that request's tenant.
         tenants: checks the limits of tenants; a host of several models lets their dispatchers `share` one.
     """

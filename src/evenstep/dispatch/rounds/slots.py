@@ -101,8 +101,9 @@ _send = compiled.entry(send)
 
 
 class Slots:
-    """Gives slots to requests, sends each to its worker once it has all it wants, and frees its slots when it leaves.
+    """Gives slots to requests, sends each to its worker, and frees its slots when it leaves.
 
+    `seat` sends one once it has all it wants, or earlier to a worker without others of ours; `send` checks no slots.
     `seating`: place of a worker -> rows that hold only some of the slots they want there. Each list has one row.
     """
 

@@ -93,7 +93,7 @@ class Ended(msgspec.Struct, gc=False):
             self.first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
-        """Note that the request ends now, and give its summary to all sinks. Set `output_tokens` before; call it once."""
+        """Note that the request ends now, and give this summary to all sinks. Set `output_tokens` before; call it once."""
         self.outcome, self.status, self.ended_s = outcome, status, time.monotonic()
         for sink in self.sinks:
             sink(self)

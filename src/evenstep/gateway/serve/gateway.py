@@ -95,7 +95,7 @@ class Gateway:
         return list(self.pools.workers.values())
 
     def reload(self, config: GatewayConfig) -> None:
-        """Use another config, which is checked, from now on. Its workers are not added or removed here (`Pools.add`).
+        """Use another config, already `checked`, from now on. Its workers are not added or removed here (`Pools.add`).
 
         Keys of workers are read again. Its `slots` are used for workers that have none of their own. Workers whose
         description names no models are asked for them again. Where it listens, its TLS files, the settings of known engines,

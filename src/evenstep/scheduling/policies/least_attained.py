@@ -18,9 +18,9 @@ from evenstep.scheduling.view import RuleView
 class LeastAttained(Ruled):
     """The request with the fewest output tokens goes first, running or waiting; those that limits leave out pause.
 
-    If `prompt_weight` is 0, new requests go before all that have produced a token. Tokens produced before a restart from
-    zero count. If memory is short, the running request with the most tokens is evicted. With little memory requests take
-    turns in it, and unless KV is swapped, each turn computes it again.
+    If `prompt_weight` is 0, new requests go before all that have produced a token. After a restart from zero, the most
+    tokens that it had before count until it has more. If memory is short, the running request with the most tokens is
+    evicted. With little memory requests take turns in it, and unless KV is swapped, each turn computes it again.
 
     Args:
         prompt_weight: output tokens that a token of the prompt counts as; 0 = the prompt does not count.

@@ -36,7 +36,7 @@ class VanillaVllm(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
-    """Form a batch of prompts, running ones first, then the queue's; if no prompt can run, a batch of decodes."""
+    """Form a batch of prompts, or of decodes if no prompt can run: running ones first, queued ones if none is evicted."""
     watermark = share_of_memory(view, options.watermark)
     for decoding in range(2):
         run_phase(view, batch, decoding)

@@ -235,8 +235,8 @@ class Reading:
     def made(self, kind: Any, content: Any, place: str) -> Any:
         """Build the dataclass `kind` from a mapping; every field is converted to its type, also inside nested dataclasses.
 
-        A law or process that names a trace file is made from that trace, which is read. `place` is the mapping's keys in the
-        file, joined by dots, for errors; empty = the whole file.
+        A field whose law or process names a trace file is made from that trace, which is read. `place` is the mapping's keys
+        in the file, joined by dots, for errors; empty = the whole file.
 
         Raises:
             InputError: not a mapping, an unknown or missing key, or a value that does not fit.

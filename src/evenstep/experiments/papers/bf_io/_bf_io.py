@@ -84,7 +84,7 @@ def reaches(slope: ex.Interval, least: float) -> bool | None:
 
 
 def constants(cluster: Cluster, requests: int) -> list[ex.Constant]:
-    """The constants of findings that all these experiments share, for this fleet and number of requests."""
+    """The constants of findings that all experiments which call `run_on` share, for this fleet and number of requests."""
     return ex.constants(f"""
         requests | {requests} | the paper does not give the length of a run; all are run to completion
         workload | prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000 | chosen so that loads are
