@@ -556,7 +556,7 @@ def finite(where: str, field: str, value: object) -> float:
 def check_at_least(where: str, low: int, given: object, *names: str) -> None:
     """Raise an `InputError` for the first of the attributes `names` of `given` that is not an integer from `low` to `MOST`.
 
-    An attribute that is None passes. The error calls it ``--name``, as a flag.
+    None is accepted. The error calls it ``--name``, as a flag.
     """
     check_integers(where, low, **{f"--{name}": getattr(given, name) for name in names})
 

@@ -118,6 +118,14 @@ def reset(transport):
     transport.abort()
 
 
+async def resets_the_second(number, head, body, writer):
+    """Answers "ab" to each request but the second, whose kept connection it resets."""
+    if number == 1:
+        reset(writer.transport)
+        return False
+    writer.write(whole(200, b"ab"))
+
+
 STALLS = "stalls"
 END = b"0\r\n\r\n"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.clock import turned
-from tests.gateway.running import END, engine, framed, reset, until, whole
+from tests.gateway.running import END, engine, framed, resets_the_second, until, whole
 
 from evenstep.errors import EngineError
 from evenstep.gateway.config.sections import Engines
@@ -140,13 +140,7 @@ def test_who_gives_up_waiting_gets_no_answer_of_the_question_before():
 
 def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
     async def story():
-        async def answers(number, head, body, writer):
-            if number == 1:
-                reset(writer.transport)
-                return False
-            writer.write(whole(200, b"ab"))
-
-        async with engine(answers) as one:
+        async with engine(resets_the_second) as one:
             worker = Worker(url=one.url, name="w")
             backend = Backend(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
             assert [await backend.fetch("/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2

@@ -14,7 +14,7 @@ from tests.gateway.running import (
     framed,
     raw,
     request,
-    reset,
+    resets_the_second,
     serving,
     until,
     whole,
@@ -101,13 +101,7 @@ def test_an_engine_that_fails_is_replaced_each_one_once():
 
 def test_a_kept_connection_that_is_reset_at_once_costs_nothing():
     async def story():
-        async def answers(number, head, body, writer):
-            if number == 1:
-                reset(writer.transport)
-                return False
-            writer.write(whole(200, b"ab"))
-
-        async with engine(answers) as one, serving(one.url) as server:
+        async with engine(resets_the_second) as one, serving(one.url) as server:
             for _ in range(2):
                 assert b"\r\n\r\nab" in await raw(server, request(BODY, "/v1/x", headers=CLOSE))
             assert len(one.asked) == 3

@@ -99,7 +99,7 @@ def _read(args: argparse.Namespace) -> Any:
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Label and text of each statistic of `describe` or `describe_clients`; a statistic that is None is left out."""
+    """Label and text of each statistic of `describe` or `describe_clients` that has a value, not None."""
     rows = [("file", f"{found['name']} ({found['format']})")]
     if "clients" in found:
         rows += [

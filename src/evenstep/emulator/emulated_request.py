@@ -79,7 +79,7 @@ class EmulatedRequest:
         stop, stop_ids: texts, and token ids, that end a sequence.
         ends: whether the model may end a sequence by itself (no ``ignore_eos``).
         seed: seed of sampled answers; None = greedy.
-        transfer: ``kv_transfer_params`` as received; empty if there are none.
+        transfer: ``kv_transfer_params`` as received; empty if the body has no such member.
         rank: rank that the body names, from 0 among those of the port; None if it names no rank.
     """
 
@@ -102,7 +102,7 @@ class EmulatedRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """Number of tokens of all prompts; each prompt counts once, whatever `n` is."""
+        """Number of tokens of all prompts. Each prompt counts once; `n` does not matter."""
         return sum(int(prompt.size) for prompt in self.prompts)
 
     @property

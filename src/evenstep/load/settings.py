@@ -132,7 +132,7 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     """Check that the settings are in range and consistent; returns their value unchanged.
 
     The first wrong field raises `InputError`, which names the field as its layer (flag, file or default) writes it.
-    Source, URL, goodput and API key are named as on the command line, whatever their layer.
+    Errors about source, URL, goodput and API key always name the flag, even if a file sets the value.
     """
     value = settled.value
     if not value.source:

@@ -98,7 +98,7 @@ def _ranked(table: Table) -> list[str]:
 
 
 def _fewer(table: Table) -> str:
-    """A remark on policies with fewer replicates, or left out on some workload; empty if there are none."""
+    """A remark on policies with fewer replicates, or left out on some workload; empty if every policy ran everywhere."""
     found: list[str] = []
     for policy in table.policies:
         cells = [cell for cell in table.cells if cell.policy == policy]

@@ -44,7 +44,7 @@ class Forecast:
         points, runs: numbers of points, and of runs that differ, with the replicates every point starts with.
         cached: those of `runs` that were in the cache before the forecast timed any.
         most_runs: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
-        seconds: wall-clock estimate for the runs left after the timed ones; None if there are none.
+        seconds: wall-clock estimate for the runs left after the timed ones; None if no run is left.
     """
 
     points: int
