@@ -20,6 +20,7 @@ LINES = (
     b"CONTENT-LENGTH: 3",
     b"Content-Length:4",
     b"Content-Length: +1",
+    b"Content-Length: ",
     b"Transfer-Encoding: chunked",
     b"Connection: close",
     b"X: Content-Length: 5",
@@ -64,6 +65,16 @@ def test_only_the_digits_of_the_length_may_differ():
     assert known.read(text.replace(b"X: 1", b"X: 2") % 5)[1] == 5 and len(calls) == 2
     without = b"POST / HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n"
     assert [known.read(without)[1] for _ in range(2)] == [0, 0] and len(calls) == 3
+
+
+def test_a_head_without_the_digits_is_not_found_as_one_that_had_them():
+    """Else a request with an empty length would have the body of another: a second request could hide in it."""
+    heads, good = Heads(made), b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+    for _ in range(2):
+        assert heads.read(good)[1] == 5
+    for _ in range(2):
+        with pytest.raises(HttpError, match="Empty Content-Length"):
+            heads.read(good.replace(b": 5", b": "))
 
 
 def test_what_is_not_to_be_kept_is_read_again():

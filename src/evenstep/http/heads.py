@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Heads(Generic[T]):
-    """A cache of parsed heads, of at most 2 KiB each. With 512 kept, it is emptied before the next.
+    """A cache of parsed heads, of at most 2 KiB each. When 512 are kept, it is emptied.
 
     Args:
         make: parses a head up to and including its empty line. It returns the value without the length, the body length,
@@ -31,15 +31,16 @@ class Heads(Generic[T]):
 
     def __init__(self, make: Callable[[bytes], tuple[T, int, bool]], splits: bool = False) -> None:
         self._make, self._splits = make, splits
-        self._known: dict[bytes, tuple[T, int]] = {}  # by the head without the digits of its length; with the first length
+        # Two caches: a head that lacks the digits must not be found as one of which they were taken away.
+        self._without: dict[bytes, T] = {}  # by the head without the digits of its length
+        self._whole: dict[bytes, tuple[T, int]] = {}
         self._last: tuple[bytes, bytes, T] | None = None
 
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """Recognise the head at the start of these bytes, if it equals the last one except for its Content-Length.
 
-        The last head is the one of the last `read` that had a plain Content-Length and that `make` lets be cached. Returns
-        the head's value, the length of the body, and the offset where the body begins; None if the head differs or is not
-        whole.
+        The last head is the one of the last `read` that had a plain Content-Length and was cached. Returns the head's value,
+        the length of the body, and the offset where the body begins; None if the head differs or is not whole.
         """
         if self._last is None:
             return None
@@ -59,23 +60,27 @@ class Heads(Generic[T]):
         The length is in bytes, `CHUNKED` or `UNTIL_CLOSED`. It raises what `make` raises.
         """
         place = _length_at(head)
-        key = head if place is None else head[: place[0]] + head[place[1] :]
-        known = self._known.get(key)
-        if known is None:
+        if place is not None:
+            at, stop = place
+            key = head[:at] + head[stop:]
+            found = self._without.get(key)
+            if found is not None:
+                if self._splits:
+                    self._last = head[:at], head[stop:], found
+                return found, int(head[at:stop])
             made, length, is_kept = self._make(head)
-            if not is_kept:
-                return made, length
-            known = made, length
-            if len(key) <= _LONGEST:
-                if len(self._known) >= _MOST:
-                    self._known.clear()
-                self._known[key] = known
-        if place is None:
+            if is_kept and length >= 0:
+                _remember(self._without, key, made)
+                if self._splits:
+                    self._last = head[:at], head[stop:], made
+            return made, length
+        known = self._whole.get(head)
+        if known is not None:
             return known
-        at, stop = place
-        if self._splits:
-            self._last = head[:at], head[stop:], known[0]
-        return known[0], int(head[at:stop])
+        made, length, is_kept = self._make(head)
+        if is_kept:
+            _remember(self._whole, head, (made, length))
+        return made, length
 
 
 def _length_at(head: bytes) -> tuple[int, int] | None:
@@ -89,6 +94,14 @@ def _length_at(head: bytes) -> tuple[int, int] | None:
     stop = head.find(b"\r\n", at)
     digits = head[at:stop]
     return (at, stop) if digits.isdigit() and len(digits) <= _DIGITS else None
+
+
+def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
+    """Cache `made`, unless its key is too long; a full cache is emptied first."""
+    if len(key) <= _LONGEST:
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = made
 
 
 def response_heads() -> Heads[ResponseHead]:
