@@ -92,7 +92,7 @@ def test_many_heads_are_not_all_remembered():
     known = Heads(lambda head: (head, 0, True))
     for number in range(2000):
         assert known.read(b"%d" % number) == (b"%d" % number, 0)
-    assert len(known._known) <= 512
+    assert len(known._whole) <= 512
 
 
 def test_a_cached_head_of_a_request_has_its_own_length():
