@@ -8,7 +8,7 @@ The papers' policies come as they are (no bound on age: what fits badly waits to
 one always. ``--same-age`` compares the traces under one rule instead: ours without its bound beside theirs without, and
 ours with it beside theirs with the same one, 18 mean waits.
 
-    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory develop drawn held-out]
+    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory known develop drawn held-out]
                                     [--traces FILE ... [--limit 4000]] [--same-age]
 """
 
@@ -21,14 +21,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 
 from best_workloads import DEVELOP, DRAWN_TOO, HELD_OUT, Workload
-from evenstep import Cluster, Trace, read_trace, simulate
+from evenstep import HOLD, Cluster, RoutingDecision, RoutingView, Trace, read_trace, simulate
 from evenstep.experiments.contenders import contender
 from evenstep.workload.replicate import scaled_to_rate
 
@@ -174,6 +174,65 @@ def memory(seeds: int, limit: int) -> None:
     print(f"ours at most a tenth of least load's in {few} cells, of both in {fewest}")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KnowsLengths:
+    """Admits a request only if the worker's load, as it will be at every step to come, stays below a level.
+
+    Requests go in order of arrival, each to the worker that it fills most. Every output length is known.
+
+    Args:
+        outputs: int64[requests], output tokens by request id.
+        horizon: steps ahead: the longest output, plus one.
+        overfill: the level is the worker's KV memory times one plus this.
+    """
+
+    outputs: np.ndarray
+    horizon: int
+    overfill: float
+
+    def route(self, view: RoutingView) -> RoutingDecision:
+        worker, ahead, free = np.full(len(view.waiting_id), HOLD), view.projections.copy(), view.free_slots.copy()
+        level, room, steps = (1 + self.overfill) * (view.kv_free + view.load), view.kv_free.copy(), np.arange(ahead.shape[1])
+        for i, size in enumerate(view.waiting_load):
+            able = np.flatnonzero((free > 0) & (room >= size))
+            if not able.size:
+                continue
+            left = int(self.outputs[view.waiting_id[i]])
+            peaks = (ahead[able, :left] + size + steps[:left]).max(axis=1)
+            peaks[peaks > level[able]] = -1
+            g = int(able[np.argmax(peaks)])
+            if peaks.max() >= 0:
+                worker[i], free[g], room[g] = g, free[g] - 1, room[g] - size
+                ahead[g, :left] += size + steps[:left]
+        return RoutingDecision(worker)
+
+
+def known(seeds: int) -> None:
+    """What fewer restarts cost chats with memory for 3: `best` at other prices, and a rule that knows every length."""
+    del seeds
+    whole = read_trace("sample:azure-conv")
+    tokens = whole.prompt_tokens + whole.output_tokens
+    kv = float(3 * tokens.mean())
+    fits = Trace(whole.prompt_tokens[tokens <= kv], whole.output_tokens[tokens <= kv], name=whole.name)
+    oracle, horizon = contender("bf-io:horizon=20,predictor=oracle").build()[1], int(fits.output_tokens.max()) + 1
+    for workers in (1, 4):
+        cluster = Cluster(workers=workers, pool=128, kv_tokens=kv)
+        names = ("least-load", "bf-io", *(f"best:recompute={price}" for price in (0.038, 0.08, 0.2)))
+        found = {name: simulated(fits, name, cluster) for name in names}
+        better = min(found[name]["makespan_s"] for name in names[:2])
+        fewest = min(found[name]["restarts"] for name in names[:2])
+        for overfill in (0.0, 0.02, 0.05):
+            rule = KnowsLengths(fits.output_tokens, horizon, overfill)
+            summary = simulate(fits, rule, cluster=cluster, predictor=oracle, records=False).summary
+            found[f"knows every length, {100 * overfill:.0f} % over"] = summary
+        print(f"\n{len(fits)} chats, {workers} workers with KV memory for 3; asked: +5.0 %, {0.1 * fewest:.0f} restarts")
+        for name, one in found.items():
+            print(
+                f"{name:34} makespan {100 * (one['makespan_s'] / better - 1):+5.1f} %  restarts {one['restarts']:6.0f}",
+                flush=True,
+            )
+
+
 def judged(workloads: tuple[Workload, ...]) -> None:
     """Mean idle share of `best` and of the others under the same bound on age, workload by workload."""
     others = (
@@ -224,7 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parts = {"loads": loads, "sizes": sizes, "speeds": speeds}
-    sets = {"develop": develop, "drawn": drawn_too, "held-out": held_out}
+    sets = {"known": known, "develop": develop, "drawn": drawn_too, "held-out": held_out}
     parser.add_argument("--part", nargs="*", choices=[*parts, "memory", *sets], default=[*parts, "memory"])
     parser.add_argument("--traces", nargs="*", default=[], help="recorded traces, each run saturated")
     parser.add_argument("--same-age", action="store_true", help="compare traces under one rule of age")

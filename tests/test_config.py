@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import jsonschema
 import pytest
 
 from evenstep import config
+from evenstep.config import Layer
 from evenstep.errors import InputError
 
 
@@ -272,3 +273,37 @@ def test_a_flag_takes_a_number_in_any_plain_decimal_form():
 def test_a_number_beyond_every_float_is_one_clear_error():
     with pytest.raises(InputError, match="here: speed is 1000.*; expected a finite number"):
         config.finite("here", "speed", 10**400)
+
+
+@dataclass(frozen=True)
+class Counted:
+    limit: int | None = None
+    load: float = 0.0
+    sizes: tuple[int, ...] = ()
+    pools: dict[str, list[Pool]] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("size", [2**53 + 1, -(2**63), 10**20])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("limit: {}", "limit"), ("sizes: [1, {}]", "sizes[1]"), ("pools: {{a: [{{limit: {}}}]}}", "pools.a[0].limit")],
+)
+def test_an_integer_too_large_for_compiled_code_is_named_with_its_line(tmp_path, text, named, size):
+    with pytest.raises(InputError) as error:
+        config.load(written(tmp_path, f"version: 1\n{text.format(size)}\n"), Counted)
+    most = 1 << 53
+    expected = f"fleet.yaml line 2: {named} is {size}; expected an integer from {-most} to {most}."
+    assert str(error.value).endswith(expected)
+
+
+def test_a_flag_of_too_many_digits_is_an_error_of_that_flag():
+    with pytest.raises(InputError, match=f"^flags: --limit is {10**18}; expected an integer from -9007"):
+        config.settle(Counted, Layer("flags", {"limit": str(10**18)}, text=True))
+    with pytest.raises(InputError, match=f"^here: limit is {10**20}; expected an integer from -9007"):
+        config.convert({"limit": str(10**20)}, Counted, "here", text=True)
+
+
+def test_numbers_and_free_options_may_be_larger_than_integers(tmp_path):
+    found = config.load(written(tmp_path, f"version: 1\nload: {10**20}\noptions: {{gain: {10**20}}}\n"), Counted)
+    assert (found.load, found.options) == (1e20, {"gain": 10**20})

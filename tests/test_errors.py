@@ -7,10 +7,12 @@ import math
 import pickle
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 from evenstep import names
 from evenstep.errors import (
+    MOST,
     EngineError,
     EvenstepError,
     InputError,
@@ -103,6 +105,29 @@ def test_a_number_that_must_be_given_is_not_none(room):
         for field in (one.name for one in dataclasses.fields(kind) if one.init and hints[one.name] in (int, float)):
             with pytest.raises(InputError, match=f"{field} is None"):
                 kind(**{field: None})
+
+
+@pytest.mark.parametrize("words", ["an integer >= 1", "a whole number >= 1"])
+def test_a_range_of_integers_holds_no_fraction_and_nothing_beyond_what_a_float_counts(words):
+    for value in (1, np.int64(3), np.uint8(1), True, MOST):
+        check_range("here", words, low=1, x=value)
+    for value in (2.5, 2.0, np.float64(2.0), math.inf, np.bool_(True)):
+        with pytest.raises(InputError, match=f"^here: x is {value}; expected {words}\\.$"):
+            check_range("here", words, low=1, x=value)
+    with pytest.raises(InputError, match=f"^here: x is {10**20}; expected {words}, at most {MOST}\\.$"):
+        check_range("here", words, low=1, x=10**20)
+
+
+@pytest.mark.parametrize("room", ["routing", "scheduling", "predict", "cost", "batch"])
+def test_an_integer_option_is_neither_a_fraction_nor_too_large_for_compiled_code(room):
+    """``BestPolicy(window=10**20)`` overflowed at its first decision; ``PowerOfD(d=2.5)`` was taken for 2."""
+    for name in names.members(room):
+        kind = names.find(room, name)
+        hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+        for field in (one for one in hints if hints[one] in (int, int | None)):
+            for value in (2.5, 1 << 63, 10**20):
+                with pytest.raises(InputError, match=f"{field} is {value}; expected"):
+                    kind(**{field: value})
 
 
 def test_the_first_number_outside_a_range_names_the_error():

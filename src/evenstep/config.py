@@ -11,14 +11,14 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import MOST, InputError, nearest
 from evenstep.in_use import reads
 
 T = TypeVar("T")
@@ -27,8 +27,6 @@ T = TypeVar("T")
 Numbers: TypeAlias = tuple[float, ...] | str
 #: The version every YAML file of the project states.
 VERSION = 1
-#: The largest integer of a setting: beyond it a float is not exact.
-MOST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +190,19 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
         text: convert text to the type of the field, as flags need it; if False, text fits text fields only.
 
     Raises:
-        InputError: an unknown key (with the nearest names), a missing one without a default, or a value that does not fit.
+        InputError: an unknown key (with the nearest names), a missing one without a default, a value that does not fit, or
+            an integer beyond `MOST`, of either sign.
     """
     import msgspec
 
     _reject_unknown(values, kind, "", where)
     try:
-        return msgspec.convert(dict(values), kind, strict=not text)
+        made = msgspec.convert(dict(values), kind, strict=not text)
     except msgspec.ValidationError as error:
         raise _worded(str(error), values, kind, where) from None
+    for field, number in _too_large(made, kind, ""):
+        raise InputError(_place(where, field), field, number, f"an integer from {-MOST} to {MOST}")
+    return made
 
 
 def settle(kind: type[T], *layers: Layer) -> Settled[T]:
@@ -489,11 +491,46 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
 
     hint = get_type_hints(kind)[name]
     try:
-        return msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
+        made = msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
         meant = nearest(str(value), _choices(hint))
         raise InputError(layer.origin, shown, unless_secret(name, value), expectation(str(error), hint), meant) from None
+    for field, number in _too_large(made, hint, name):
+        shown = "--" + name.replace("_", "-") if layer.text else field
+        raise InputError(layer.origin, shown, number, f"an integer from {-MOST} to {MOST}")
+    return made
+
+
+def _too_large(value: Any, hint: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Yield path and value of each integer beyond `MOST` in a converted value; `hint` is its type, `path` its field.
+
+    Compiled code and JSON have 64 bits. What has the type Any, such as a policy's options, is not looked at.
+    """
+    kind, inside = record_in(hint), _items_of(hint)
+    if isinstance(value, int):
+        if int in _options(hint) and abs(value) > MOST:
+            yield path, value
+    elif kind is not None and isinstance(value, kind):
+        hints = get_type_hints(kind)
+        for name in fields_of(kind):
+            yield from _too_large(getattr(value, name), hints[name], f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[Any]", value)):
+            yield from _too_large(item, inside, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            yield from _too_large(item, inside, f"{path}.{key}".lstrip("."))
+
+
+def _items_of(hint: Any) -> Any:
+    """The type of the items of a list or tuple, or of the values of a mapping, alone or in a union; None for other types."""
+    for option in _options(hint):
+        if get_origin(option) in (list, tuple):
+            return get_args(option)[0]
+        if get_origin(option) in (dict, Mapping):
+            return get_args(option)[1]
+    return None
 
 
 def _reachable(kind: Any) -> list[Any]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
+
+#: The largest integer of a setting: beyond it a float is not exact.
+MOST = 1 << 53
+_WHOLE = ("an integer", "a whole number")
 
 
 class EvenstepError(Exception):
@@ -56,6 +60,8 @@ def check_range(
 ) -> None:
     """Raise an error for the first value that is not a real number (None, text), nan, or outside a range.
 
+    If `expected` begins with ``an integer`` or ``a whole number``, values have to be integers, `MOST` at most; 2.0 is not one.
+
     Args:
         where, expected, hint: arguments of the `InputError`.
         low, high: bounds of the range; a number equal to one is in the range.
@@ -66,9 +72,12 @@ def check_range(
     Raises:
         InputError: names the field and its value.
     """
+    kind = Integral if expected.startswith(_WHOLE) else Real
     for field, value in given.items():
+        if kind is Integral and isinstance(value, Integral) and int(value) > MOST:
+            raise InputError(where, field, value, f"{expected}, at most {MOST}", hint)
         if not (
-            isinstance(value, Real)
+            isinstance(value, kind)
             and low <= value <= high
             and (above is None or value > above)
             and (below is None or value < below)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def frozen(policy: Any) -> Finding:
 
 
 def answers(judged: Judged) -> tuple[Finding, list[Any]]:
-    """Check that the policy answers each view of `judged.views(0)` without error, in the right class, with no list in it.
+    """Check that the policy answers each view of `judged.views(0)` without error, in the right class, with arrays in it.
 
     Returns:
         The finding, and a copy of each answer in the order of the views; the first bad one and all after it are left out.
@@ -136,8 +137,9 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
         if not isinstance(decision, judged.answer):
             text = f"{judged.verb} answers {type(decision).__name__}; expected a {judged.answer.__name__}"
             return Finding("answers", False, text), said
-        for name, value in ((f.name, getattr(decision, f.name)) for f in dataclasses.fields(decision)):
-            if isinstance(value, list | tuple):
+        for field in dataclasses.fields(decision):
+            name, value, needed = field.name, getattr(decision, field.name), field.default is dataclasses.MISSING
+            if not isinstance(value, np.ndarray if needed else np.ndarray | Real | None):
                 text = f"view {number}: {judged.verb} answers {name} as a {type(value).__name__}; expected an array"
                 return Finding("answers", False, text), said
         said.append(copy.deepcopy(decision))

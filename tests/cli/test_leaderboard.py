@@ -80,6 +80,11 @@ def test_a_flipped_order_fails_the_check_and_is_printed(folder, capsys):
             ["b.yaml", "--workload", "tim"],
             "--workload is 'tim'; expected one on the board. Did you mean timed?",
         ),
+        (
+            ["b.yaml", "--check", "s.parquet", "--out", "x.md"],
+            "--out is 'x.md'; expected no value with --check. A check writes nothing.",
+        ),
+        (["b.yaml", "--check", "s.parquet", "--picture", "x.svg"], "--picture is 'x.svg'; expected no value with --check."),
         (["b.yaml", "--part", "3"], "--part is 3; expected no value without --check"),
         (["b.yaml", "--check", "s.parquet", "--part", "10"], "--part is 10; expected an integer from 0 to 9"),
         (

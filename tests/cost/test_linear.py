@@ -35,3 +35,8 @@ def test_the_defaults_are_those_of_the_command_line():
 def test_seconds_are_finite_and_not_negative(field, value):
     with pytest.raises(InputError, match=f"linear: {field} is"):
         Linear(**{field: value})
+
+
+def test_a_worker_takes_its_share_of_the_line():
+    law = Linear(per_token_s=0.5)
+    assert law.local_seconds(np.array([[0.0, 2.0], [4.0, 6.0]]), NONE, NONE).tolist() == [[0.0, 1.0], [2.0, 3.0]]

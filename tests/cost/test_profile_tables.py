@@ -181,3 +181,10 @@ def test_what_is_left_out_of_a_measured_table_is_found_again(name):
     cut[left_out] = np.nan
     off = filled("x", cut, axes)[left_out] / grid[left_out] - 1
     assert np.median(abs(off)) < 0.03 and abs(np.median(off)) < 0.01
+
+
+def test_the_last_of_two_equal_columns_counts_in_a_short_row_too(tmp_path):
+    path = tmp_path / "steps.csv"
+    path.write_text("seconds,kv,seconds\n1,2\n")
+    with pytest.raises(InputError, match="line 2: seconds is 'empty'"):
+        rows_of(path, ("seconds", "kv"))

@@ -70,3 +70,7 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path, text, message):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none.csv: file is 'none.csv'; expected a readable CSV file. No such file"):
         Table(str(tmp_path / "none.csv"))
+
+
+def test_lines_may_end_as_on_an_old_macintosh(tmp_path):
+    assert read_steps(tmp_path / write(tmp_path, b"load,seconds\r0,0.1\r10,0.2\r")) == [(0.0, 0.1), (10.0, 0.2)]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from evenstep.dispatch.log import file
 from evenstep.dispatch.log.file import LogFile, cut_off, part_of, read_log
 from evenstep.dispatch.log.records import Checkpoint, Done, Header
 from evenstep.errors import InputError
@@ -167,3 +168,23 @@ def test_a_device_at_the_path_is_never_deleted(tmp_path):
         log.flush()
     log.give_up()
     assert path.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+def test_records_written_while_a_log_is_counted_are_not_missing_bytes(tmp_path, name, monkeypatch):
+    path = tmp_path / name
+    write(path, count=3)
+    grown, frames, lines = path.read_bytes(), file._frames, file._lines
+
+    def growing(pieces):
+        def read(handle, may_be_cut):
+            yield from pieces(handle, may_be_cut)
+            with path.open("ab") as more:
+                more.write(grown)
+            yield from pieces(handle, may_be_cut)
+
+        return read
+
+    monkeypatch.setattr(file, "_frames", growing(frames))
+    monkeypatch.setattr(file, "_lines", growing(lines))
+    assert cut_off(path) == 0

@@ -28,6 +28,12 @@ def test_both_doors_answer_alike(policy):
     assert run(policy, plain=True) == run(policy, plain=False)
 
 
+def test_the_exact_solver_never_runs_live(monkeypatch):
+    """It may take seconds, and nothing could end it: live, bf-io searches, whatever `exact` says."""
+    monkeypatch.setattr("evenstep.routing.bf_io.exact.solve", lambda *_: pytest.fail("it was called"))
+    assert run("bf-io:exact=true", plain=False) == run("bf-io", plain=False)
+
+
 def test_round_robin_goes_on_where_it_was():
     assert [worker for _, worker in run("round-robin", plain=False)] == [*"abcabcabc"]
 

@@ -42,3 +42,14 @@ def test_one_that_cannot_be_read_is_full():
     found = budget(a=0.2)
     found.unreadable("a")
     assert found.choose() is None
+
+
+def test_a_reading_that_comes_after_metrics_were_given_up_fills_nothing():
+    found = budget(a=0.2)
+    before = found.charge("a", 1, 30)
+    found.prefillers["a"].spec = WorkerSpec(name="a", role="prefill", kv_tokens=100, scraped=False)
+    found.prefillers["a"].go_unread()
+    found.sampled("a", 0.95, 0)
+    assert found.prefillers["a"].filled == 0.3, "only what was sent there counts"
+    found.release("a", 1, 30, before)
+    assert found.prefillers["a"].filled == 0.0

@@ -117,3 +117,26 @@ def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
         assert (engine.returncode, said) == (0, (b"", b""))
     finally:
         engine.kill()
+
+
+def test_a_port_that_was_taken_meanwhile_does_not_keep_other_groups_from_ending():
+    async def story():
+        async with running(ranks=4, groups=[2, 2], port_per_rank=True) as emulator:
+            fleet = emulator.fleet
+            fleet.kill([2])
+            await asyncio.sleep(0)
+            with socket.socket() as taken:
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                taken.bind(("127.0.0.1", emulator.ports[2][0]))
+                taken.listen()
+                with pytest.raises(InputError, match="a free port"):
+                    fleet.heal()
+                fleet.kill([0, 1])
+                assert all(fleet.rank(number).dead for number in (0, 1))
+                assert sorted(emulator._servers) == [3]
+            fleet.heal()
+            for _ in range(9):
+                await asyncio.sleep(0)
+            assert sorted(emulator._servers) == [0, 1, 2, 3]
+
+    asyncio.run(story())

@@ -17,6 +17,21 @@ def test_a_good_answer_is_counted():
     assert read_answer(b'{"choices":[{"text":"a"}]}', finish_reasons=False) == Answer(-1, -1, False)
 
 
+@pytest.mark.parametrize(
+    ("usage", "prompt", "produced"),
+    [
+        (b"{}", -1, -1),
+        (b'{"prompt_tokens":7}', 7, -1),
+        (b'{"prompt_tokens":7,"completion_tokens":null}', 7, -1),
+        (b'{"completion_tokens":0}', -1, 0),
+    ],
+)
+def test_a_count_that_usage_lacks_is_not_0(usage, prompt, produced):
+    body = b'{"choices":[{"finish_reason":"stop"}],"kv_transfer_params":{},"usage":' + usage + b"}"
+    assert read_answer(body) == Answer(prompt, produced, False)
+    assert read_prefilled(body)[0] == prompt
+
+
 def test_recomputed_is_no_failure():
     assert read_answer(b'{"choices":[{"stop_reason":"recomputed"}]}').recomputed
 

@@ -122,6 +122,31 @@ def test_a_field_of_no_use_is_named(kind, body, field):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        rb'{"model":"m","prompt":"\ud800"}',
+        rb'{"model":"m","prompt":"\ud800 and more, so that the text goes on"}',
+        rb'{"model":"m","prompt":"\uDC00\ud800"}',
+        rb'{"model":"m","prompt":["\ud83d\ude00 \ud83d\u0041"]}',
+        rb'{"model":"m","prompt":"a","stop":"\\\ud83d"}',
+        rb'{"model":"m","prompt":"a","\ud83dx":1}',
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_with_its_place(text):
+    """JSON's grammar has it, but no engine can serve it: the package tokenizers, which vLLM uses, takes only whole text."""
+    with pytest.raises(InputError, match="half of a surrogate pair at byte") as caught:
+        read_request("completions", text)
+    at = int(caught.value.value.rpartition(" ")[2])
+    assert caught.value.field == "body" and text[at : at + 2] == rb"\u" and text[at + 2] in b"dD"
+    assert "expected JSON of whole characters" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d\ude00", rb"\\ud83d", rb"\uD83D\uDE00\\\\udc00"])
+def test_a_whole_pair_and_an_escaped_backslash_are_text(text):
+    assert read_request("completions", b'{"model":"m","prompt":"%b"}' % text).prompt_bytes == len(text) + 2
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",

@@ -155,6 +155,12 @@ def test_a_hot_key_is_named():
     assert judged.verdict == "unstable" and "tasks hot share one key" in judged.why
     bounded = {"pool": replace(network.engines["pool"], routing="consistent-hash")}
     assert judge(replace(network, engines=bounded, tasks={"hot": hot})).verdict == "unknown"
+    slower = replace(hot, arrivals=Poisson(18.0))
+    both = replace(slower, calls={**hot.calls, "again": replace(hot.calls["answer"], after=["answer"])})
+    judged = judge(replace(network, engines=engines, tasks={"hot": both}))
+    assert judged.verdict != "unstable", "each call has a key of its own, and an engine has room for either"
+    twice = judge(replace(network, engines=engines, tasks={"hot": replace(both, arrivals=Poisson(30.0))}))
+    assert "calls hot.a" in twice.why and "share one key" in twice.why
 
 
 def test_loads_of_a_loop_count_its_expected_visits():

@@ -146,3 +146,8 @@ def test_a_trace_must_have_what_its_arrivals_need():
         check_fits(settled(arrivals="closed"), lengths)
     check_fits(settled(arrivals="timed", rate=2.0), lengths)
     check_fits(settled(arrivals="closed", users=2), lengths)
+
+
+def test_a_fleet_with_fewer_than_no_prefillers_is_refused():
+    with pytest.raises(InputError, match="prefillers is -1"):
+        FleetSettings(prefillers=-1, prefill_base_s=0.1, arrivals="timed").cluster()

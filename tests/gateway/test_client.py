@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import time
 from dataclasses import replace
 
 import pytest
+from tests import clock
 from tests.emulator.running import running, url
 from tests.gateway.running import EVENTS, STALLS, chunk, engine, framed, raw, request, serving, until, whole
 
@@ -233,6 +235,59 @@ def test_a_client_that_never_reads_is_given_up():
             writer.close()
 
     asyncio.run(story())
+
+
+class Slow:
+    """A transport whose peer reads only what a test takes away from `unsent`."""
+
+    def __init__(self):
+        self.unsent, self.closed_s = 1000, 0.0
+
+    def set_write_buffer_limits(self, high, low):
+        self.limits = high, low
+
+    def get_write_buffer_size(self):
+        return self.unsent
+
+    def abort(self):
+        self.closed_s = time.monotonic()
+
+
+class Serves:
+    """The service of one client that asks nothing."""
+
+    limits, is_draining = Limits(stalled_s=100.0, buffer_bytes=4096), False
+
+    def __init__(self):
+        self.clients = set()
+
+
+def test_all_of_the_buffer_is_used_before_reading_stops():
+    async def story():
+        slow = Slow()
+        Client(Serves()).connection_made(slow)
+        assert slow.limits == (4096, 1024)
+
+    clock.run(story())
+
+
+@pytest.mark.parametrize("reads_s", [[], [1], [1, 30, 90, 91, 180]])
+def test_a_slow_client_is_closed_soon_after_the_time_without_a_read(reads_s):
+    async def story():
+        slow = Slow()
+        client = Client(Serves())
+        client.connection_made(slow)
+        client.pause_writing()
+        slow.unsent += 50  # what was under way from the engine still comes
+        start = time.monotonic()
+        for at_s in reads_s:
+            await asyncio.sleep(start + at_s - time.monotonic())
+            slow.unsent -= 60
+        read_s = time.monotonic()
+        await asyncio.sleep(400.0)
+        assert 100.0 <= slow.closed_s - read_s <= 126.0
+
+    clock.run(story())
 
 
 def test_a_request_like_an_earlier_one_is_answered_whole_whatever_came_between():

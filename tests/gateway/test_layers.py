@@ -121,6 +121,22 @@ def test_a_bad_variable_is_refused_by_name(environment, said):
         Sources(environment=environment).settled()
 
 
+@pytest.mark.parametrize("name", ["slots", "dispatch.seed", "decisions.part_bytes", "limits.connections"])
+def test_an_integer_too_large_for_compiled_code_is_refused_where_it_was_given(file, name):
+    """``GET /config`` failed on ``slots: 100000000000000000000``, and so did the first round."""
+    section, _, last = name.rpartition(".")
+    line = f"{section}: {{{last}: {10**20}}}" if section else f"{last}: {10**20}"
+    said = f"{name} is {10**20}; expected an integer from {-(1 << 53)} to {1 << 53}."
+    for sources, place in (
+        (Sources(file=file(f"{line}\n")), "gateway.yaml line 2"),
+        (Sources(environment={variable_of(name): str(10**20)}), f"environment {variable_of(name)}"),
+        (Sources(flags={name: ("command line", str(10**20))}), "command line"),
+    ):
+        with pytest.raises(InputError) as error:
+            sources.settled()
+        assert str(error.value).endswith(f"{place}: {said}")
+
+
 @pytest.mark.parametrize(
     ("section", "name", "value", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from tests.gateway.operating import operating
 
 from evenstep.gateway.config.sections import Admin
+from evenstep.gateway.operate import admin
 from evenstep.gateway.operate.admin import AdminApi, NewPolicy
 from evenstep.gateway.operate.openapi import document
 
@@ -36,6 +38,13 @@ def test_bodies_are_described_as_they_are_read():
     schemas = document()["components"]["schemas"]
     assert list(schemas["Policy"]["properties"]) == list(NewPolicy.__dataclass_fields__)
     assert schemas["Worker"]["required"] == ["url"] and schemas["Worker"]["additionalProperties"] is False
+
+
+def test_every_query_parameter_that_is_read_is_described_and_no_other():
+    read = set(re.findall(r'request\.query\.get\("(\w+)"', inspect.getsource(admin)))
+    operations = [one for item in document()["paths"].values() for one in item.values()]
+    parameters = [one for operation in operations for one in operation.get("parameters", ())]
+    assert {one["name"] for one in parameters if one["in"] == "query"} == read == {"drain", "rank"}
 
 
 @pytest.mark.slow

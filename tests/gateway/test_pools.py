@@ -87,6 +87,33 @@ def test_a_worker_whose_pool_cannot_be_made_is_refused_whole_or_asked_again(monk
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("names", [["n", "other"], ["other", "n"]])
+def test_the_tokenizer_of_a_pool_is_found_by_any_name_of_its_models(names, tmp_path):
+    async def story():
+        async with engine(nothing) as one, serving(is_ready=False) as server:
+            pools = server.gateway.pools
+            pools.config = dataclasses.replace(pools.config, tokenizers={"n": str(tmp_path / "tokenizer.json")})
+            with pytest.raises(InputError, match="tokenizer"):  # it is read: there is no such file
+                pools.add(Worker(url=one.url, name="one", models=names))
+
+    asyncio.run(story())
+
+
+def test_the_first_reading_of_a_page_found_after_all_counts():
+    async def story():
+        async with engine(nothing) as one, serving(one.url) as server:
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            pools.is_scraped = True
+            pools.add(Worker(url=one.url, name="p", models=["m"], role="prefill"))
+            pools.counts_alone("p")
+            (prefiller,) = pool.dispatcher.fleet.prefill.prefillers.values()
+            assert prefiller.used == 0.0
+            pools.sampled("p", EngineSample(0, 1, 0, 80.0, 100.0))
+            assert prefiller.spec.scraped and prefiller.used == 0.8
+
+    asyncio.run(story())
+
+
 def test_workers_join_are_described_anew_and_leave():
     async def story():
         async with engine(nothing) as one, engine(nothing) as two, serving(one.url) as server:

@@ -10,6 +10,7 @@ from tests.gateway.fake_gateway import FakeGateway
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate import reloading
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
@@ -82,6 +83,44 @@ def test_a_bad_file_changes_nothing(tmp_path, before, after, said):
         assert reloader.settled is settled and reloader.results["refused"] == 1
 
     story(tmp_path, told)
+
+
+@pytest.fixture
+def cold(monkeypatch):
+    """A machine that has compiled nothing; the policies that are compiled there."""
+    made = list[str]()
+
+    async def compile_beside(policy, predictor):
+        made.append(policy)
+
+    monkeypatch.setattr(reloading, "compile_beside", compile_beside)
+    monkeypatch.setattr(reloading, "build_or_warm", lambda policy, predictor: None)
+    monkeypatch.setattr(reloading, "is_compiled", lambda policy, predictor: policy in made)
+    return made
+
+
+def test_a_bad_config_is_refused_before_its_policy_is_compiled(tmp_path, cold):
+    async def told(file, gateway, reloader, heard):
+        file.write_text(FILE.replace("jsq", "br-0").replace("name: b", "name: b, api_key: 'env:NO_SUCH'"))
+        with pytest.raises(InputError, match="api_key"):
+            await reloader.reload()
+        with pytest.raises(InputError, match="policy is 'brh'"):
+            await reloader.set_policy("brh", "")
+        assert cold == []
+
+    story(tmp_path, told)
+
+
+def test_a_wait_for_the_compiler_is_told_once_for_each_policy(tmp_path, cold, caplog):
+    async def told(file, gateway, reloader, heard):
+        with caplog.at_level("INFO"):
+            for _ in range(2):
+                await reloader.set_policy("br-0", "")
+        assert cold == ["br-0"] * 2
+
+    story(tmp_path, told)
+    waits = [record for record in caplog.records if "compil" in record.getMessage()]
+    assert [(one.policy, "the former policy decides until then" in one.getMessage()) for one in waits] == [("br-0", True)]
 
 
 def test_what_the_gateway_itself_refuses_changes_no_worker(tmp_path):

@@ -106,3 +106,15 @@ def test_a_priority_is_a_finite_number(value: str, said: float):
 def test_a_priority_that_is_no_number_is_refused(value: str):
     found = context("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}")
     assert found.refusal is not None and found.refusal.status == 400 and found.priority == 0.0
+
+
+def test_a_traceparent_that_names_the_session_counts_in_every_request():
+    headers = ("traceparent",)
+
+    def read(head: bytes) -> tuple[RequestContext, int, bool]:
+        return context_of(read_request_head(head), Callers(GatewayConfig()), headers), 0, True
+
+    heads = cached(read, headers)
+    for trace in TRACES:
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
+        assert heads(head.encode())[0].session == trace

@@ -164,6 +164,28 @@ def test_a_worker_that_leaves_is_read_no_more():
     story(told)
 
 
+def test_a_page_that_another_key_reads_too_stays_open_when_one_worker_leaves():
+    forgotten = list[str]()
+
+    class Kept(Pages):
+        def forget(self, url):
+            forgotten.append(url)
+            super().forget(url)
+
+    async def read_and_leave():
+        async with engine() as one:
+            scraper = Scraper(ControlProxy(FakeGateway(), asyncio.get_running_loop()), QUICK, Kept(Engines()))
+            a, b = Worker(one.url, name="a", api_key="sk-1"), Worker(one.url, name="b", api_key="sk-2")
+            scraper.follow([a, b])
+            scraper.follow([b])
+            assert forgotten == []
+            scraper.follow([])
+            assert forgotten == [f"{one.url}/metrics"]
+            await scraper.stop()
+
+    asyncio.run(read_and_leave())
+
+
 def test_a_new_interval_ends_the_wait_for_the_former_one():
     async def told(gateway, one, scraper):
         scraper.reload(Engines(scrape_s=10_000.0))
@@ -201,8 +223,14 @@ def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word
 def test_what_has_no_page_is_not_read():
     assert place_of(Worker("http://a:1", scraped=False)) is None
     assert place_of(Worker("http://a:1", engine="openai")) is None
-    place = place_of(Worker("https://a:1/base", engine="sglang"))
+    place = place_of(Worker("https://a:1/", engine="sglang"))
     assert place is not None and place.url == "https://a:1/metrics"
+
+
+def test_engines_below_different_paths_of_one_host_have_pages_of_their_own():
+    places = [place_of(Worker(url)) for url in ("http://h:1/a", "http://h:1/b/", "http://h:1")]
+    urls = [place.url for place in places if place is not None]
+    assert urls == ["http://h:1/a/metrics", "http://h:1/b/metrics", "http://h:1/metrics"]
 
 
 def test_before_anything_is_served_config_and_engines_must_agree():

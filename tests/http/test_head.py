@@ -107,12 +107,23 @@ def test_a_first_line_that_is_none_is_refused(first):
 def test_other_refusals_have_their_own_status():
     for status, text in (
         (417, head(b"Host: a", b"Expect: something")),
+        (501, head(b"Host: a:443", first=b"CONNECT a:443 HTTP/1.1")),
+        (501, head(b"Host: a:80", first=b"CONNECT [::1]:80 HTTP/1.1")),
+        (501, head(b"Host: a", first=b"CONNECT /a HTTP/1.1")),
+        (400, head(b"Host: a:443", b"X : 1", first=b"CONNECT a:443 HTTP/1.1")),
         (431, head(b"Host: a", *[b"X: 1"] * MAX_FIELDS)),
         (400, head(b"Host: a", b"Transfer-Encoding: chunked", first=b"POST / HTTP/1.0")),
     ):
         with pytest.raises(HttpError) as error:
             read_request_head(text)
         assert error.value.status == status
+
+
+@pytest.mark.parametrize("target", [b"*", b"http://a/x", b"https://a:443/x", b"a:80"])
+def test_a_target_that_is_no_path_is_named(target):
+    with pytest.raises(HttpError) as error:
+        read_request_head(head(b"Host: a", first=b"GET %b HTTP/1.1" % target))
+    assert (error.value.status, error.value.message) == (400, "The request's target is not a path.")
 
 
 def test_an_answers_head_is_read():

@@ -312,3 +312,14 @@ def test_no_bytes_break_it(noise: bytes, size: int):
         whole = told(fed(server, text)[0])
         one = partial(fed, machine(head_bytes=100, body_bytes=60), text)
         assert len(told(one(size)[0])) == len(whole)
+
+
+@pytest.mark.parametrize("length", [-1, 0])
+@pytest.mark.parametrize("text", [GET, OLD_KEPT])
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_without_content_has_no_length_and_no_coding(text, length, status):
+    server = asked(text)
+    server.start(status, JSON, length=length)
+    head = server.piece(b"", last=True)
+    assert head.endswith(b"\r\n\r\n") and b"Content-Length" not in head and b"chunked" not in head
+    assert server.state is State.IDLE

@@ -27,6 +27,34 @@ def test_a_cap_inside_the_window_ends_the_curve_there():
     assert bounded.counted["capped"] == 2
 
 
+@pytest.mark.parametrize("of", ["survival", "memorised:buckets=1"])
+def test_an_answer_cut_at_a_cap_counts_once_in_the_other_predictor(of):
+    """The other predictor is asked for answer and curve: its `too_short` counted such requests twice."""
+    alone, bounded = names.build("predict", names.parse(of)), Bounded(of=of)
+    near, free = active(4, 4, 4, cap=8), active(4, 4, 4)
+    for _ in range(2):
+        alone.predict(free, 6)
+        bounded.predict(near, 6)
+    assert bounded.counted == {**alone.counted, "capped": 6}
+    for one in (alone, bounded):
+        one.learn(finished(*[50] * 100))
+        one.predict(near, 6)
+    assert alone.counted["too_short"] == bounded.counted["too_short"] == 6
+    assert bounded.counted == {**alone.counted, "capped": 9}
+    bounded.curve(near, 6)
+    alone.curve(near, 6)
+    assert bounded.counted == {**alone.counted, "capped": 12}
+
+
+def test_a_state_of_an_earlier_version_resumes():
+    earlier = Bounded()
+    state = {name: value for name, value in earlier.__dict__.items() if name != "_twice"}
+    again = Bounded.__new__(Bounded)
+    again.__setstate__(state)
+    again.predict(active(4, cap=8), 6)
+    assert again.counted == {"too_short": 1, "drifts": 0, "learned": 0, "capped": 1}
+
+
 @pytest.mark.parametrize("cap", [9, 10])
 def test_a_request_at_its_cap_leaves_in_the_coming_step(cap):
     bounded = Bounded()

@@ -252,6 +252,13 @@ def test_an_age_below_zero_is_a_bad_one():
         history.curve(ints(-2), 5)
 
 
+def test_a_request_refused_for_its_age_does_not_count_as_finished():
+    history = History(10, 0.0)
+    asked(history, active(-5))
+    learn(history, finished(9))
+    assert lengths_in(history).tolist() == [9]
+
+
 def test_when_outputs_change_the_old_ones_are_forgotten_and_it_is_counted():
     rng = np.random.default_rng(3)
     history = History(2000, 2.0)

@@ -77,6 +77,10 @@ def test_bounds_made_for_simulation():
     [
         lambda: constant(1, 0, 5),
         lambda: constant(1, 6, 5),
+        lambda: constant(1, 5, 2**53 + 1),
+        lambda: constant(1, 5, 10**20),
+        lambda: bucketed(ints(5), (8, 2**53 + 1)),
+        lambda: bucketed(ints(5), (8, 10**20)),
         lambda: bucketed(ints(5), (4,)),
         lambda: bucketed(ints(5), (8, 8)),
         lambda: bucketed(ints(5), ()),

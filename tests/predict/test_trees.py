@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from tests.predict.asked import finished
 
+from evenstep.errors import InputError
+from evenstep.predict import trees
 from evenstep.predict.recent import Recent
-from evenstep.predict.trees import TreesFit, told
+from evenstep.predict.trees import Trees, TreesFit, told
 
 pytest.importorskip("lightgbm")
 
@@ -46,3 +48,13 @@ def test_every_horizon_and_chance_has_its_models():
 
 def test_no_rows_are_asked_of_no_model():
     assert told(None, np.zeros((0, 7))).tolist() == []
+
+
+def test_no_models_are_read_without_lightgbm(monkeypatch):
+    empty = pickle.dumps(Trees())
+
+    def missing():
+        raise InputError("predictor", "lightgbm", "missing", "installed")
+
+    monkeypatch.setattr(trees, "lightgbm", missing)
+    assert pickle.loads(empty).stages == {}

@@ -49,7 +49,7 @@ def test_both_doors_agree(view):
 
 def test_a_threshold_beyond_every_count_throttles_nobody():
     view = moment([0, 0], [2, 1], [5, 5, 5])
-    assert Throttled(threshold=10**19).route(view).worker.tolist() == [0, 0, 1]
+    assert Throttled(threshold=2**53).route(view).worker.tolist() == [0, 0, 1]
 
 
 def test_a_threshold_below_one_is_refused():

@@ -83,6 +83,8 @@ def test_a_decision_within_slots_and_memory_breaks_nothing():
         ),
         (np.array([HOLD] * 3), {"kept": [0, 1]}, "memory is a list; expected an array of int64"),
         (np.array([HOLD] * 3), {"kept": np.zeros(2)}, "memory has dtype float64; expected int64"),
+        (np.array([HOLD] * 3), {"kept": np.zeros(2, np.int32)}, "memory has dtype int32; expected int64"),
+        (np.array([HOLD] * 3), {"kept": np.zeros(2, np.uint64)}, "memory has dtype uint64; expected int64"),
     ],
 )
 def test_a_broken_rule_is_one_sentence(worker, options, said):

@@ -91,3 +91,13 @@ def test_what_is_no_policy_is_said():
 
     assert "order is 3" in failures(Nothing())["queue order"]
     assert "form_batch answers NoneType" in failures(type("Plain", (), {"form_batch": lambda s, v: None})())["answers"]
+
+
+def test_an_answer_without_its_memory_is_said():
+    @dataclass(frozen=True)
+    class Odd:
+        def form_batch(self, view):
+            none = np.zeros(view.left.size, np.int64)
+            return BatchDecision(none, none > 0, None)
+
+    assert "form_batch answers memory as a NoneType; expected an array" in failures(Odd())["answers"]

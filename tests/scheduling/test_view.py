@@ -18,6 +18,8 @@ from evenstep.scheduling.view import broken_rule, whole_blocks
         ({"tokens": np.array([0.5])}, "answers tokens of dtype float64; expected int64"),
         ({"evict": np.array([1])}, "answers evict of dtype int64; expected bool"),
         ({"memory": (1,)}, "answers memory as a tuple; expected an array"),
+        ({"memory": np.zeros(1, np.uint64)}, "answers memory of dtype uint64; expected int64"),
+        ({"memory": np.zeros(1, np.int32)}, "answers memory of dtype int32; expected int64"),
     ],
 )
 def test_an_answer_of_other_types_is_one_sentence(changed, said):

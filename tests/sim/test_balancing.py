@@ -70,8 +70,11 @@ class Keeps:
 class Raises:
     """A policy that cannot."""
 
+    def __init__(self, error: Exception):
+        self.error = error
+
     def route(self, view):
-        raise ZeroDivisionError("oops")
+        raise self.error
 
 
 class Answers:
@@ -107,8 +110,11 @@ def test_a_policy_may_not_keep_a_request_and_cannot_look_ahead():
     one.policy = Keeps()
     with pytest.raises(PolicyError, match="keeps request 3 back"):
         one.choose(3, 0.0)
-    one.policy = Raises()
+    one.policy = Raises(ZeroDivisionError("oops"))
     with pytest.raises(PolicyError, match="raised ZeroDivisionError: oops"):
+        one.choose(3, 0.0)
+    one.policy = Raises(InputError("here", "field", 1, "another"))
+    with pytest.raises(PolicyError, match="raised InputError: here: field is 1; expected another"):
         one.choose(3, 0.0)
     with pytest.raises(InputError, match="does not look ahead"):
         balancer("br-h")

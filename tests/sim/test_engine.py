@@ -149,6 +149,17 @@ def test_an_argument_that_is_none_of_its_kind_is_named(field, value):
         simulate_engine(trace((4, 3)), **arguments)
 
 
+@pytest.mark.parametrize("high", [(1 << 53) + 1, 1 << 62])
+def test_bounds_that_a_policy_could_not_add_are_refused(high):
+    """``best`` adds both bounds: twice 2^62 was below 0, so the longest request went first."""
+    low, trace = np.ones(2, np.int64), Trace(np.array([4, 4]), np.array([1, 1]))
+    said = f"bounds: request 1 is '.1, {high}.'; expected 0 <= low <= high <= {1 << 53} tokens"
+    with pytest.raises(InputError, match=said):
+        simulate_engine(trace, Best(), bounds=(low, np.array([5, high])))
+    with pytest.raises(InputError, match=said):
+        simulate_engine(dataclasses.replace(trace, output_low=low, output_high=np.array([5, high])), Best())
+
+
 def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
     one = trace((4, 5), (4, 50))
     with pytest.raises(InputError, match=r"\[9, 3\]"):

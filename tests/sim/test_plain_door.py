@@ -10,7 +10,7 @@ from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.per_worker import PerWorker
-from evenstep.errors import EvenstepError, InputError, PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
 from evenstep.routing.view import RoutingDecision, RoutingView
@@ -173,13 +173,23 @@ def test_what_a_policy_raises_is_named_with_the_decision_and_kept_as_the_cause()
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
-def test_our_own_errors_pass_as_they_are():
+def test_an_error_of_ours_that_a_policy_raises_is_the_policy_s():
+    """It read like an error of the user's own settings: nothing named the policy."""
+
     def refuse(view):
         raise InputError("here", "field", 1, "another")
 
-    with pytest.raises(EvenstepError) as error:
+    said = r"^policy Does raised InputError at decision 0: here: field is 1; expected another\.$"
+    with pytest.raises(PolicyError, match=said) as error:
         run(refuse)
-    assert type(error.value) is InputError
+    assert type(error.value.__cause__) is InputError
+
+
+def test_memory_of_another_type_than_int64_is_a_broken_contract():
+    answer = RoutingDecision(np.zeros(3, np.int64), np.zeros(1, np.int32))
+    said = "^policy Does broke its contract at decision 0: memory has dtype int32; expected int64$"
+    with pytest.raises(PolicyError, match=said):
+        run(lambda view: answer)
 
 
 def test_a_policy_may_start_a_run_of_its_own_and_goes_on_after_it():

@@ -67,6 +67,10 @@ class Leaderboard:
         check_at_least("evenstep leaderboard", 1, args, "processes")
         if args.check is None and args.part is not None:
             raise InputError("evenstep leaderboard", "--part", args.part, "no value without --check")
+        for flag, given in (("--out", args.out), ("--picture", args.picture)):
+            if args.check is not None and given is not None:
+                hint = "A check writes nothing."
+                raise InputError("evenstep leaderboard", flag, given, "no value with --check", hint)
         out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
         stored = read_table(Path(args.check)) if args.check is not None else None
         if stored is None:

@@ -11,6 +11,7 @@ from evenstep import names
 from evenstep.cost.knots import OfLoad, Sync
 from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.errors import InputError
+from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class Linear(OfLoad):
 
     def __post_init__(self) -> None:
         self.check("overhead_s", "per_token_s")
+
+    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
+        return self.per_token_s * load
 
     def table(self) -> PiecewiseLinear:
         return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]))

@@ -69,7 +69,8 @@ class Profile:
         check_range(where, "an integer >= 1", "Give layers=.", low=1, layers=layers)
         if len(skew) != 2:
             raise InputError(where, "skew", skew, "two shares", "Of decodes alone, and with a chunk.")
-        check_numbers(where, graph_tokens=graphs, skew_alone=skew[0], skew_mixed=skew[1])
+        check_range(where, "an integer >= 0", low=0, graph_tokens=graphs)
+        check_numbers(where, skew_alone=skew[0], skew_mixed=skew[1])
         for name, value in (("layers", layers), ("graph_tokens", graphs), ("skew", skew), ("shares_path", shares_path)):
             object.__setattr__(self, name, value)
 

@@ -8,6 +8,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def text_of(path: Path) -> str:
 
 def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield each row of a CSV file: the number of its last line, and its cells. `InputError` if the file cannot be read."""
-    rows = csv.reader(io.StringIO(text_of(path)))
+    rows = csv.reader(io.StringIO(text_of(path), newline=None))
     try:
         for row in rows:
             yield rows.line_num, row
@@ -198,7 +199,7 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
     for number, cells in lines:
         if not cells:
             continue
-        row = dict(zip(header, cells, strict=False))
+        row = dict(zip_longest(header, cells[: len(header)]))
         for name in asked:
             found[name].append(row.get(name) if name == label else _number(path, number, name, row.get(name)))
     if not found[columns[0]]:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from evenstep.emulator import group as ev
 from evenstep.emulator import tokens
@@ -24,6 +25,7 @@ from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.emulator.transfer import Transfer
 from evenstep.emulator.wording import Choice, Wording
+from evenstep.errors import InputError
 
 _MOST_DIGITS = 20  # most digits of a rank in a header
 _SALT = 0x2545F4914F6CDD1D
@@ -144,7 +146,8 @@ class Fleet:
         for number in ranks:
             group = self.home[number]
             self._tell(group, ev.Killed(number - group.first))
-        self.ranks_changed()
+        with suppress(InputError):  # a port to open again is taken: that must not break the step that this is called in
+            self.ranks_changed()
 
     def revive(self, ranks: Sequence[int]) -> None:
         """Revive the dead ranks among these, with empty queue and memory. Calls `ranks_changed`."""

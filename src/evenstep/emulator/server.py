@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from evenstep.emulator.settings import EmulatorSettings
+from evenstep.errors import InputError
 from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_package, on_end
 
 if TYPE_CHECKING:
@@ -78,20 +79,28 @@ class Emulator:
         """If each rank has a port, stop listening at the ports of dead ranks, and listen again at those of revived ones."""
         if not self.settings.port_per_rank:  # the shared port stays open, so that dead ranks can be revived there
             return
+        taken: InputError | None = None
         for index, (port, ranks) in enumerate(self.ports):
             dead = all(self.fleet.rank(number).dead for number in ranks)
             if dead and index in self._servers:
                 self._servers.pop(index).close()
             elif not (dead or index in self._servers or index in self._opening):
-                bound = listening(_WHERE, self.settings.host, port)
+                try:
+                    bound = listening(_WHERE, self.settings.host, port)
+                except InputError as error:
+                    taken = taken or error
+                    continue
                 task = asyncio.get_running_loop().create_task(self._listen(index, bound))
                 self._opening[index] = task
                 task.add_done_callback(partial(self._opened, index))
+        if taken is not None:
+            raise taken
 
     def _opened(self, index: int, _task: asyncio.Task[None]) -> None:
         """Note that a port has been opened, and close it again if its rank has died meanwhile."""
         del self._opening[index]
-        self._ranks_changed()
+        with suppress(InputError):
+            self._ranks_changed()
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:

@@ -37,7 +37,8 @@ class EmulatorSettings:
             profile:path=rtx4090-llama31-8b; overhead_s is then added only if given.
         prefill_per_token_s: seconds that each prompt token adds to its rank's part of a step.
         decode_per_token_s: seconds that each decoded token adds to its rank's part of a step.
-        token_budget: most tokens a rank computes in a step, decodes first, long prompts in chunks; 0 = no limit.
+        token_budget: most tokens a rank computes in a step, for running requests in order of their admission, then for the
+            queue; a prompt that exceeds what is left is computed in chunks; 0 = no limit.
         kv_tokens: KV tokens that fit in a rank's memory.
         block_size: KV tokens of a block.
         max_model_len: most tokens of prompt and answer together; left out = as many as fit in a rank's memory.

@@ -171,7 +171,7 @@ def notes(network: Network) -> list[str]:
 
 
 def hot_keys(network: Network, found: Sequence[Flow]) -> str:
-    """A sentence on the first tasks whose calls share one key and overload the engine that their hash selects; else empty.
+    """A sentence on the first call whose key is the same in all tasks and whose load is too much for one engine; else empty.
 
     Only groups with ``consistent-hash`` routing count. A group is skipped if its bound is below the number of engines,
     because requests above the bound then go to other engines. `found` are the loads of all calls (`flows`).
@@ -182,12 +182,11 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
             continue
         for task, one in network.tasks.items():
             names = [f"{task}.{call}" for call in one.calls or ("call",)]
-            own = [flow for flow in found if flow.engine == name and flow.name in names]
-            load = section.count * sum(flow.load for flow in own)
+            own = [(section.count * flow.load, flow.name) for flow in found if flow.engine == name and flow.name in names]
+            load, call = max(own, default=(0.0, ""))
             if one.one_key and load > 1:
-                return (
-                    f"tasks {task} share one key, and {section.routing} sends them to one engine of {name}: load {load:.3f}"
-                )
+                who = f"calls {call}" if len(one.calls) > 1 else f"tasks {task}"
+                return f"{who} share one key, and {section.routing} sends them to one engine of {name}: load {load:.3f}"
     return ""
 
 

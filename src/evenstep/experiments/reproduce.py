@@ -103,7 +103,8 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     found = experiment.run(how)
     if how.traces:
         found = replace(found, constants=[c for c in found.constants if c.name not in OF_WORKLOADS])
-    return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
+    replicates = found.replicates or how.replicates
+    return Reproduction(name, experiment.title, experiment.source, found, how.quick, replicates)
 
 
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:

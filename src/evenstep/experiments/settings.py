@@ -118,7 +118,7 @@ class FleetSettings:
         from evenstep.sim.prefill_tier import PrefillTier
 
         tier = None
-        if self.prefillers > 0:
+        if self.prefillers:
             law = TokenBudget(c_s=self.prefill_base_s, a_s=self.prefill_per_token_s, b0=0.0)
             tier = PrefillTier(self.prefillers, law, self.prefill_budget)
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None

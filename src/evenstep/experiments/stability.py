@@ -43,9 +43,10 @@ class StabilitySettings:
         batch_time: seconds of an iteration, a batch-time law.
         rate: requests a second to judge as well; the trace's own rate when left out.
         precision: width of the last bracket of a bisection, as a share.
-        requests: requests of a run; up to four times as many while the verdict is undecided.
+        requests: arrivals of a run, 1,000 or more; twice, then four times as many while its verdict is undecided. The
+            overload at the end of a bisection has four times as many, and a check of its rate at least 100,000.
         seeds: replicates, each a bisection of its own.
-        limit: use only the first rows of the trace; laws have none.
+        limit: use only the first rows of the trace, or draw only so many requests of a workload file; not with laws.
         format_name: format of the trace file where it is not recognised.
         seed: key of lengths and arrivals.
     """

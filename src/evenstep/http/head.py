@@ -30,6 +30,8 @@ from evenstep.http.errors import HttpError
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _FIELDS = rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
 _REQUEST = re.compile(_TOKEN + rb" /[\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
+_CONNECT = re.compile(rb"CONNECT (?:[A-Za-z0-9.\-_~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\]):\d{1,5} HTTP/1\.[01]\r\n" + _FIELDS)
+_OTHER_TARGET = re.compile(_TOKEN + rb" [\x21-\x2e\x30-\x7e][\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: [\t\x20-\x7e\x80-\xff]*+)?\r\n" + _FIELDS)
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
@@ -160,8 +162,7 @@ class PartialHead:
 def read_request_head(head: bytes) -> RequestHead:
     """Parse the head of a request, up to and including its empty line, by the rules of this file.
 
-    Raises HttpError if it breaks one: 405 for CONNECT with a path, 417 for an unknown Expect, 431 for over 128 headers, else
-    400.
+    Raises HttpError if it breaks one: 501 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers, else 400.
     """
     fields, parser = _parsed(head, _REQUEST, httptools.HttpRequestParser, "request")
     headers = fields.found
@@ -174,8 +175,8 @@ def read_request_head(head: bytes) -> RequestHead:
     if _HOST.fullmatch(headers.get("host", "").encode("latin-1")) is None:
         raise HttpError("The Host header is no host.")
     method = parser.get_method().decode("ascii")
-    if method == "CONNECT":  # RFC 9110 section 9.3.6
-        raise HttpError("CONNECT is not served.", 405)
+    if method == "CONNECT":
+        raise _not_served()
     length = _length(fields, version_1_1)
     expect = headers.get("expect", "").lower()
     if expect and expect != "100-continue":  # RFC 9110 section 10.1.1
@@ -212,7 +213,7 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
 def _parsed(head: bytes, rule: re.Pattern[bytes], parser_of: Callable[[_Fields], P], what: str) -> tuple[_Fields, P]:
     """The fields of a head that keeps the rules, and the llhttp parser that read it. May raise HttpError."""
     if rule.fullmatch(head) is None:
-        raise HttpError(_what_is_wrong(head))
+        raise _not_served() if rule is _REQUEST and _CONNECT.fullmatch(head) else HttpError(_what_is_wrong(head))
     fields = _Fields()
     parser = parser_of(fields)
     try:
@@ -248,6 +249,11 @@ def _length(fields: _Fields, version_1_1: bool) -> int:
     return int(length)
 
 
+def _not_served() -> HttpError:
+    """The error for CONNECT, a method that is not implemented (RFC 9110 section 9.1)."""
+    return HttpError("CONNECT is not served.", 501)
+
+
 def _what_is_wrong(head: bytes) -> str:
     """Describe the rule that a head breaks, as a sentence."""
     without = head.replace(b"\r\n", b"")
@@ -257,4 +263,6 @@ def _what_is_wrong(head: bytes) -> str:
         return "A line of the head does not end with CRLF."
     if b"\r\n " in head or b"\r\n\t" in head:
         return "A line of the head is folded."
+    if _OTHER_TARGET.fullmatch(head):
+        return "The request's target is not a path."
     return "The head is not HTTP/1.1."

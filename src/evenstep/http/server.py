@@ -280,11 +280,12 @@ class Server(Generic[P]):
         end of the connection ends the body. `kind` is its content type; `fields` are further lines of the head, each with
         its CRLF. To answer a HEAD request, give the length that a GET would have, and one `piece`, which is empty.
         """
-        self.is_framed = length < 0 and self._chunks and not self._is_head
-        if length < 0 and not self._chunks:
+        is_bare = status in {204, 304}  # RFC 9110 section 8.6, RFC 9112 section 6.1: neither length nor coding
+        self.is_framed = length < 0 and self._chunks and not self._is_head and not is_bare
+        if length < 0 and not self._chunks and not is_bare:
             self.keep_alive = False  # the end of the connection ends the body
         framing = b"Transfer-Encoding: chunked\r\n" if self.is_framed else b""
-        if length >= 0:
+        if length >= 0 and not is_bare:
             framing = b"Content-Length: %d\r\n" % length
         self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (_FIRST_LINES[status], fields, kind, framing, self._stays())
 

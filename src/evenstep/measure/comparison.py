@@ -66,7 +66,7 @@ class PolicyResult:
     Args:
         policy: the policy with its options, as the user wrote it.
         predictor: its predictor's name; empty without one.
-        oracle: whether a routing policy or predictor saw true output lengths, impossible live; False for scheduling.
+        oracle: whether the policy or its predictor saw true output lengths, impossible live.
         seeds, digests, summaries: one entry for each replicate, in the same order. A summary maps a field's name to its
             value, or to None if it has no value in that run.
         versus_first: paired differences by summary field, this policy minus the first; None for the first itself.
@@ -93,7 +93,7 @@ class PolicyResult:
 
     @property
     def reachable_live(self) -> bool:
-        """True if neither a routing policy nor its predictor sees true output lengths; True for scheduling policies."""
+        """True if neither the policy nor its predictor sees true output lengths."""
         return not self.oracle
 
     def values(self, name: str) -> list[float]:

@@ -55,7 +55,10 @@ def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
 
 
 def to_json_object(comparison: EngineComparison) -> dict[str, Any]:
-    """The JSON-ready dict of `comparison.json_of`; with an objective also ``slo``: limits in seconds, None = no limit."""
+    """The JSON-ready dict of `comparison.json_of`; with an objective also ``slo``: limits in seconds, None = no limit.
+
+    Each policy also has ``oracle`` and ``reachable_live``.
+    """
     limits = {} if comparison.slo is None else asdict(comparison.slo)
     slo = {name: limit if math.isfinite(limit) else None for name, limit in limits.items()}
-    return json_of(comparison, asdict(comparison.conditions), {"slo": slo} if slo else {})
+    return json_of(comparison, asdict(comparison.conditions), {"slo": slo} if slo else {}, ("oracle", "reachable_live"))

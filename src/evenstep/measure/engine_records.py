@@ -81,6 +81,7 @@ class EngineConditions:
         policy, batch_time, bounds: scheduling policy, law of iteration time, and source of output-length bounds, as text.
         engine: the engine's settings by name.
         seed: key of every random draw.
+        oracle: whether true output lengths were shown to a policy that uses bounds of them, which is impossible live.
     """
 
     policy: str
@@ -88,6 +89,7 @@ class EngineConditions:
     bounds: str
     engine: dict[str, Any]
     seed: int
+    oracle: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,11 +51,19 @@ class Bounded:
         self.gate: float = getattr(inner, "gate", 0.5)
         self.refresh: str = getattr(inner, "refresh", "anchored")
         self._capped = 0
+        self._twice: dict[str, int] = {}  # what the other predictor counted for curves of requests that `predict` had asked
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"_twice": {}, **state})  # earlier states have no such counts
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """The other predictor's counts, and `capped`: how many answers were on a request whose cap is within the horizon."""
-        return {**view.counted_of(self._inner), "capped": self._capped}
+        """The other predictor's counts, and `capped`: how many answers were on a request whose cap is within the horizon.
+
+        A request counts once an answer in both, although the other predictor is asked twice about a capped one.
+        """
+        own = {name: count - self._twice.get(name, 0) for name, count in view.counted_of(self._inner).items()}
+        return {**own, "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
         """The other predictor's answer; for requests whose cap is within the horizon, that of its curve cut at the cap.
@@ -68,7 +76,10 @@ class Bounded:
         if near.size == 0:
             return found
         self._capped += near.size
+        before = view.counted_of(self._inner)
         stays = _cut(self._inner.curve(active.take(near), horizon), left[near])
+        for name, count in view.counted_of(self._inner).items():
+            self._twice[name] = self._twice.get(name, 0) + count - before.get(name, 0)
         steps_left, leaves = np.empty(near.size), np.empty(near.size)
         both_stages(stays, steps_left, leaves)
         all_steps, all_leaves = found.steps_left.copy(), found.leaves.copy()

@@ -135,7 +135,7 @@ class History:
             return self._compare()
         self._make_room(requests.size)
         if kind in ("runs", "values"):
-            kernel.enter_all(self._held, requests, -values if kind == "runs" else values, self.ahead)
+            kernel.enter_all(self._held, requests, -np.maximum(values, 0) if kind == "runs" else values, self.ahead)
         else:
             self._until_check -= requests.size
             done = 0

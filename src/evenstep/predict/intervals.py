@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.errors import InputError, check_range
+from evenstep.errors import MOST, InputError, check_range
 from evenstep.predict.history import LONGEST
 from evenstep.predict.view import Active
 from evenstep.request import F8, I8
@@ -73,10 +73,10 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
 def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
     """Equal bounds for every request: int64[requests] of `low`, and of `high`.
 
-    Raises an `InputError` for bounds out of order or below 1.
+    Raises an `InputError` for bounds out of order, below 1 or above `MOST`.
     """
-    if not 1 <= low <= high:
-        raise InputError("bounds constant", "low/high", f"{low}/{high}", "1 <= low <= high")
+    if not 1 <= low <= high <= MOST:
+        raise InputError("bounds constant", "low/high", f"{low}/{high}", f"1 <= low <= high <= {MOST}")
     return np.full(requests, low, np.int64), np.full(requests, high, np.int64)
 
 
@@ -88,8 +88,10 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
         edges: upper bounds of the buckets, ascending; the first bucket starts at 1.
 
     Raises:
-        InputError: edges that do not ascend from 1 or more, or a length above the last.
+        InputError: edges that do not ascend from 1 or more, or beyond `MOST`; or a length above the last.
     """
+    if max(edges, default=0) > MOST:
+        raise InputError("bounds bucketed", "edges", "/".join(map(str, edges)), f"integers from 1 to {MOST}")
     upper = np.array(edges, dtype=np.int64)
     if upper.size == 0 or upper[0] < 1 or np.any(np.diff(upper) <= 0):
         raise InputError("bounds bucketed", "edges", "/".join(map(str, edges)), "ascending integers >= 1")

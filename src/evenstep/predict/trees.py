@@ -29,7 +29,7 @@ class Trees:
         return {"stages": stages, "quantiles": {chance: one.model_to_string() for chance, one in self.quantiles.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        read = lightgbm().Booster
+        read: Any = lightgbm().Booster if state["stages"] or state["quantiles"] else None
         self.stages = {horizon: tuple(read(model_str=one) for one in pair) for horizon, pair in state["stages"].items()}
         self.quantiles = {chance: read(model_str=one) for chance, one in state["quantiles"].items()}
 

@@ -81,6 +81,7 @@ class Findings:
         draw: puts the drawing on the matplotlib figure that it gets.
         size: width and height of the figure, inches.
         intervals: a sentence on the kind of the intervals; empty = they are t-intervals over replicates.
+        replicates: number of replicates, if it is not that of the setting; None = it is.
     """
 
     rows: Sequence[Row]
@@ -92,6 +93,7 @@ class Findings:
     draw: Callable[[Any], None]
     size: tuple[float, float] = (9.0, 5.0)
     intervals: str = ""
+    replicates: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +104,7 @@ class Reproduction:
         name, title, source: name of the experiment for ``evenstep reproduce``, its title, and its place in the paper.
         findings: the results.
         quick: True if it ran at the reduced size, which is no evidence.
-        seeds: number of replicates.
+        seeds: number of replicates; `Findings.intervals` names parts with another number.
         command, versions: the command line, or empty, and the version by component, for instance ``evenstep``.
     """
 

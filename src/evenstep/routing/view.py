@@ -184,7 +184,7 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """Describe the first rule of a policy's contract that a decision breaks; empty if it breaks no rule.
 
     Checked in this order: both are arrays, shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of
-    `memory`, and that it holds integers. With no request waiting nothing after the dtype of `worker` is checked. Hosts call
+    `memory`, and that it is int64. With no request waiting nothing after the dtype of `worker` is checked. Hosts call
     it on answers of `route`, unless their loop checks the same rules.
     """
     worker = decision.worker
@@ -213,4 +213,4 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
         return f"over capacity: worker {g} is sent {tokens[g]:g} KV tokens and has {view.kv_free[g]:g} free"
     if memory.shape != view.memory.shape:
         return f"memory has shape {memory.shape}; expected {view.memory.shape}"
-    return f"memory has dtype {memory.dtype}; expected int64" if memory.size and memory.dtype.kind not in "iu" else ""
+    return f"memory has dtype {memory.dtype}; expected int64" if memory.size and memory.dtype != np.int64 else ""

@@ -237,11 +237,11 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         may_evict: whether the engine evicts at all; if not, every eviction breaks a promise.
     """
     tokens, evict = decision.tokens, decision.evict
-    for name, kinds, kind in (("tokens", "iu", "int64"), ("evict", "b", "bool"), ("memory", "iu", "int64")):
+    for name, kinds, kind in (("tokens", "iu", "int64"), ("evict", "b", "bool"), ("memory", "", "int64")):
         found = getattr(decision, name)
         if not isinstance(found, np.ndarray):
             return f"answers {name} as a {type(found).__name__}; expected an array"
-        if found.size and found.dtype.kind not in kinds:
+        if found.size and found.dtype != kind and found.dtype.kind not in (*kinds,):
             return f"answers {name} of dtype {found.dtype}; expected {kind}"
     if tokens.shape != view.left.shape or evict.shape != view.left.shape:
         return f"answered for {tokens.shape} and {evict.shape} requests; it was shown {view.left.shape}"

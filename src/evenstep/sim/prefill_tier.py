@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenstep.config import check_integers
 from evenstep.cost.batch import Batch, BatchTime
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
@@ -40,7 +39,6 @@ class PrefillTier:
     def __post_init__(self) -> None:
         expected = "an integer >= 1"
         check_range("prefill tier", expected, low=1, prefillers=self.prefillers, token_budget=self.token_budget)
-        check_integers("prefill tier", 1, prefillers=self.prefillers, token_budget=self.token_budget)
 
     @property
     def tokens_per_s(self) -> float:

@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 
-from evenstep.config import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
@@ -84,7 +83,6 @@ def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
         `evenstep reproduce interval-ratio`.
     """
     check_range("a-min", f"an integer from 1 to {counts.size}", low=1, high=counts.size, lower=lower)
-    check_integers("a-min", 1, lower=lower)
     i = np.arange(lower, counts.size + 1, dtype=float)
     x = counts[lower - 1 :]
     done = np.ones_like(i)

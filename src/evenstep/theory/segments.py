@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.config import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import NestedThresholds, check_types, queue_at_most, segment_work, solve
@@ -50,7 +49,6 @@ def merged(types: Types, segments: int) -> Types:
     check_types(types)
     many = len(types.output_tokens)
     check_range("segments", f"an integer from 1 to the {many} types", low=1, high=many, segments=segments)
-    check_integers("segments", 1, segments=segments)
     ends = [many * (i + 1) // segments for i in range(segments)]
     rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
     outputs = [types.output_tokens[end - 1] for end in ends]

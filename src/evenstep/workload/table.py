@@ -140,7 +140,7 @@ class Table:
         good = self.good if among is None else np.flatnonzero(among & ~self.bad)
         wrong = np.zeros(self.rows, np.bool_)
         wrong[good] = times[good] < np.maximum.accumulate(times[good])
-        self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
+        self.reject(field, wrong, "a time not before the rows above", "Sort the rows by time.")
 
     def notes(self) -> tuple[str, ...]:
         """One sentence that counts the skipped rows by field and names the first line; () if no row was skipped."""
@@ -172,12 +172,13 @@ class Table:
                 wrong = ~((np.abs(column) < 2.0**63) & (column == np.rint(column)))
                 column = np.where(wrong, 0, column)
             values = column.astype(kind, copy=False)
-            return values, wrong | ~np.isfinite(values) | (values < low)
-        values = np.zeros(self.rows, kind)
+            wrong = wrong | ~np.isfinite(values) | (values < low)
+            return np.where(wrong, absent or 0, values).astype(kind, copy=False), wrong
+        values = np.full(self.rows, absent or 0, kind)
         for row, value in enumerate(column):
             if absent is not None and (value is MISSING or value is None):
-                values[row] = absent
-            elif (converted := one(value)) is None or converted < low:
+                continue
+            if (converted := one(value)) is None or converted < low:
                 wrong[row] = True
             else:
                 values[row] = converted

@@ -6,6 +6,7 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_compare import capacity, run_engine_comparison, traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings, check
+from evenstep.measure.engine_comparison import to_json_object
 from evenstep.workload.replicate import rate
 
 SETTINGS = EngineSettings(source="sample:azure-conv", limit=300, seeds=2, load=0.8, engine="kv-tokens=20000")
@@ -31,6 +32,18 @@ def test_a_trace_without_times_asks_for_a_rate():
 
     with pytest.raises(InputError, match="arrival times"):
         traces_of(replace(SETTINGS, source="sample:translation", load=None), fewer=True)
+
+
+def test_a_policy_of_hindsight_says_that_it_saw_true_lengths():
+    from dataclasses import replace
+
+    few = replace(SETTINGS, limit=40, seeds=1, policies=["vllm", "h-sf", "a-max"])
+    for bounds, oracles in (("trace", [False, True, False]), ("exact", [False, True, True])):
+        comparison, _ = run_engine_comparison(replace(few, bounds=bounds))
+        assert [one.oracle for one in comparison.policies] == oracles
+        assert [one.reachable_live for one in comparison.policies] == [not one for one in oracles]
+        shown = to_json_object(comparison)
+        assert [one["oracle"] for one in shown["policies"]] == oracles and "oracle" not in shown["conditions"]
 
 
 def test_a_predictor_that_learns_starts_every_run_knowing_nothing():

@@ -30,6 +30,14 @@ def test_the_page_says_when_by_what_and_from_which_commit():
     assert "evenstep compare x --policy NAME" in text
 
 
+def test_seeds_of_a_workload_with_a_seed_of_its_own_begin_there():
+    first, second = MADE.workloads
+    moved = replace(first, command="evenstep compare x --workers 2 --seed 40 --seeds 3")
+    text = page(replace(MADE, workloads=(moved, second)), data="x.parquet", picture="")
+    assert "with 3 replicates, whose seeds begin at a workload's `--seed`, else at 0 (slow ones fewer: `s` the" in text
+    assert "seeds 0 to" not in text
+
+
 def test_the_page_of_a_users_own_board_promises_nothing_of_ours():
     one = replace(MADE, origin=replace(MADE.origin, commit=""), workloads=MADE.workloads[:1])
     text = page(one, data="x.parquet", picture="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -91,9 +92,48 @@ def test_a_policy_of_a_package_without_init_is_known_by_all_sources_of_the_packa
     monkeypatch.syspath_prepend(tmp_path)
     kind = names.find("routing", "package_without_init.mine:Mine")
     first = content(kind())
-    sweep_key._source_digest.cache_clear()
     (package / "other.py").write_text("x = 2\n")
     assert content(kind()) != first
+
+
+def test_a_policy_that_is_edited_gets_another_key_in_the_same_process(tmp_path):
+    file = tmp_path / "mine.py"
+    body = "class Mine:\n    def route(self, view): ...\npolicy = Mine\n"
+    file.write_text(body)
+    first = key(policy=str(file)), key(policy=f"{file}:Mine")
+    file.write_text(body + "# changed\n")
+    os.utime(file, ns=(1, 1))
+    assert key(policy=str(file)) != first[0]
+    assert key(policy=f"{file}:Mine") != first[1]
+
+
+def test_a_policy_of_ones_own_is_known_by_the_modules_that_it_imports(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine_too.py").write_text(
+        "import helping\nfrom helping_too.deep import y\nclass Mine:\n    def route(self, view): ...\n"
+    )
+    (tmp_path / "helping.py").write_text("x = 1\n")
+    (tmp_path / "helping_too").mkdir()
+    (tmp_path / "helping_too" / "deep.py").write_text("y = 1\n")
+    kind = names.find("routing", "mine_too:Mine")
+    seen = [content(kind())]
+    for file in ("helping.py", "helping_too/deep.py"):
+        (tmp_path / file).write_text("x = y = 2\n")
+        seen.append(content(kind()))
+    assert len({repr(one) for one in seen}) == 3
+
+
+def test_classes_without_a_file_share_no_key(monkeypatch):
+    made = [type("Mine", (), {"__module__": "__main__"}) for _ in range(2)]
+    monkeypatch.setattr("__main__.__file__", "<stdin>", raising=False)
+    assert content(made[0]()) == content(made[0]()) != content(made[1]())
+
+
+def test_a_word_that_is_also_a_file_is_another_word_still(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for word in ("index", "free-slots"):
+        (tmp_path / word).touch()
+    assert key(policy="fcfs:fill=index") != key(policy="fcfs:fill=free-slots")
 
 
 def test_a_file_of_ones_own_keeps_its_runs_in_another_folder(tmp_path):

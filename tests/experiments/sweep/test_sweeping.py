@@ -8,8 +8,12 @@ import pytest
 from tests.experiments.sweeps import Heard, tiny
 
 from evenstep.errors import InputError
-from evenstep.experiments.sweep.runs import Interrupted
+from evenstep.experiments.crew import Places
+from evenstep.experiments.jobs import Plan
+from evenstep.experiments.sweep import runs, task
+from evenstep.experiments.sweep.runs import Interrupted, Runs
 from evenstep.experiments.sweep.sweeping import Forecast, Sweep, sweep
+from evenstep.experiments.sweep.task import Workloads
 from evenstep.measure.swept import write_swept
 
 
@@ -46,6 +50,23 @@ def test_a_sweep_stopped_after_half_and_resumed_gives_the_same_bytes(tmp_path):
     resumed = sweep(tiny(), cache=tmp_path / "cache", progress=heard)
     assert len(heard.labels) == 4
     assert written(resumed, tmp_path / "resumed.parquet") == whole
+
+
+def test_policies_share_more_replicates_than_are_kept(monkeypatch):
+    """A sweep of 20 replicates made each one again for every policy."""
+    made: list[int] = []
+    draw = Plan.replicate
+    monkeypatch.setattr(Plan, "replicate", lambda plan, index: made.append(index) or draw(plan, index))
+    for module in (task, runs):
+        monkeypatch.setattr(module, "KEPT", 3)
+    many = tiny(fixed={"limit": 60, "slots": 4, "seeds": 7}, over={"workers": [2]}, policies=["jsq", "br-0", "fcfs"])
+    heard, running = Heard(), Sweep(many)
+    assert sorted(made) == [*range(7)]  # for the keys
+    made.clear()
+    fresh = Workloads(running._workloads.sources)
+    Runs(running.cache, fresh, Places(processes=1), heard).make(running.tasks())
+    assert sorted(made) == [*range(7)]
+    assert heard.labels == [*["jsq"] * 3, *["br-0"] * 3, *["fcfs"] * 3] * 2 + ["jsq", "br-0", "fcfs"]
 
 
 def test_a_sweep_that_grows_runs_only_what_is_new(tmp_path):

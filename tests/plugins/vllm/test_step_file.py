@@ -67,3 +67,15 @@ def test_a_full_disk_loses_steps_and_not_the_engine(tmp_path, monkeypatch, capsy
     assert [line[:5] for line in file.path.read_text().splitlines()] == ["rank,", "0,0,2"]
     assert capsys.readouterr().err.count("No space left on device; steps are lost until there is room") == 1
     file.close()
+
+
+def test_a_file_that_had_no_room_for_its_header_gets_it_later(tmp_path, monkeypatch):
+    def full(handle, data):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        file = StepFile(tmp_path, 0)
+    file.add(0, 3, 1.0, 0.5, 1, 10, 1)
+    assert [line[:5] for line in file.path.read_text().splitlines()] == ["rank,", "0,0,3"]
+    file.close()

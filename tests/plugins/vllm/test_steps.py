@@ -61,7 +61,11 @@ def test_a_folder_without_steps_is_refused(tmp_path):
     [
         ("", "header is ''"),
         ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,1,x\n", "line 2: line is"),
-        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n7\n", "line 2: line is '7'; expected 8 numbers"),
+        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n7\n", "line 2: line is '7'; expected 8 finite numbers"),
+        (
+            "rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,0,nan,1,1,1,1,1\n",
+            "line 2: line is '0,0,nan,1,1,1,1,1'; expected 8 finite numbers",
+        ),
         ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,0,0,1,1,1,1,\xff\n", "line 2: line is"),
         ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n", "steps is 0"),
     ],

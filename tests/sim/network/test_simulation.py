@@ -205,6 +205,11 @@ def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
     ("answer", "kind", "said"),
     [
         ("raise ValueError('oops')", PolicyError, "one: the policy raised ValueError: oops"),
+        (
+            "from evenstep.errors import InputError; raise InputError('here', 'field', 1, 'another')",
+            PolicyError,
+            "one: the policy raised InputError: here: field is 1",
+        ),
         ("return BatchDecision(2 * view.left, view.running, view.memory)", PolicyError, "one: request 0 was given"),
         ("raise KeyboardInterrupt", KeyboardInterrupt, None),
     ],

@@ -76,7 +76,7 @@ def test_a_time_of_400_digits_is_one_clear_error(write):
 
 
 def test_a_bad_session_is_named_or_skipped(write):
-    for bad in ('{"id": "b", "requests": 5}\n', "{\n", "[]\n"):
+    for bad in ('{"id": "b", "requests": 5}\n', '{"id": "b", "requests": [""]}\n', "{\n", "[]\n"):
         path = write("x.jsonl", session() + bad)
         with pytest.raises(InputError, match=r"x\.jsonl:2: session"):
             agentic.read(path)

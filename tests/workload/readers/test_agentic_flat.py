@@ -18,3 +18,13 @@ def test_a_bad_row_is_named_or_skipped(samples, write):
     with pytest.raises(InputError, match=r"x\.csv:12: api_time is 'fast'"):
         agentic_flat.read(path)
     assert len(agentic_flat.read(path, skip_bad_rows=True)) == 9
+
+
+def test_a_skipped_row_is_no_marker_of_its_sub_agent(samples, write):
+    header = (samples / "agentic_flat.csv").read_text().splitlines()[0] + "\n"
+    main, first, last = "u,main,100,n,m,8,5,1,,,1,end\n", "u,h1,110,n,m,5,5,1,,,1,end\n", "u,main,130,n,m,6,5,1,,,1,end\n"
+    bad = first.replace("110", "x")
+    clean = agentic_flat.read(write("clean.csv", header + main + first + last))
+    found = agentic_flat.read(write("bad.csv", header + main + bad + first + last), skip_bad_rows=True)
+    assert found.prompt_tokens.tolist() == clean.prompt_tokens.tolist() == [8, 5, 6]
+    assert found.think_s.tolist() == clean.think_s.tolist()

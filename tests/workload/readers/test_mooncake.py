@@ -119,3 +119,21 @@ def test_a_row_without_a_time_is_bad_if_the_row_it_follows_has_none(write):
     trace = mooncake.read(write("x.jsonl", text), skip_bad_rows=True)
     assert trace.arrival_s.tolist() == [0.0, 2.0]
     assert trace.notes[0] == "4 bad rows were skipped (timestamp 4; the first in line 2)."
+
+
+@pytest.mark.parametrize("wrong", [-5, "?"])
+def test_a_skipped_row_gives_no_time_to_the_rows_that_follow_it(write, wrong):
+    row = {"input_length": 5, "output_length": 5, "hash_ids": []}
+    path = write(
+        "x.jsonl",
+        lines(
+            {**row, "timestamp": 10**12, "session_id": "a"},
+            {**row, "timestamp": wrong, "input_length": "?", "session_id": "b"},
+            {**row, "session_id": "b", "delay": 5},
+            {**row, "timestamp": wrong, "session_id": "c"},
+            {**row, "timestamp": 10**12 + 1000, "session_id": "c"},
+        ),
+    )
+    trace = mooncake.read(path, skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 1.0]
+    assert trace.think_s.tolist() == [0.0, 0.0]

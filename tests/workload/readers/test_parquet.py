@@ -59,6 +59,11 @@ def table(**columns: object) -> pa.Table:
         (table(prompt_tokens=["a", "b"]), "prompt_tokens is 'string'; expected a column of numbers"),
         (table(session=[0, 0], after=[-1, 1]), "after is 1; expected a row above"),
         (pa.table({"a": [1]}), "expected a column 'prompt_tokens'"),
+        (table(prefix_blocks=[1, 2]), r"x\.parquet: prefix_blocks is 'int64'; expected a list of block ids in every row"),
+        (
+            table(prefix_blocks=[["a"], ["b"]]),
+            r"x\.parquet: prefix_blocks is 'list<.*string>'; expected a list of block ids in every row",
+        ),
         (
             pa.table({"prompt_tokens": pa.array([], pa.int64()), "output_tokens": pa.array([], pa.int64())}),
             "rows is 0",
@@ -84,6 +89,24 @@ def test_bad_rows_can_be_skipped(tmp_path):
         1,
         ("1 bad rows were skipped (output_tokens 1; the first in line 2).",),
     )
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        (b"[1]", "evenstep is 'damaged metadata'; expected JSON written by evenstep"),
+        (b"7", "evenstep is 'damaged metadata'; expected JSON written by evenstep"),
+        (b"[]", "evenstep is 'damaged metadata'; expected JSON written by evenstep"),
+        (b'{"version": 1, "notes": 3}', "notes is 3; expected a list"),
+        (b'{"version": 1, "block_tokens": "many"}', "block_tokens is 'many'; expected an integer >= 1"),
+        (b'{"version": 1, "scope": []}', r"scope is \[\]; expected session or global"),
+    ],
+)
+def test_metadata_of_another_shape_is_an_error_of_the_file(tmp_path, about, said):
+    blocks = table(prefix_blocks=[[1], [2]])
+    pq.write_table(blocks.replace_schema_metadata({b"evenstep": about}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=rf"^x\.parquet: .*{said}"):
+        parquet.read(tmp_path / "x.parquet")
 
 
 def test_a_damaged_file_and_a_newer_version_are_errors(tmp_path, samples):

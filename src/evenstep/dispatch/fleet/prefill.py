@@ -97,12 +97,14 @@ class PrefillBudget:
     def sampled(self, name: str, kv_used: float, kv_tokens: int) -> None:
         """Take a prefiller's report: the share (0..1) of its KV memory in use, and its capacity in tokens (0 = not said).
 
-        A capacity in the operator's description has precedence. Charges before the report are dropped.
+        A capacity in the operator's description has precedence. Charges before the report are dropped. If its metrics are
+        not read any more, the report was under way when they were given up: only its capacity counts.
         """
         found = self.prefillers[name]
-        found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
         if kv_tokens and not found.spec.kv_tokens:
             found.capacity = float(kv_tokens)
+        if found.spec.scraped:
+            found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
 
     def unreadable(self, name: str) -> None:
         """Count a prefiller whose metrics could not be read as full until its next report; not if they are read no more."""

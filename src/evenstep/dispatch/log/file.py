@@ -240,7 +240,8 @@ def cut_off(path: Path) -> int:
     place = part_of(path, part)
     pieces, before = (_lines, 0) if place.suffix == ".jsonl" else (_frames, FRAME)
     with _open(place) as file:
-        return place.stat().st_size - sum(before + len(piece) for piece in pieces(file, True))
+        whole = sum(before + len(piece) for piece in pieces(file, True))
+        return file.tell() - whole  # not the file's size: its writer may add records meanwhile
 
 
 def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:

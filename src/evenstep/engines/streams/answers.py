@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from evenstep.engines.streams.chunks import GAVE_UP, Usage
+from evenstep.engines.streams.chunks import GAVE_UP, Tokens
 from evenstep.errors import EngineError
 
 
@@ -27,9 +27,14 @@ class _Choice(msgspec.Struct, gc=False):
     stop_reason: int | str | None = None
 
 
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: Tokens = -1
+    completion_tokens: Tokens | None = -1
+
+
 class _Body(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: Usage | None = None
+    usage: _Usage | None = None
     kv_transfer_params: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
 
@@ -61,7 +66,10 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
     if bad is not None and not again:
         raise EngineError(f"engine: a choice has finish_reason {bad.finish_reason!r}; expected its end.")
     usage = read.usage
-    return Answer(-1, -1, again) if usage is None else Answer(usage.prompt_tokens, usage.completion_tokens or 0, again)
+    if usage is None:
+        return Answer(-1, -1, again)
+    produced = usage.completion_tokens
+    return Answer(usage.prompt_tokens, -1 if produced is None else produced, again)
 
 
 def read_prefilled(body: bytes) -> tuple[int, bytes]:

@@ -19,6 +19,12 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _LONGEST_KEYS = 2048  # most bytes, without the values, of an object whose layout is cached
+_MAY_BE_HALF = re.compile("truncated|escape|surrogate")  # msgspec's errors for half of a surrogate pair, and others
+_TO_HALF = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+"
+    rb"(?=\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
+    re.DOTALL,
+)
 _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
@@ -58,6 +64,11 @@ def _decoded(text: bytes, where: str) -> dict[str, msgspec.Raw]:
     try:
         return _MEMBERS.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        half = _TO_HALF.match(text) if _MAY_BE_HALF.search(str(error)) else None
+        if half is not None:
+            value = f"half of a surrogate pair at byte {half.end()}"
+            hint = r"An escape from \ud800 to \udfff is half of a character, as in \ud83d\ude00."
+            raise InputError(where, "body", value, "JSON of whole characters", hint) from None
         value = text[:40].decode("utf-8", "replace")
         hint = "It is nested too deep." if isinstance(error, RecursionError) else f"{error}."
         raise InputError(where, "body", value, "a JSON object", hint) from None

@@ -46,7 +46,7 @@ class WorkloadEntry:
         source: a trace file, a workload YAML (relative to the board's folder) or sample:azure-conv.
         about: a phrase for readers.
         predictor: the predictor that predictor=live stands for here.
-        settings: settings of evenstep compare.
+        settings: settings of evenstep compare other than source, policies, seeds, baseline and processes.
     """
 
     name: str
@@ -77,7 +77,8 @@ class BoardFile:
         workloads: the workloads that policies are ranked on.
         seeds: replicates of each policy on each workload.
         policies: ranked next to every policy at its defaults; predictor=live is the workload's predictor.
-        slow: policies with fewer replicates, by name; an entry also holds for the policy with options.
+        slow: policies with fewer replicates, or not on all workloads: by a line of the board, with its options, or by a
+            name, which stands for all lines of that policy without an entry of their own.
         picture: workloads the picture shows; the first when left out.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from evenstep.experiments.leaderboard.file import BELOW
@@ -59,7 +60,7 @@ def text_lines(table: Table, width: int | None = None) -> list[str]:
 
 def _intro(table: Table, data: str) -> list[str]:
     made, live = table.origin, [cell for cell in table.cells if not cell.oracle]
-    policies, fewer = dict.fromkeys(cell.policy for cell in live), _fewer(table)
+    policies = dict.fromkeys(cell.policy for cell in live)
     versions = ", ".join(f"{name} {value}" for name, value in made.versions.items())
     oracles = len(table.policies) - len(policies)
     return [
@@ -72,7 +73,7 @@ def _intro(table: Table, data: str) -> list[str]:
         "Everything is simulated; the documentation's pages *What the simulator models* and *A fair comparison* say how.",
         "",
         f"Made on {made.date}{made.commit and ' at commit '}{made.commit} ({versions}),",
-        f"with seeds 0 to {made.seeds - 1}{fewer}, by",
+        f"{_seeds(table)}{_fewer(table)}, by",
         "",
         "```text",
         made.command,
@@ -84,6 +85,13 @@ def _intro(table: Table, data: str) -> list[str]:
         "`evenstep leaderboard --check` runs a tenth of the board again, another one each day. It fails when two policies",
         "whose intervals here are disjoint come out in the other order with disjoint intervals.",
     ]
+
+
+def _seeds(table: Table) -> str:
+    """A phrase on the seeds of the replicates, which begin at a workload's own ``--seed``, else at 0."""
+    if any("--seed" in shlex.split(line.command) for line in table.workloads):
+        return f"with {table.origin.seeds} replicates, whose seeds begin at a workload's `--seed`, else at 0"
+    return f"with seeds 0 to {table.origin.seeds - 1}"
 
 
 def _ranked(table: Table) -> list[str]:

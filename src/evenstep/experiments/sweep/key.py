@@ -7,9 +7,11 @@ evenstep and NumPy. Text that names a file stands for the file's content.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import sys
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -58,15 +60,23 @@ def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
 
 
 _contenders: dict[str, Any] = {}
+_unwritten: dict[type[Any], str] = {}
 
 
 def _contender(asked: Contender) -> Any:
-    """Policy and predictor as JSON; built once in a process, since building a predictor may read a file."""
-    known = repr((asked.policy, asked.predictor))
+    """Policy and predictor as JSON; built once in a process, since building may read a file, and again if a file changes."""
+    known = repr([(spec, _changed(spec)) for spec in (asked.policy, asked.predictor)])
     if known not in _contenders:
         policy, predictor = asked.build()
         _contenders[known] = [content(policy, asked.policy), content(predictor, asked.predictor)]
     return _contenders[known]
+
+
+def _changed(spec: object) -> list[int]:
+    """Times of change, in ns, of the files that the options of a spec name, as ``steps.csv`` and ``mine.py:Thing`` do."""
+    texts = [str(value) for value in spec.values()] if isinstance(spec, Mapping) else []
+    files = [path for text in texts for path in (Path(text), Path(text.rpartition(":")[0])) if _is_file(path)]
+    return [path.stat().st_mtime_ns for path in files]
 
 
 @cache
@@ -111,28 +121,57 @@ def content(value: Any, options: object = None) -> Any:
 
 
 def _text(text: str) -> Any:
-    """The text itself, or the SHA-256 of the file that it names."""
-    with suppress(OSError):
-        if (path := Path(text)).is_file():
-            return {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
-    return text
+    """The text itself, or the SHA-256 of the file that it names. Of a bare word, which may mean no file, both."""
+    path = Path(text)
+    if not _is_file(path):
+        return text
+    word = {} if path.suffix or path.name != text else {"word": text}
+    return {"file": hashlib.sha256(path.read_bytes()).hexdigest(), **word}
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
 
 
 def _foreign_code(kind: type[Any]) -> str:
-    """SHA-256 over a class's source: its file and kernel, or its whole package; empty for evenstep's, or without a file."""
+    """SHA-256 over a class's source: its file and the modules beside it that it uses, or its whole package.
+
+    Empty for a class of evenstep. A class without a file, as from a prompt, gets a text that no other class and no other
+    process has.
+    """
     if kind.__module__.startswith("evenstep."):
         return ""
     home = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return _source_digest(Path(home), kind.__module__) if home is not None else ""
+    if home is None or not _is_file(Path(home)):
+        return _unwritten.setdefault(kind, uuid.uuid4().hex)
+    return _source_digest(Path(home), kind.__module__)
 
 
-@cache
 def _source_digest(file: Path, module: str) -> str:
     if "." in module:
         folders = [Path(folder) for folder in sys.modules[module.partition(".")[0]].__path__]
         return "".join(_files_digest(tuple(sorted(folder.rglob("*.py"))), folder) for folder in folders)
     kernel = file.with_name(f"{file.stem}_kernel.py")
-    return _files_digest((file, *([kernel] if kernel.exists() else [])), file.parent)
+    return _files_digest(_with_imports(file, *([kernel] if kernel.exists() else [])), file.parent)
+
+
+def _with_imports(*files: Path) -> tuple[Path, ...]:
+    """Python files, and all modules and packages beside them that they import, directly or not; sorted."""
+    found, left = set[Path](), [*files]
+    while left:
+        file = left.pop()
+        if file in found:
+            continue
+        found.add(file)
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for name in {name.partition(".")[0] for name in names}:
+                beside = (file.with_name(f"{name}.py"), *file.with_name(name).rglob("*.py"))
+                left += [path for path in beside if path.is_file()]
+    return tuple(sorted(found))
 
 
 def _files_digest(files: tuple[Path, ...], root: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.sweep.cache import Cache
-from evenstep.experiments.sweep.task import Task, Workloads, at
+from evenstep.experiments.sweep.task import KEPT, Task, Workloads, at
 
 
 class Interrupted(KeyboardInterrupt):
@@ -36,7 +36,7 @@ class Runs:
         self.made = 0
 
     def make(self, tasks: Sequence[Task], *, may_begin_plain: bool = True) -> None:
-        """Carry out all tasks, started in their order, and put each result into the cache under the task's key.
+        """Carry out all tasks, started as `_by_replicates` orders them, and cache each result under its task's key.
 
         Args:
             tasks: the runs; they are made even if the cache has them.
@@ -48,6 +48,7 @@ class Runs:
         """
         if not tasks:
             return
+        tasks = _by_replicates(tasks)
         asked = {(task.contender.name, task.loop): task.contender for task in tasks}
         places = {kind: place for place, kind in enumerate(asked)}
         kernels = Kernels(
@@ -73,3 +74,12 @@ class Runs:
     def close(self) -> None:
         """End the processes that were started, if any."""
         self._crew.close()
+
+
+def _by_replicates(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks in their order, but at each point all policies run `KEPT` replicates before any runs the next ones.
+
+    So a process finds a replicate that it made for one policy when the others need it.
+    """
+    points = {id(task.settings): place for place, task in reversed([*enumerate(tasks)])}
+    return sorted(tasks, key=lambda task: (points[id(task.settings)], task.index // KEPT))

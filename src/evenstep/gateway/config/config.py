@@ -49,8 +49,8 @@ class GatewayConfig:
         tenants: limits by tenant; `*` = every tenant that is not listed.
         classes: classes of requests, by name.
         aliases: further model name -> the model whose pool serves it, e.g. a LoRA adapter -> its base model.
-        tokenizers: model, by the first name that its workers list -> path of its tokenizer.json, to count a prompt's tokens
-            before an engine reports them.
+        tokenizers: model, by a name that the first worker of its pool lists -> path of its tokenizer.json, to count a
+            prompt's tokens before an engine reports them. All models of a pool use the one of the first such name.
         session_headers: names of headers whose value identifies a client's session, for policies that look at
             sessions. The first header with a value counts.
         decisions: the decision log.

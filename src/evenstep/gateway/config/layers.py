@@ -59,9 +59,8 @@ class Sources:
         values: dict[str, Any] = {}
         for name, value in found.items():
             _put(values, name, value)
-        config = convert(values, GatewayConfig, "config")
         try:
-            return Settled(checked(config, before_rules), origin)
+            return Settled(checked(convert(values, GatewayConfig, "config"), before_rules), origin)
         except InputError as error:
             raise placed(error, origin) from None
 

@@ -101,9 +101,10 @@ class Limits:
             such limit.
         idle_s: how long a connection without a request stays open.
         connections: most open connections; a further one is closed at once.
-        buffer_bytes: bytes of an answer that may wait for a slow client; at a quarter of them the gateway stops reading from
-            the engine.
-        stalled_s: seconds between two checks of a slow client; if it read nothing in between, its connection is closed.
+        buffer_bytes: bytes of an answer that may wait for a slow client. With more, the gateway stops reading from the
+            engine until a quarter of them is left. What was read by then, and an answer that does not stream, still waits.
+        stalled_s: longest time in which a slow client reads nothing of its answer; then its connection is closed. It is
+            looked at four times in that time, so it may take a quarter longer.
         drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 
@@ -114,7 +115,7 @@ class Limits:
     body_bytes_per_s: int = 1024
     idle_s: float = 75.0
     connections: int = 20_000
-    buffer_bytes: int = _MIB
+    buffer_bytes: int = 256 * 1024
     stalled_s: float = 300.0
     drain_s: float = 60.0
 

@@ -29,7 +29,7 @@ class Worker:
     """One engine endpoint, or several ranks at one URL.
 
     Args:
-        url: http://host:port or https://host:port, with a path where the engine has one.
+        url: http://host:port or https://host:port, with a path where the engine has one. Its metrics page is below it.
         name: unique name in metrics and logs; left out = host:port, followed by #rank where there are ranks.
         group: barrier group: workers with the same text share a barrier. Empty = a group of its own; with `ranks`, one for
             all of them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,6 +30,7 @@ JSON = b"application/json"
 _LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
 _GRACE_S = 2.0  # time before a body's rate is checked
+_LOOKS = 4  # at a slow client, in the time after which it is closed
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
@@ -95,7 +97,7 @@ class Client(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_body_since_s", "_deadline", "_machine", "_name", "_service", "_unsent"),
+        *("_body_since_s", "_deadline", "_machine", "_name", "_read_s", "_service", "_unsent"),
         *("job", "paused", "transport"),
     )
 
@@ -105,7 +107,7 @@ class Client(asyncio.Protocol):
         self._deadline: Deadline = None  # type: ignore[assignment]
         self._machine: Server[RequestContext] = Server(service)
         self.job: Job | None = None
-        self._body_since_s = 0.0
+        self._body_since_s, self._read_s = 0.0, -math.inf
         self._name, self._unsent, self.paused = "", 0, False
 
     # --- what the loop calls -------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class Client(asyncio.Protocol):
             self.transport.abort()
             return
         service.clients.add(self)
-        most = max(1, service.limits.buffer_bytes // 4)
+        most = service.limits.buffer_bytes
         self.transport.set_write_buffer_limits(high=most, low=most // 4)
         self._deadline.set(time.monotonic() + (_LINGER_S if service.is_draining else service.limits.idle_s))
 
@@ -135,8 +137,8 @@ class Client(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.paused = True
-        self._unsent = self.transport.get_write_buffer_size()
-        self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
+        self._unsent, self._read_s = self.transport.get_write_buffer_size(), time.monotonic()
+        self._look_again(self._read_s)
 
     def resume_writing(self) -> None:
         self.paused = False
@@ -191,15 +193,22 @@ class Client(asyncio.Protocol):
 
     def _late(self) -> None:
         """Called at the deadline: answer 408 to an unfinished request, else close; a client that reads gets more time."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent < self._unsent:  # it reads slowly
+        unsent, before, now_s = self.transport.get_write_buffer_size(), self._unsent, time.monotonic()
+        if unsent:
             self._unsent = unsent
-            self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
+            if unsent < before:  # it reads slowly
+                self._read_s = now_s
+        if unsent and now_s < self._read_s + self._service.limits.stalled_s:
+            self._look_again(now_s)
         elif self._machine.state in (_HEAD, _BODY):
             self._find_name()
             self.refuse(refusals.TOO_SLOW, close=True)
         else:
             self.abort()
+
+    def _look_again(self, now_s: float) -> None:
+        """Set the deadline to the next look at a slow client: a quarter of ``limits.stalled_s`` from now on."""
+        self._deadline.set(now_s + self._service.limits.stalled_s / _LOOKS)
 
     def _gone(self) -> None:
         """Stop reading requests, drop those that wait, and tell the job, if there is one, that the client left."""

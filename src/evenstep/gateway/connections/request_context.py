@@ -61,7 +61,9 @@ _TRACED = b"raceparent: "
 _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)")
 
 
-def cached(make: Callable[[bytes], tuple[RequestContext, int, bool]]) -> Callable[[bytes], tuple[RequestContext, int]]:
+def cached(
+    make: Callable[[bytes], tuple[RequestContext, int, bool]], session_headers: tuple[str, ...] = ()
+) -> Callable[[bytes], tuple[RequestContext, int]]:
     """A function that parses and caches heads; those of generations that differ only in length or ``traceparent`` share.
 
     It returns the context of a head, and the length of the body: bytes or `CHUNKED`. The context may be that of an earlier
@@ -69,6 +71,8 @@ def cached(make: Callable[[bytes], tuple[RequestContext, int, bool]]) -> Callabl
     to cache both. Both functions may raise HttpError.
     """
     known = Heads(make).read
+    if "traceparent" in session_headers:
+        return known
 
     def read(head: bytes) -> tuple[RequestContext, int]:
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))

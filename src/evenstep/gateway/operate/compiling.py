@@ -178,9 +178,15 @@ def unload_compiler() -> int:
 def build_or_warm(policy: str, predictor: str) -> None:
     """Check that a dispatcher can be built with a policy and a predictor; if compiled code runs, also load its kernels.
 
-    It blocks for up to seconds, or while kernels are compiled. Raises InputError for an unknown policy, predictor or option.
+    Loaded kernels are noted on disk as compiled. It blocks for up to seconds, or while kernels are compiled. Raises
+    InputError for an unknown policy, predictor or option.
     """
-    (_build if begins_plain() else warm)(policy, predictor)
+    if begins_plain():
+        _build(policy, predictor)
+    else:
+        warm(policy, predictor)
+        if compiled.numba is not None:
+            note_compiled(policy, predictor)
 
 
 def _build(policy: str, predictor: str) -> None:

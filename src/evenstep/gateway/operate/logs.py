@@ -127,10 +127,12 @@ class Logs(logging.Handler):
 
     def run(self) -> None:
         """Write records until `stop`."""
-        while not self._ends.is_set():
+        ends = False
+        while not ends:
             self._news.wait()
             self._ends.wait(_GATHER_S)
             self._news.clear()
+            ends = self._ends.is_set()  # before the last look at the queue
             while self._waiting:
                 self._write(min(_AT_ONCE, len(self._waiting)))
 

@@ -12,6 +12,7 @@ from evenstep.gateway.config.worker import Worker
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _TEXTS = {"type": "array", "items": _TEXT}
+_COMPILES = "a policy never compiled on this machine takes up to a minute"
 _EXAMPLES: dict[str, dict[str, Any]] = {
     "Worker": {"url": "http://10.0.0.7:8000", "slots": 64, "group": "east"},
     "Policy": {"policy": "br-h:horizon=20", "predictor": "survival"},
@@ -40,10 +41,16 @@ def document() -> dict[str, Any]:
                 "get": _op(
                     "Policy and predictor in force; how often and why least load decided instead", _ref("PolicyInForce"), 503
                 ),
-                "put": _op("Use another policy until the next reload", _ref("Policy"), 400, 503, body="Policy"),
+                "put": _op(
+                    f"Use another policy until the next reload; {_COMPILES}", _ref("Policy"), 400, 503, body="Policy"
+                ),
             },
             "/config": {"get": _op("Every setting, its value and its origin", _ref("Config"))},
-            "/reload": {"post": _op("Read file, environment and keys again, and apply them", _ref("Reloaded"), 400, 503)},
+            "/reload": {
+                "post": _op(
+                    f"Read file, environment and keys again, and apply them; {_COMPILES}", _ref("Reloaded"), 400, 503
+                )
+            },
             "/drain": {"post": _op("Accept no new requests", _object(draining=_FLAG), 503, good="202 Draining")},
             "/openapi.json": {"get": _op("This document", {"type": "object"})},
         },
@@ -84,7 +91,9 @@ def _removal() -> dict[str, Any]:
     found = _op(said, _object(worker=_TEXT), 400, 404, 503, good="202 Leaves")
     name = {"in": "path", "name": "name", "schema": _TEXT, "required": True}
     drain = {"in": "query", "name": "drain", "schema": {"enum": ["true", "false"]}, "required": False}
-    return {**found, "parameters": [name, drain]}
+    rank = {"in": "query", "name": "rank", "schema": {"type": "integer", "minimum": 0}, "required": False}
+    rank["description"] = "Remove only this rank: the worker NAME#RANK"
+    return {**found, "parameters": [name, drain, rank]}
 
 
 def _op(

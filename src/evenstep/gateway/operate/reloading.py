@@ -24,6 +24,7 @@ from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
 from evenstep.gateway.operate.compiling import begins_plain, build_or_warm, compile_beside
 from evenstep.gateway.operate.control import ControlProxy
+from evenstep.gateway.operate.kept_kernels import is_compiled
 from evenstep.gateway.operate.membership import CONFIG, Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
@@ -139,6 +140,7 @@ class Reloader:
     async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] = ()) -> None:
         """Check a config, load its kernels and certificates, let the gateway use it, then call the functions in `heard`.
 
+        The whole config is checked before the compiler is waited for, which may take a minute. The log tells of the wait.
         The certificates are those of `contexts`. While this process decides in plain Python, the config is used before its
         kernels are compiled. If it changes over to compiled code meanwhile, all of this is done again, to load the kernels.
         Raises InputError if the config cannot be used; nothing has changed then.
@@ -147,8 +149,12 @@ class Reloader:
         while not is_used:
             is_plain = begins_plain()
             try:
+                await asyncio.to_thread(_check, config, contexts)
+                if not (is_plain or is_compiled(config.policy, config.predictor)):
+                    text = "compiling what the new policy needs, up to a minute; the former policy decides until then"
+                    _log.info(text, extra={"policy": config.policy, "predictor": config.predictor})
                 await compile_beside(config.policy, config.predictor)
-                await asyncio.to_thread(_try, config, contexts)
+                await asyncio.to_thread(_load, config)
             except InputError as error:
                 raise placed(error, settled.origin) from None
             for context, tls, where in contexts:
@@ -176,16 +182,17 @@ def _is_fixed(name: str) -> bool:
     return section in _FIXED or (section == "engines" and field in _FIXED_OF_ENGINES)
 
 
-def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
-    """Build what the gateway will build from a config, and load its kernels; blocks, so that the reload itself does not.
-
-    Raises InputError if a part cannot be built.
-    """
+def _check(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
+    """Build what the gateway will build from a config, except its kernels; blocks. Raises InputError if a part fails."""
     checked(config)
     Callers(config)
     for worker in config.fleet():
         worker.secret()
-    with refused_as("policy", config.policy):
-        build_or_warm(config.policy, config.predictor)
     for _, tls, where in contexts:
         server_context(tls, where)
+
+
+def _load(config: GatewayConfig) -> None:
+    """Load the kernels for a config, or compile them here. It blocks; InputError if policy or predictor cannot be used."""
+    with refused_as("policy", config.policy):
+        build_or_warm(config.policy, config.predictor)

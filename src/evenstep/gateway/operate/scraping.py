@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from evenstep.engines.view import EngineSample, NotItsPageError
 from evenstep.errors import EngineError, InputError
@@ -47,13 +46,12 @@ class Place:
 def place_of(worker: Worker) -> Place | None:
     """The metrics page that shows a worker; None if the worker is not to be scraped, or its engine has no page.
 
-    Raises InputError for an unknown engine.
+    The page is below the path of the worker's URL, as its other paths are. Raises InputError for an unknown engine.
     """
     page = adapter_of(worker.engine).metrics_path
     if not (worker.scraped and page):
         return None
-    parts = urlsplit(worker.url)
-    return Place(f"{parts.scheme}://{parts.netloc}{page}", worker.engine, worker.api_key)
+    return Place(f"{worker.url.rstrip('/')}{page}", worker.engine, worker.api_key)
 
 
 class Scraper:
@@ -92,7 +90,8 @@ class Scraper:
             self._tasks.pop(place).cancel()
             self._bad.pop(place, None)
             self._good.discard(place)
-            self._pages.forget(place.url)
+            if all(other.url != place.url for other in self._on):  # else it is read with another key or dialect
+                self._pages.forget(place.url)
         for place in self._on:
             if place not in self._tasks:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))

@@ -80,7 +80,7 @@ class Front:
         """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)
-        self.read = cached(self._read_head)  # the same head may now have another meaning
+        self.read = cached(self._read_head, self._session_headers)  # the same head may now have another meaning
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Report the end of each request that arrives from now on to these sinks alone; running requests keep theirs."""

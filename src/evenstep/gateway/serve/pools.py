@@ -206,6 +206,9 @@ class Pools:
         pool = self._pool_of.get(name)
         if pool is None:
             return
+        if name in self.counted_here and name in pool.backends:  # its page is there after all
+            self.counted_here.discard(name)
+            self._attach(pool, pool.backends[name])
         capacity = 0 if sample.kv_capacity == float("inf") else int(sample.kv_capacity)
         used = sample.kv_tokens / sample.kv_capacity if capacity else 0.0
         pool.tell(
@@ -220,9 +223,6 @@ class Pools:
                 prefix_hit=_counted(sample.prefix_hit),
             )
         )
-        if name in self.counted_here and name in pool.backends:  # its page is there after all
-            self.counted_here.discard(name)
-            self._attach(pool, pool.backends[name])
         if name in self._unread:  # it may have come back with another model
             self._unread.discard(name)
             self._ask_again(pool, name)
@@ -324,7 +324,7 @@ class Pools:
     def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
         """The pool that has one of these models or a base, else a new one; InputError if its tokenizer cannot be read."""
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
-        return next(known, None) or self._new_pool(cards[0].name)
+        return next(known, None) or self._new_pool([card.name for card in cards])
 
     def _place(self, pool: ServedModel, backend: Backend, cards: list[ModelCard]) -> None:
         """Put a worker into a pool, to serve these models."""
@@ -346,9 +346,9 @@ class Pools:
         if old is not None and old is not pool:
             old.detach(backend.name, drain=True)
 
-    def _new_pool(self, name: str) -> ServedModel:
-        """Make an empty pool whose first model has this name, and add it."""
-        config = self.config
+    def _new_pool(self, names: list[str]) -> ServedModel:
+        """Make an empty pool for models of these names, one or more, and add it; it is called by the first of them."""
+        config, name = self.config, names[0]
         log = log_of(config.decisions, name, [other.log for other in self.all if other.log is not None])
         pool = self._pools[name] = ServedModel(
             name,
@@ -359,7 +359,7 @@ class Pools:
             probe=lambda pool, backend: self._later(self._ask_health(pool, backend)),
             removed=self._left,
             denied=lambda pool, backend: self._later(self._serves(pool, backend)),
-            tokenizer=config.tokenizers.get(name, ""),
+            tokenizer=next((config.tokenizers[one] for one in names if one in config.tokenizers), ""),
             log=log,
             tenants=self._tenants,
         )

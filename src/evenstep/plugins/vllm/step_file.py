@@ -40,7 +40,7 @@ class StepFile:
             hint = "Give each engine its own EVENSTEP_STEPS_RANK, or none."
             raise InputError("step records", "rank", rank, "a rank no other process records", hint) from None
         if os.fstat(self._file).st_size == 0:
-            self._write(",".join(COLUMNS))
+            self._write()
 
     def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int) -> None:
         """Append one step; its line is in the file on return. A step that cannot be written is dropped without an error.
@@ -59,9 +59,14 @@ class StepFile:
         """Close the file; another process may then record this rank."""
         os.close(self._file)
 
-    def _write(self, line: str) -> None:
-        """Append a line and its end. A line that cannot be written whole is dropped, as the class says."""
-        whole, before = f"{line}\n".encode(), os.fstat(self._file).st_size
+    def _write(self, line: str = "") -> None:
+        """Append a line, if any, and the header before it to an empty file.
+
+        What cannot be written whole is dropped, as the class says.
+        """
+        before = os.fstat(self._file).st_size
+        lines = ([] if before else [",".join(COLUMNS)]) + ([line] if line else [])
+        whole = "".join(f"{one}\n" for one in lines).encode()
         try:
             if os.write(self._file, whole) < len(whole):
                 os.ftruncate(self._file, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,9 +76,12 @@ def _read(path: Path) -> F8:
     rows: list[dict[str, float]] = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            rows.append(dict(zip(COLUMNS, map(float, line.split(",")), strict=True)))
+            row: dict[str, float] = dict(zip(COLUMNS, map(float, line.split(",")), strict=True))
+            if not all(map(math.isfinite, row.values())):
+                raise ValueError
+            rows.append(row)
         except ValueError:
-            raise InputError(f"{path} line {number}", "line", line, f"{len(COLUMNS)} numbers") from None
+            raise InputError(f"{path} line {number}", "line", line, f"{len(COLUMNS)} finite numbers") from None
     if not rows:
         raise InputError(str(path), "steps", 0, "at least one")
     return np.array([[*row.values()] for row in rows])

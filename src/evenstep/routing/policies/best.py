@@ -109,9 +109,10 @@ class Best(Ruled):
     def __post_init__(self) -> None:
         check_range("best", "an integer >= 1", low=1, horizon=self.horizon)
         check_range("best", "a number in (0, 1]", above=0, high=1, discount=self.discount)
-        check_range("best", "1, 2 or 3", low=1, high=3, starts=self.starts)
+        check_range("best", "an integer from 1 to 3", low=1, high=3, starts=self.starts)
         check_range("best", "a finite number > 0", above=0, finite=True, correction=self.correction)
-        for field in ("pull", "steer", "moves", "window", "age_limit", "ageing", "recompute", "affinity"):
+        check_range("best", "an integer >= 0", low=0, moves=self.moves, window=self.window)
+        for field in ("pull", "steer", "age_limit", "ageing", "recompute", "affinity"):
             check_range("best", "a finite number >= 0", low=0, finite=True, **{field: getattr(self, field)})
         if not all(0 < weight < math.inf for weight in self.class_weights):
             raise InputError("best", "class_weights", self.class_weights, "numbers > 0")
@@ -129,7 +130,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` after `bound`, in the order of its fields; a table has (rows, columns)."""
+    """Sizes of the arrays of `Work` after `bound`, in order, one for each array in its parts; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in targets.LOOKED_AT:
         n += step <= H

@@ -65,7 +65,7 @@ class BFIO(Ruled):
         check_range("bf-io", "an integer >= 0", low=0, horizon=self.horizon)
         check_range("bf-io", "a number in (0, 1]", above=0, high=1, discount=self.discount)
         check_range("bf-io", "a finite number >= 0", low=0, finite=True, tie_weight=self.tie_weight)
-        check_range("bf-io", "1, 2 or 3", low=1, high=3, starts=self.starts)
+        check_range("bf-io", "an integer from 1 to 3", low=1, high=3, starts=self.starts)
         check_range("bf-io", "an integer >= 0", "0 considers the whole pool.", low=0, window=self.window)
         check_range("bf-io", "an integer >= 0", low=0, moves=self.moves)
         check_range("bf-io", "a finite number >= 0", "0 turns ageing off.", low=0, finite=True, age_limit=self.age_limit)
@@ -102,7 +102,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` after `bound`, in the order of its fields; a table has (rows, columns)."""
+    """Sizes of the arrays of `Work` after `bound`, in order, one for each array in `plan`; a table has (rows, columns)."""
     return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
 
 

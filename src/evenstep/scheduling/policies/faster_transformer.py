@@ -36,7 +36,7 @@ class FasterTransformer(Ruled):
     group: int = 0
 
     def __post_init__(self) -> None:
-        check_range("faster-transformer", "requests, >= 0", "0 is the batch limit.", low=0, group=self.group)
+        check_range("faster-transformer", "an integer >= 0", "0 is the batch limit.", low=0, group=self.group)
 
 
 @rule

@@ -37,7 +37,8 @@ class Vllm(Ruled):
 
     def __post_init__(self) -> None:
         check_watermark("vllm", self.watermark)
-        check_range("vllm", "tokens, >= 0", low=0, long_prefill_token_threshold=self.long_prefill_token_threshold)
+        given = self.long_prefill_token_threshold
+        check_range("vllm", "an integer >= 0", "0 is no limit.", low=0, long_prefill_token_threshold=given)
 
 
 @rule

@@ -45,7 +45,7 @@ class WorkConserving(Ruled):
 
     def __post_init__(self) -> None:
         for name in ("prefill_cap", "decode_cap"):
-            check_range("work-conserving", "requests, >= 0", "0 is no cap.", low=0, **{name: getattr(self, name)})
+            check_range("work-conserving", "an integer >= 0", "0 is no cap.", low=0, **{name: getattr(self, name)})
 
 
 class Work(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import column, sealed
-from evenstep.errors import EvenstepError, PolicyError
+from evenstep.errors import PolicyError
 from evenstep.request import F8
 from evenstep.routing.idle import send_to_idle
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, reads_cached
@@ -100,7 +100,7 @@ class PlainDoor:
     def decide(self, waiting: int) -> float:
         """Call the policy's `route` on the view, copy its answer and any memory into the state, and return its bound.
 
-        `waiting` requests are shown. A PolicyError if the policy raised (an EvenstepError stays as it is), or its answer has
+        `waiting` requests are shown. A PolicyError if the policy raised (a PolicyError stays as it is), or its answer has
         another shape or type. The loop checks the workers of the answer.
         """
         view = self.view
@@ -114,9 +114,14 @@ class PlainDoor:
                 )
             self.answered[...] = worker
             if memory is not None and memory.size:
+                if memory.dtype is not _INT64 and memory.dtype != _INT64:
+                    raise PolicyError(
+                        f"policy {self.name} broke its contract at decision {view.decision}: memory has dtype"
+                        f" {memory.dtype}; expected int64"
+                    )
                 self.memory[:] = memory
             return float(decision.bound)
-        except EvenstepError:
+        except PolicyError:
             raise
         except Exception as error:
             raise PolicyError(

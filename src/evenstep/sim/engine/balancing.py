@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
-from evenstep.errors import EvenstepError, InputError, PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import HOLD, RoutingView, broken_rule, check_simulated, horizon_of, memory_size_of
 from evenstep.scheduling.view import UNLIMITED
@@ -82,15 +82,15 @@ class Balancer:
     def choose(self, row: int, arrival_s: float) -> int:
         """Ask the policy for the rank, 0..R-1, of the request in `row` of the trace, and count the request as waiting there.
 
-        `arrival_s` is the time now. Call it once a request, in order of arrival. A PolicyError if the policy raised (an
-        EvenstepError stays as it is), broke its contract, or holds the request.
+        `arrival_s` is the time now. Call it once a request, in order of arrival. A PolicyError if the policy raised (a
+        PolicyError stays as it is), broke its contract, or holds the request.
         """
         self._listen(arrival_s)
         view = self._view(row, arrival_s)
         try:
             decision = self.policy.route(view)
             broken = broken_rule(view, decision)
-        except EvenstepError:
+        except PolicyError:
             raise
         except Exception as error:
             raise PolicyError(f"{self.spec} raised {type(error).__name__}: {error}") from error

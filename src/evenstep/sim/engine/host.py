@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import column
-from evenstep.errors import EvenstepError, InputError, PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun, EngineTotals, IterationTable
 from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
@@ -79,7 +79,7 @@ class Course:
     def advance(self) -> int:
         """Run the loop until the host is needed; returns the reason, a code of `engine.model` (see `engine.loop.advance`).
 
-        A PolicyError if the policy raised (an EvenstepError stays as it is), or its own `form_batch` broke its contract.
+        A PolicyError if the policy raised, or its own `form_batch` broke its contract.
         """
         try:
             if self.plain is None:
@@ -91,8 +91,6 @@ class Course:
             return code
         except PolicyError as error:
             raise PolicyError(f"{self.label}: {error}") from None
-        except EvenstepError:
-            raise
         except Exception as error:
             raise PolicyError(f"{self.label} raised {type(error).__name__}: {error}") from error
 
@@ -167,7 +165,8 @@ def conditions_of(task: Task) -> EngineConditions:
         said = "of the trace"
     elif bounds[0] is bounds[1] is task.trace.output_tokens:
         said = "the truth"
-    return EngineConditions(task.label, repr(task.batch_time), said, asdict(task.engine), task.seed)
+    sees_truth = said == "the truth" and getattr(task.policy, "believes", "") != ""
+    return EngineConditions(task.label, repr(task.batch_time), said, asdict(task.engine), task.seed, sees_truth)
 
 
 def made(

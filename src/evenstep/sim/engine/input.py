@@ -34,7 +34,8 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
         bounds: given bounds, int64[N] each; None = take the trace's columns; quantiles = all unknown at first.
 
     Raises:
-        InputError: not two columns of N whole numbers, or a lower bound that is negative or above the upper.
+        InputError: not two columns of N whole numbers, a lower bound that is negative or above the upper, or an upper one
+            above `MOST`: policies add both.
     """
     pair: Any = bounds
     if isinstance(bounds, Quantiles):
@@ -47,10 +48,11 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
     for which, column in (("low", low), ("high", high)):
         if column.shape != (len(trace),):
             raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
-    wrong = np.flatnonzero((low > high) | (low < 0))
+    wrong = np.flatnonzero((low > high) | (low < 0) | (high > MOST))
     if wrong.size:
         row, hint = int(wrong[0]), "0 and 0 is unknown."
-        raise InputError("bounds", f"request {row}", f"[{low[row]}, {high[row]}]", "0 <= low <= high tokens", hint)
+        expected = f"0 <= low <= high <= {MOST} tokens"
+        raise InputError("bounds", f"request {row}", f"[{low[row]}, {high[row]}]", expected, hint)
     return low, high
 
 

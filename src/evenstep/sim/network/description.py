@@ -62,7 +62,6 @@ class EngineSection:
 
     def __post_init__(self) -> None:
         check_range("engine", "an integer >= 1", low=1, count=self.count)
-        config.check_integers("engine", 1, count=self.count)
         for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
             try:
                 getattr(self, made)
@@ -157,7 +156,6 @@ class TaskSection:
 
     def __post_init__(self) -> None:
         check_range_if_given("task", f"an integer from 1 to {MOST_TASKS:,}", low=1, high=MOST_TASKS, count=self.count)
-        config.check_integers("task", 1, count=self.count)
         if bool(self.calls) == (self.trace is not None):
             found = "both" if self.calls else "neither"
             raise InputError("task", "calls and trace", found, "one of the two")

@@ -17,7 +17,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import column
 from evenstep.config import check_integers
-from evenstep.errors import EvenstepError, PolicyError
+from evenstep.errors import PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
 from evenstep.request import Trace
@@ -85,7 +85,7 @@ def _run(ready: Prepared) -> int:
     error = doors.error
     if isinstance(error, PolicyError):
         raise PolicyError(f"{doors.asked}: {error}") from None
-    if isinstance(error, Exception) and not isinstance(error, EvenstepError):
+    if isinstance(error, Exception):
         raise PolicyError(f"{doors.asked}: the policy raised {type(error).__name__}: {error}") from error
     if error is not None:
         raise error

@@ -68,7 +68,8 @@ class _Sessions:
         """Add the requests of session `number`, read from a line; text, or no list of them, is one bad request."""
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(session, dict) or not isinstance(requests, list):
-            self._request(line, session if isinstance(session, str) else "no list `requests`", number, -1, keep_blocks)
+            wrong = session if isinstance(session, str) else "no list `requests`"
+            self._request(line, {}, number, -1, keep_blocks, wrong)
             return
         size = session.get("block_size", _BLOCK_TOKENS)
         self.block_tokens.add(size if isinstance(size, int) and size > 0 else _BLOCK_TOKENS)
@@ -83,11 +84,13 @@ class _Sessions:
             for nested in inner:
                 self._request(line, nested, number, len(self.helpers) - 1, keep_blocks)
 
-    def _request(self, line: int, request: Any, session: int, helper: int, keep_blocks: bool) -> None:
-        """Add one request of the sub-agent `helper` (-1 = main line); anything but a JSON object is bad."""
+    def _request(self, line: int, request: Any, session: int, helper: int, keep_blocks: bool, wrong: str = "") -> None:
+        """Add one request of the sub-agent `helper` (-1 = main line); anything but a JSON object is bad.
+
+        `wrong` is the text that an error shows for its whole line; empty = the line is right.
+        """
         row = request if isinstance(request, dict) else {}
-        shown = request if isinstance(request, str) else repr(request)[:60]
-        self.wrong.append("" if isinstance(request, dict) else shown)
+        self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
         listed = row.pop("hash_ids", None) or []
         if keep_blocks:
             self.ids.append(blocks.flat([listed]) if isinstance(listed, list) else None)

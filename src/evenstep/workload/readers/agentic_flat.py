@@ -39,7 +39,7 @@ def _trace(table: Table) -> Trace:
     helper = np.full(table.rows, -1, np.int64)
     markers: list[float] = []
     for row, (session, agent) in enumerate(zip(sessions.tolist(), table.texts("agent"), strict=True)):
-        if agent != _MAIN:
+        if agent != _MAIN and not table.bad[row]:  # a bad row has no time
             if (session, agent) not in numbers:
                 numbers[session, agent] = len(markers)
                 markers.append(float(times[row]))

@@ -91,9 +91,7 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
-    bad = table.bad.copy()
     times = table.number("timestamp", low=0.0, absent=-1.0)
-    times = np.where(table.bad & ~bad, -1.0, times)
     given = times >= 0
     for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
         if times[after[row]] >= 0:
@@ -103,7 +101,9 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
-    think = np.where(delay >= 0, delay / 1e3, links.gaps_after(after, times) / 1e3)
+    timed, _ = links.relinked(after, np.zeros(table.rows), times >= 0)  # the last row above that has a time
+    gaps = np.where(times >= 0, links.gaps_after(timed, times), 0.0)
+    think = np.where(delay >= 0, delay / 1e3, gaps / 1e3)
     if bool(((after >= 0) & (delay < 0)).any()):
         notes += ("Think times without a delay are the gaps between a session's requests, the model's time included.",)
     return times, np.where(after >= 0, think, 0.0), notes

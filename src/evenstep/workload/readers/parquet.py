@@ -20,6 +20,13 @@ from evenstep.workload.table import Table
 _KEY = b"evenstep"
 _VERSION = 1
 _BLOCKS = "prefix_blocks"
+_OWN = {  # of the metadata: type and accepted values
+    **dict.fromkeys(("name", "format"), (str, "text")),
+    "synthetic": (bool, "true or false"),
+    "notes": (list, "a list of sentences"),
+    "block_tokens": (int, "an integer >= 1"),
+    "scope": (str, "session or global"),
+}
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -89,13 +96,21 @@ def packed(trace: Trace) -> bytes:
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
-    """The metadata that evenstep wrote, {} if there is none; `InputError` if it is damaged or of another version."""
+    """The metadata that evenstep wrote, {} if there is none.
+
+    Raises an `InputError` if it is damaged, of another version, or has a value of another type.
+    """
     try:
         about = json.loads(metadata.get(_KEY, b"{}"))
     except ValueError:
-        raise InputError(path.name, "evenstep", "damaged metadata", "JSON written by evenstep") from None
+        about = None
+    if not isinstance(about, dict):
+        raise InputError(path.name, "evenstep", "damaged metadata", "JSON written by evenstep")
     if about and about.get("version") != _VERSION:
         raise InputError(path.name, "version", about.get("version"), str(_VERSION), "Update evenstep.")
+    for name, (kind, expected) in _OWN.items():
+        if name in about and type(about[name]) is not kind:
+            raise InputError(path.name, name, about[name], expected)
     return about
 
 
@@ -110,10 +125,18 @@ def _values(path: Path, table: Any, name: str) -> Any:
 
 
 def _blocks(path: Path, column: Any, about: dict[str, Any]) -> PrefixBlocks:
-    lists = column.combine_chunks()
-    if lists.null_count:
-        raise InputError(path.name, _BLOCKS, "null", "a list of block ids in every row")
-    ids = lists.flatten().to_numpy(zero_copy_only=False)
+    """The blocks of a column; `InputError` unless each row is a list of integers."""
+    import pyarrow as pa
+
+    lists, expected = column.combine_chunks(), "a list of block ids in every row"
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        raise InputError(path.name, _BLOCKS, str(lists.type), expected)
+    found = lists.flatten()
+    if len(found) and not pa.types.is_integer(found.type):
+        raise InputError(path.name, _BLOCKS, str(lists.type), expected)
+    if lists.null_count or found.null_count:
+        raise InputError(path.name, _BLOCKS, "null", expected)
+    ids = found.to_numpy(zero_copy_only=False)
     offsets = offsets_of(np.diff(lists.offsets.to_numpy(zero_copy_only=False)))
     size, scope = about.get("block_tokens", 16), about.get("scope", "global")
-    return PrefixBlocks(np.ascontiguousarray(ids, np.int64), offsets, int(size), scope)
+    return PrefixBlocks(np.ascontiguousarray(ids, np.int64), offsets, size, scope)

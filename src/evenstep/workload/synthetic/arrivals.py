@@ -152,7 +152,7 @@ class Diurnal:
         requests_per_s: mean rate.
         peak_to_mean: in [1, 2]; 2 falls to nothing at the trough.
         period_s: seconds from peak to peak.
-        peak_s: time of the first peak, in seconds.
+        peak_s: seconds from the start to one of the peaks, maybe below 0; the others are whole periods away.
     """
 
     requests_per_s: float

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
+from evenstep.experiments.papers.interval import interval_ratio
 from evenstep.experiments.papers.interval.interval_ratio import (
     CASES,
     Case,
@@ -16,6 +17,7 @@ from evenstep.experiments.papers.interval.interval_ratio import (
     random_case,
     two_points,
 )
+from evenstep.experiments.reproduce import Setting
 from evenstep.scheduling.policies.a_min import AMin
 from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.theory import intervals
@@ -45,6 +47,17 @@ def test_completions_are_counted_for_every_output_and_period_and_are_not_the_pro
     assert len(_at_first(case, [kept])) == 9 and len(_later(case, [shares])) == 9 * 8 // 2
     assert _completed("", [_at_first(case, [kept] * 2)]).holds is False
     assert _completed("", [_later(case, [shares] * 2)]).holds is False
+
+
+def test_random_mixes_have_the_sizes_that_the_constants_name(monkeypatch):
+    cases = [random_case(seed, draw) for seed in range(20) for draw in range(40)]
+    assert {len(case.outputs) for case in cases} == set(range(2, 10))
+    assert max(case.mix.size for case in cases) == 12
+    for part in ("_lemma", "_proof", "_periods", "_random", "_search"):
+        monkeypatch.setattr(interval_ratio, part, lambda setting, values: ([], []))
+    monkeypatch.setattr(interval_ratio, "_figures", lambda: ([], []))
+    constants = {one.name: one.value for one in interval_ratio.run(Setting()).constants}
+    assert constants["Theorem 4.2"] == "24 random mixes of 2 to 9 outputs, up to 12 tokens"
 
 
 def test_completions_as_the_proposition_prints_them_would_hold():

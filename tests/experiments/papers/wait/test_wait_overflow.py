@@ -3,6 +3,17 @@
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
+from evenstep.experiments.papers.wait import wait_overflow
+from evenstep.experiments.reproduce import Setting, reproduce
+
+
+def test_the_number_of_replicates_is_that_of_the_runs(monkeypatch):
+    """It said 5, the default of other experiments."""
+    monkeypatch.setattr(wait_overflow, "peak", lambda thresholds, seed, r: 1000 + r)
+    assert reproduce("wait-overflow", Setting()).seeds == wait_overflow.REPLICATES
+    assert reproduce("wait-overflow", Setting(quick=True)).seeds == 20
+    assert reproduce("wait-overflow", Setting(quick=True, seeds=7)).seeds == 7
+
 
 @pytest.mark.slow
 def test_queues_need_more_than_a_full_batch_and_less_than_eq_12():

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from tests.experiments.papers.quick import quick
 
+from evenstep.experiments.papers.wait import wait_scaling
 from evenstep.experiments.papers.wait.wait_scaling import LAW, NESTED, PAIR, PERIOD_S, RATE, SWING, THRESHOLDS, swung
+from evenstep.experiments.reproduce import Setting, reproduce
+from evenstep.report.findings import json_object
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import segment_work
 from evenstep.theory.wait_thresholds import solved
@@ -30,6 +33,14 @@ def test_a_rate_that_swings_keeps_its_mean():
     counts = np.histogram(moved % PERIOD_S, [0, PERIOD_S / 4, PERIOD_S / 2, 3 * PERIOD_S / 4, PERIOD_S])[0] / steady.size
     assert counts == pytest.approx(0.25 + SWING / (2 * np.pi) * np.array([1, 1, -1, -1]), abs=5e-3)
     assert moved[-1] == pytest.approx(steady[-1])
+
+
+def test_the_number_of_replicates_is_that_of_the_runs(monkeypatch):
+    """The JSON said 5, the default of other experiments."""
+    monkeypatch.setattr(wait_scaling, "one", lambda kind, horizon_s, seed, r: np.full(len(wait_scaling.UNITS), 1.0 + r))
+    assert json_object(reproduce("wait-scaling", Setting()))["seeds"] == wait_scaling.REPLICATES
+    assert json_object(reproduce("wait-scaling", Setting(quick=True)))["seeds"] == 3
+    assert json_object(reproduce("wait-scaling", Setting(seeds=2)))["seeds"] == 2
 
 
 def test_latency_grows_with_equality_alone_and_the_gap_shrinks_faster_without():

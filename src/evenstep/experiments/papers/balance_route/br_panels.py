@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenstep.experiments import vocabulary as ex
@@ -33,7 +33,7 @@ class _Gallery:
 def galleries(setting: ex.Setting) -> list[_Gallery]:
     """The lines of panels, in the order of the paper's figures (3 and 6 share one); two small ones when quick.
 
-    On a trace of the user's, the figures of both workloads share one line, which has no numbers of the paper.
+    On a trace of the user's, the figures of both workloads share one line, and no line has numbers of the paper.
     """
     kinds = br.kinds(setting)
     if setting.quick:
@@ -41,13 +41,14 @@ def galleries(setting: ex.Setting) -> list[_Gallery]:
         return [_Gallery("Fig. 10", kinds[0], 4, few, {}), _sweep(kinds[0], 4, br_sweep.CROSS[:2], "Fig. 12")]
     one, two = br_table1.PAPER, br_table2.PAPER
     titles = {br.HEAVY: "Figs. 3, 6", br.NEAR_CAP: "Fig. 8", br.TRACE: "Figs. 3, 6, 8"}
-    return [
+    every = [
         *(_Gallery(titles[kind], kind, 8, br.METHODS, _spreads(one.get(kind, {}))) for kind in kinds),
         _Gallery("Fig. 10", kinds[0], 4, br_table2.METHODS, _spreads(two[4])),
         _Gallery("Fig. 11", kinds[0], 16, br_table2.METHODS, _spreads(two[16])),
         _sweep(kinds[0], 8, br_sweep.CROSS, "Fig. 12"),
         _sweep(kinds[0], 16, br_sweep.CROSS, "Fig. 13"),
     ]
+    return [replace(one, paper={}) for one in every] if setting.traces else every
 
 
 def _sweep(kind: str, g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:

@@ -191,7 +191,7 @@ def run(setting: ex.Setting) -> ex.Findings:
               M = {ROOMY} (s + u) | ours; queue and victims by chance
             near | {NEAR:.0%}, completions {NEAR_COMPLETED:.0%} of an output's requests | ours; the paper says O(1/M)
             eq. 3 | a request beyond its bound is believed to end next | read literally it would count nothing
-            Theorem 4.2 | {setting.pick(24, 3)} random mixes of up to 12 outputs | the paper: any instance
+            Theorem 4.2 | {setting.pick(24, 3)} random mixes of 2 to 9 outputs, up to 12 tokens | the paper: any instance
         """),
         remark="the proof of Lemma 4.6 assumes that memory is full at every age: the queue takes memory that a completion "
         "frees, and for tokens beyond bounds requests beyond their bounds are evicted, by chance. The bound of an "

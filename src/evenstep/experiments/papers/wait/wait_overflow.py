@@ -69,6 +69,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         data={"replicate": np.arange(many), "peak_kv_tokens": peaks},
         draw=lambda figure: _draw(figure, peaks, enough),
         size=(6.0, 3.4),
+        replicates=many,
         intervals=f"Shares have Clopper-Pearson intervals, the quantile one of order statistics, over {many} runs.",
     )
 

@@ -123,6 +123,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         ),
         draw=lambda figure: _draw(figure, runs),
         size=(8.5, 3.6),
+        replicates=many,
         intervals=f"± is half a 95 % t-interval over {many} replicates; a slope is fitted to each replicate.",
     )
 
