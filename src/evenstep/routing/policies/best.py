@@ -130,7 +130,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` after `bound`, in order, one for each array in its parts; a table has (rows, columns)."""
+    """Sizes of the arrays of `Work` after `bound`, in order, one for each array in a part; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in targets.LOOKED_AT:
         n += step <= H
