@@ -104,6 +104,15 @@ def test_before_the_first_token_a_failure_is_retried_once_on_each_other_engine_w
     assert story.fails(second, "stall") == [Reject(1, 502, "failed")]
 
 
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(0.0, 0.1), (3.0, 3.0), (9.0, 5.0)])
+def test_a_longer_wait_that_the_engine_asks_for_counts_up_to_five_seconds(asked_s, waits_s):
+    story = two_workers(backoff_s=0.1, retries=3)
+    assert story.fails(story.sent(1), "status", retry_after_s=asked_s) == []
+    assert story.wake_s == pytest.approx(waits_s)
+    assert story.tick(waits_s - 0.01) == []
+    assert story.tick(waits_s)[0].worker == "b"
+
+
 def test_a_stale_connection_is_nobodys_fault_where_nobody_else_could_be_asked():
     """Once; two workers that share a barrier are lost together."""
     story = Story(backoff_s=9.0, breaker_failures=1)

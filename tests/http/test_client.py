@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import Message, examples, http_answers
 
-from evenstep.http.client import Client
+from evenstep.http.client import ClientSide
 from evenstep.http.framing import framed
 from evenstep.http.head import CHUNKED
 from evenstep.http.heads import response_heads
@@ -18,7 +18,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"
 class Heard:
     """What one answer brought."""
 
-    def __init__(self, machine: Client, text: bytes, size: int = 0) -> None:
+    def __init__(self, machine: ClientSide, text: bytes, size: int = 0) -> None:
         self.heads, self.body, self.over, self.fault = [], b"", 0, ""
         for at in range(0, len(text), size or len(text)):
             piece = machine.receive(text[at : at + (size or len(text))])
@@ -36,7 +36,7 @@ class Heard:
 
 
 def asked(is_head=False):
-    machine = Client(response_heads())
+    machine = ClientSide(response_heads())
     machine.ask(is_head)
     return machine
 
@@ -46,7 +46,7 @@ def asked(is_head=False):
 @given(st.lists(http_answers(), min_size=1, max_size=3), st.integers(1, 40))
 def test_answers_are_the_same_in_whatever_pieces_they_come(messages: list[Message], size: int):
     for pieces in (0, 1, size):
-        machine = Client(response_heads())
+        machine = ClientSide(response_heads())
         for one in messages:
             machine.ask(one.to_head)
             heard = Heard(machine, one.text, pieces)

@@ -14,7 +14,7 @@ from tests.strategies import Message, examples, http_requests
 from evenstep.http.errors import HttpError
 from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads
-from evenstep.http.server import CONTINUE, Request, Server, State
+from evenstep.http.server import CONTINUE, Request, ServerSide, State
 
 GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
@@ -47,7 +47,7 @@ class Rules:
 
 
 def machine(**limits):
-    return Server(Rules(**limits))
+    return ServerSide(Rules(**limits))
 
 
 def fed(server, text, size=0):
@@ -167,7 +167,7 @@ def test_what_is_too_large_is_refused_before_it_is_kept(text, status, code, size
 
 def test_the_limits_of_a_service_may_change_under_its_connections():
     rules = Rules()
-    server = Server(rules)
+    server = ServerSide(rules)
     assert len(fed(server, POST % (600, b"y" * 600))[0]) == 1
     rules.limits = Limits(body_bytes=500)
     (error,) = fed(server, POST % (600, b"y" * 600))[0]
@@ -199,7 +199,7 @@ def test_a_client_that_waits_for_100_is_heard_only_if_it_waits():
 
 
 def test_a_pile_of_later_requests_is_not_kept():
-    server = Server(Rules(), most_waiting=100)
+    server = ServerSide(Rules(), most_waiting=100)
     assert isinstance(server.receive(GET + GET), Request)
     assert server.receive(GET * 10) is None
     assert server.waiting == 0

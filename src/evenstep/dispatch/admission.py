@@ -58,7 +58,7 @@ class Admission:
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
-        """Decide on `_window` requests and send those admitted; ask for another round if some are left (`_look_further`).
+        """Decide on `_window` requests and send those admitted; ask for another round if some are left (`_ask_for_more`).
 
         A worker's requests may take `margin` slots beyond its own; a group in `gathering` is offered nothing.
         """
@@ -73,12 +73,12 @@ class Admission:
             packed.gathers[[*gathering]] = 0
         if not worker:
             return
-        sent = self._carry_out(worker)
+        sent = self._send_admitted(worker)
         if deciding.stopwatch:
             self._meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
-        self._look_further(len(worker), sent, is_part=0 < offered < deciding.free)
+        self._ask_for_more(len(worker), sent, is_part=0 < offered < deciding.free)
 
-    def _look_further(self, shown: int, sent: int, is_part: bool) -> None:
+    def _ask_for_more(self, shown: int, sent: int, is_part: bool) -> None:
         """Ask for another round if requests and free slots are left after one that covered `shown` requests and sent `sent`.
 
         If some were sent and the round covered only a part of the requests, or offered a part of the slots (`is_part`), the
@@ -103,16 +103,16 @@ class Admission:
         fitting = max(_FEWEST, int(per_slot * self._mirror.slots))
         return min(most or fitting, fitting)
 
-    def _carry_out(self, worker: list[int]) -> int:
+    def _send_admitted(self, worker: list[int]) -> int:
         """Send the requests that an answer admits: the worker's place or `HOLD` for each. Returns how many got a slot."""
         packed, wide, exclusions = self._deciding.packed, self._rows.wide, self._exclusions
         if wide or exclusions.excluded or exclusions.avoided:
             rows = packed.waiting[: len(worker)].tolist()
             if not wide.isdisjoint(rows) or exclusions.concerns(rows):
-                return self._carry_out_one_by_one(rows, worker, packed.free.tolist())
+                return self._send_one_by_one(rows, worker, packed.free.tolist())
         return self._slots.send(packed.waiting, packed.worker, len(worker))
 
-    def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
+    def _send_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """Send the requests in `rows` one by one, if some want several slots or have failed; returns how many got a slot.
 
         `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. A

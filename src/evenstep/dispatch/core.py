@@ -23,7 +23,7 @@ from evenstep.dispatch.checkpoint import dump, load
 from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.deliveries import Deliveries
 from evenstep.dispatch.events import Arrived, Event, Finished
-from evenstep.dispatch.life import Requests
+from evenstep.dispatch.life import Life
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
@@ -85,10 +85,10 @@ class Dispatcher:
         self.parts, self._turn, self._journal = parts, parts.turn, parts.journal
         self._rounds, self._deadlines, self._timers = parts.rounds, parts.deadlines, parts.fleet.timers
         self.rows, self.pool, self.fleet, self.mirror = parts.rows, parts.pool, parts.fleet, parts.fleet.mirror
-        self.requests = Requests(parts)
-        self.arrivals = Arrivals(parts, self.requests)
+        self.life = Life(parts)
+        self.arrivals = Arrivals(parts, self.life)
         self.admission = Admission(parts)
-        self.deliveries = deliveries = Deliveries(parts, self.requests)
+        self.deliveries = deliveries = Deliveries(parts, self.life)
         self.produced = deliveries.produced
 
     # --- what a host reads and writes ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Dispatcher:
 
         Call it only without a decision log, which would lack it, and when all events so far have been handled.
         """
-        self.requests.correct(row, prompt_tokens)
+        self.life.correct(row, prompt_tokens)
 
     def rejected(self, status: int) -> None:
         """Count a request that ended with a `Reject`, by the HTTP status that the host answered with."""
@@ -255,7 +255,7 @@ class Dispatcher:
             return self.arrivals.arrived(_run_of(events, event, most))
         assert isinstance(event, Finished)
         run = _run_of(events, event, most)
-        self.requests.finished(run)
+        self.life.finished(run)
         return len(run)
 
     def _told(self) -> list[Command]:
@@ -282,29 +282,29 @@ class Dispatcher:
     # --- requests ------------------------------------------------------------------------------------------------
 
     def _prefilldone(self, event: ev.PrefillDone) -> None:
-        requests = self.requests
-        row = requests.row_of(event.request, event.leg)
+        life = self.life
+        row = life.row_of(event.request, event.leg)
         if row < 0:
             return
         if event.prompt_tokens > 0:
-            requests.correct(row, event.prompt_tokens)
-        requests.answered(row, self.parts.prefills.prefiller_of[row])
-        requests.enqueue(row, Cause.PREFILLED)
+            life.correct(row, event.prompt_tokens)
+        life.answered(row, self.parts.prefills.prefiller_of[row])
+        life.enqueue(row, Cause.PREFILLED)
 
     def _promptcounted(self, event: ev.PromptCounted) -> None:
         row = self.rows.by_request.get(event.request)
         if row is not None and event.prompt_tokens > 0:
-            self.requests.correct(row, event.prompt_tokens)
+            self.life.correct(row, event.prompt_tokens)
 
     def _failed(self, event: ev.Failed) -> None:
-        requests = self.requests
-        row = requests.row_of(event.request, event.leg)
+        life = self.life
+        row = life.row_of(event.request, event.leg)
         if row < 0:
             return
         worker = self.rows.at.worker[row]
         name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
-        requests.leg_failed(row, name, event.kind, event.retry_after_s)
-        requests.forget_if_empty(name)
+        life.leg_failed(row, name, event.kind, event.retry_after_s)
+        life.forget_if_empty(name)
         self._rounds.open()
 
     def _clientgone(self, event: ev.ClientGone) -> None:
@@ -312,7 +312,7 @@ class Dispatcher:
         if row is None:
             self.parts.meters.late += 1
         else:
-            self.requests.gone(row)
+            self.life.gone(row)
 
     # --- time ----------------------------------------------------------------------------------------------------
 
@@ -328,8 +328,8 @@ class Dispatcher:
             self._look_at_timers()
         if deadlines.overdue_s <= turn.now_s:
             while (row := deadlines.overdue()) >= 0:
-                self.requests.abort(row)
-                self.requests.give_up(row, "overdue")
+                self.life.abort(row)
+                self.life.give_up(row, "overdue")
         self.admission.close_rounds()
         if deadlines.newcomers:
             deadlines.set_newcomers()
@@ -339,9 +339,9 @@ class Dispatcher:
         while (found := self._timers.pop(self._turn.now_s)) is not None:
             name, number = found
             if name == "ttl":
-                self.requests.give_up(number, "expired")
+                self.life.give_up(number, "expired")
             elif name == "backoff":
-                self.requests.backed_off(number)
+                self.life.backed_off(number)
             elif name == "probe":
                 self.fleet.probe(number, self._turn.now_s)
             else:  # "again"
@@ -356,7 +356,7 @@ class Dispatcher:
         if removed in self._turn.out:
             self._turn.out.remove(removed)
         if self.fleet.add(event.spec, self._turn.now_s):
-            self.requests.regroup()
+            self.life.regroup()
         self._fleet_changed()
 
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
@@ -372,11 +372,11 @@ class Dispatcher:
         if place is not None:
             self.parts.slots.clear(place)
         if not event.drain:
-            for row in self.requests.rows_on(name):
+            for row in self.life.rows_on(name):
                 self._move_off(row, name)
-        self.requests.go_without_prefill()
-        self.requests.give_up_stranded()
-        self.requests.forget_if_empty(name)
+        self.life.go_without_prefill()
+        self.life.give_up_stranded()
+        self.life.forget_if_empty(name)
         self._fleet_changed()
 
     def _move_off(self, row: int, name: str) -> None:
@@ -390,7 +390,7 @@ class Dispatcher:
             prefills.leave(row, told=False)
             return
         self._turn.out.append(Abort(self.rows.at.request[row], self.rows.at.leg[row], name))
-        self.requests.leg_failed(row, name, "status", is_counted=False)
+        self.life.leg_failed(row, name, "status", is_counted=False)
 
     def _sampling(self, event: ev.Sampling) -> None:
         place = self.mirror.place.get(event.worker)

@@ -21,7 +21,7 @@ _CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
 _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
-class Requests:
+class Life:
     """Moves requests to their next state, by a cause of `transitions.TABLE`, and appends the commands that follow."""
 
     def __init__(self, parts: Parts) -> None:
@@ -155,8 +155,8 @@ class Requests:
     def _back_off(self, row: int, kind: Kind, retry_after_s: float) -> None:
         """Move a request to `BACKING_OFF`, and set the timer of its next try.
 
-        The wait is `backoff_s`, doubled with each further failed try up to `backoff_cap_s`; a longer Retry-After counts
-        up to 5 s. It is 0 for ``stale``.
+        The wait is `backoff_s`, doubled with each further failed try up to `backoff_cap_s`. A longer Retry-After of the
+        engine that failed last counts up to 5 s. The wait is 0 for ``stale``.
         """
         settings = self._turn.settings
         self._rows.move(row, Cause.BACKS_OFF)

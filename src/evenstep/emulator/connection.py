@@ -11,7 +11,7 @@ from evenstep.emulator.wording import EVENTS, JSON, error_body
 from evenstep.http.errors import HttpError
 from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads
-from evenstep.http.server import CONTINUE, Event, Request, Server, State
+from evenstep.http.server import CONTINUE, Event, Request, ServerSide, State
 
 _MOST_WAITING = 64 * 1024  # waiting bytes above which the connection is not read further
 _ANY = 1 << 62
@@ -19,7 +19,7 @@ _ANY = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """A request's head, in the form that `Server` expects."""
+    """A request's head, in the form that `ServerSide` expects."""
 
     head: RequestHead
     wants_body: bool = True
@@ -32,7 +32,7 @@ def _read(head: bytes) -> tuple[_Parsed, int, bool]:
 
 
 class _Rules:
-    """The parser of heads and the size limits that `Server` uses."""
+    """The parser of heads and the size limits that `ServerSide` uses."""
 
     read = Heads(_read).read
     head_bytes, body_bytes = 64 * 1024, 64 * 1024 * 1024
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, serve: Serve, alive: set[Connection]) -> None:
         self._serve, self._alive = serve, alive
         self._transport = cast(asyncio.Transport, None)
-        self._machine = Server(_Rules(), most_waiting=_ANY)
+        self._machine = ServerSide(_Rules(), most_waiting=_ANY)
         self._leave: Callable[[], None] | None = None
         self.paused = False
         self.resumed: Callable[[], None] | None = None

@@ -50,7 +50,7 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     fault: str = ""
 
 
-class Client:
+class ClientSide:
     """The client's side of one HTTP/1.1 connection, without I/O.
 
     For each request call `ask`, then `receive` for the bytes that come, and `end` if the server closes its side.

@@ -77,7 +77,7 @@ class Bounds(Protocol):
 class Rules(Protocol[P_co]):
     """The parser and the limits that all connections of a service share; a service may replace them at any time.
 
-    `Server` looks `read` up anew for each head, and `limits` for each piece of a head or body.
+    `ServerSide` looks `read` up anew for each head, and `limits` for each piece of a head or body.
 
     Attributes:
         read: parses a whole head; returns its value, and the body's length: bytes or `CHUNKED`. May raise HttpError.
@@ -100,7 +100,7 @@ class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
 Event = Request[P] | HttpError | bytes
 
 
-class Server(Generic[P]):
+class ServerSide(Generic[P]):
     """The server's side of one HTTP/1.1 connection, without I/O.
 
     Feed it with `receive`. Each `Request` or `HttpError` gets one answer: `whole`, or `start` and then pieces up to the

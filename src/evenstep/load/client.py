@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
 
-from evenstep.http.client import Client as Machine
-from evenstep.http.client import Piece
+from evenstep.http.client import ClientSide, Piece
 from evenstep.http.head import ResponseHead
 from evenstep.http.heads import Heads, response_heads
 from evenstep.load.answer import Answer
@@ -212,7 +211,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, heads: Heads[ResponseHead], idle: Told, gone: Told) -> None:
         self._idle, self._gone = idle, gone
         self._transport = cast(asyncio.Transport, None)
-        self._machine = Machine(heads)
+        self._machine = ClientSide(heads)
         self._call: Call | None = None
         self._error = bytearray()
         self.idle_since_s = 0.0

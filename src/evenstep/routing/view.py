@@ -70,7 +70,7 @@ class RoutingView:
         waiting_load: float64[W], KV tokens at admission.
         waited_s: float64[W], seconds since the request became visible.
         waiting_class: int64[W], class or tenant.
-        waiting_key: int64[W], session, else prompt key, else request id.
+        waiting_key: int64[W], session, else prompt key, else request id; a policy cannot tell which of them it is.
         waiting_steps: float64[W], expected output tokens, where a client of a live dispatcher states them; nan where
             unknown, which is the normal case, and always in a simulation.
         projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`. Expected loads are

@@ -52,6 +52,7 @@ class RequestColumns(NamedTuple):
     first_s: Floats  # when it had its first token
 
 
+# A new request gets these values; times (`*_s`) keep those of the row's former request until they are written.
 _START = {"worker": -1, "predicted": -1, "leave": NEVER, "copies": 1, "step": NEW}
 _FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if not name.endswith("_s")])
 

@@ -181,7 +181,7 @@ class Deciding(Restored):
         packed.decision, packed.seed = self.decisions, self.settings.seed
         packed.now_s, packed.mean_wait_s = now_s, self.meters.waits.mean_s
         if self.ahead is not None or self.call.reads_cached:
-            reason = self._look_further(packed.waiting[:most], reason)
+            reason = self._add_projections(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
         answer, reason = self._ask(reason)
         if watch:
@@ -312,7 +312,7 @@ class Deciding(Restored):
             self._said = f"{taken_ms:.1f} ms of processor time for one decision; budget_ms is {budget_ms:g}"
         return taken_ms > budget_ms
 
-    def _look_further(self, waiting: I8, reason: Reason) -> Reason:
+    def _add_projections(self, waiting: I8, reason: Reason) -> Reason:
         """Add cached tokens and projections to the view, if the policy reads them; no projections if there is a `reason`.
 
         Returns the reason not to ask the policy: ``predictor`` if that fails, else the one given.

@@ -23,7 +23,7 @@ from evenstep.gateway.config.sections import Limits
 from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.http.errors import HttpError
-from evenstep.http.server import Event, Request, Server, State
+from evenstep.http.server import Event, Request, ServerSide, State
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -57,7 +57,7 @@ class Job(Protocol):
 
 
 class Service(Protocol):
-    """Answers the requests of all clients' connections.
+    """Answers the requests of all clients' connections; the gateway's is `serve.front.Front`.
 
     Attributes:
         limits, read: limits in force, and the parser of heads (`http.server.Rules`); looked up anew for each request, so a
@@ -105,7 +105,7 @@ class Client(asyncio.Protocol):
         self._service = service
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected; so is the next one
         self._deadline: Deadline = None  # type: ignore[assignment]
-        self._machine: Server[RequestContext] = Server(service)
+        self._machine: ServerSide[RequestContext] = ServerSide(service)
         self.job: Job | None = None
         self._body_since_s, self._read_s = 0.0, -math.inf
         self._name, self._unsent, self.paused = "", 0, False
@@ -269,7 +269,7 @@ class Client(asyncio.Protocol):
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
         """Begin an answer that comes in pieces; its head is sent with the first piece, by `send` or `forward`.
 
-        Arguments and framing are those of `http.server.Server.start`; X-Request-Id is added.
+        Arguments and framing are those of `http.server.ServerSide.start`; X-Request-Id is added.
         """
         self._machine.start(status, kind, self._fields(status, fields), length)
 

@@ -22,8 +22,7 @@ from urllib.parse import urlsplit
 from evenstep.dispatch.events import Kind
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.connections.deadline import NEVER, Deadline
-from evenstep.http.client import Client as Machine
-from evenstep.http.client import Piece
+from evenstep.http.client import ClientSide, Piece
 from evenstep.http.head import ResponseHead
 from evenstep.http.heads import response_heads
 from evenstep.sockets import in_url
@@ -219,7 +218,7 @@ class EngineConnection(asyncio.Protocol):
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._machine = Machine(endpoint.heads)
+        self._machine = ClientSide(endpoint.heads)
         self._transport = cast(asyncio.Transport, None)
         self._leg: Leg | None = None
         self.is_closed = self._is_old = self._is_paused = False
