@@ -136,6 +136,13 @@ def test_what_can_be_joined_is(more):
     assert not go_on(request).why_not and can_break(request)
 
 
+@pytest.mark.parametrize("value", ["1e999", 500 * "[" + 500 * "]"], ids=["number", "depth"])
+@pytest.mark.parametrize("name", ["seed", "echo", "frequency_penalty", "logprobs"])
+def test_a_value_that_only_an_engine_can_judge_does_not_join(name, value):
+    request = read_request("completions", b'{"model":"m","prompt":"a","%b":%b}' % (name.encode(), value.encode()))
+    assert not can_break(request)
+
+
 def test_more_than_text_cannot_be_joined():
     before = SoFar(b'"1"', b"1", 2, 3, b"[1,2]", (3,), "a", False)
     assert "more than text" in go_on(chat(), before).why_not

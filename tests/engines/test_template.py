@@ -203,6 +203,8 @@ def test_what_needs_more_than_a_look_is_not_learned():
     assert learned(plain, b"data: {}\n\n", " a", False) is None
     counted = plain.replace(b"}]}", b'}],"usage":{"completion_tokens":5}}')
     assert learned(counted, counted, " a", False) is None, "half a usage"
+    huge = plain.replace(b"}]}", b'}],"usage":{"completion_tokens":5,"total_tokens":100000000000000000000}}')
+    assert learned(huge, huge, " a", False) is None, "a count beyond 64 bits"
 
 
 def test_text_is_read_only_where_that_is_plain():

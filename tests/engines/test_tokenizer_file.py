@@ -45,6 +45,13 @@ def test_of_a_chat_the_texts_are_counted(words):
 
 
 @needs
+def test_a_prompt_with_a_number_beyond_floats_is_guessed(words):
+    body = b'{"model":"m","messages":[{"role":"user","content":"a","x":1e999}]}'
+    request = read_request("chat", body)
+    assert TokenizerFile(words).count(request) == request.prompt_bytes // 4
+
+
+@needs
 def test_a_file_without_a_tokenizer_is_named(tmp_path):
     (tmp_path / "t.json").write_text("{}")
     for name in ("t.json", "none.json"):

@@ -47,8 +47,21 @@ def test_other_heads():
 
 def test_of_a_client_only_what_is_listed_goes_on():
     headers = {"authorization": "Bearer x", "x-data-parallel-rank": "1", "accept": "a\x00", "tracestate": "t"}
-    assert carried(headers, False, ("accept",)) == b"tracestate: t\r\n"
-    assert carried(headers, True) == b"tracestate: t\r\nauthorization: Bearer x\r\n"
+    assert carried(headers, False, ("accept",)) == b"", "tracestate means nothing without traceparent (W3C)"
+    headers["traceparent"] = "p"
+    assert carried(headers, False, ("accept",)) == b"traceparent: p\r\ntracestate: t\r\n"
+    assert carried(headers, True) == b"traceparent: p\r\ntracestate: t\r\nauthorization: Bearer x\r\n"
+
+
+def test_a_version_that_is_nested_too_deep_is_no_version(monkeypatch):
+    one = backend(engine="vllm")
+
+    async def fetch(path, patience_s):
+        return 200, b'{"version":"0.32.0","x":' + 5000 * b"[" + 5000 * b"]" + b"}"
+
+    monkeypatch.setattr(type(one), "fetch", lambda self, path, patience_s: fetch(path, patience_s))
+    asyncio.run(one.learn_version(1.0))
+    assert one.adapter.version == ""
 
 
 def test_an_engine_that_is_not_known_is_an_error():

@@ -106,6 +106,8 @@ def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, sa
         ({"EVENSTEP_LIMITS_IDLE_S": "1e400"}, "limits.idle_s is '1e400'; expected a finite number"),
         ({"EVENSTEP_LOG_FORMAT": "yaml"}, "expected one of text, json"),
         ({"EVENSTEP_TENANTS": "{"}, "tenants is '{'; expected JSON that fits"),
+        ({"EVENSTEP_TENANTS": '{"a":' + 3000 * "["}, "tenants is '.*; expected JSON that fits"),
+        ({"EVENSTEP_TENANTS": '{"a":{"concurrent":"5"}}'}, r"""is '{"a":{"concurrent":"5"}}'; expected an integer"""),
         ({"EVENSTEP_TENANTS": '{"a": {"per_sec": 2}}'}, "EVENSTEP_TENANTS: key is 'tenants.a.per_sec'.*per_s"),
         ({"EVENSTEP_KEYS": '[{"key": "k", "tenant": "t", "class": []}]'}, r"keys\[0\].class'.*classes"),
         ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),

@@ -194,7 +194,10 @@ def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None
 def _given(request: GenerationRequest, name: str) -> Any:
     """The parsed value of a member of the body; None if it is absent or null."""
     raw = request.value(name)
-    return msgspec.json.decode(raw) if raw else None
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except (msgspec.MsgspecError, RecursionError):  # a number like 1e999, or nested too deep: the engine judges it
+        return raw
 
 
 def _set(request: GenerationRequest, name: str) -> bool:

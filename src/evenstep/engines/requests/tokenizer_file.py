@@ -40,7 +40,10 @@ class TokenizerFile:
         """
         if request.prompt_tokens >= 0:
             return request.prompt_tokens
-        prompt = msgspec.json.decode(request.prompt)
+        try:
+            prompt = msgspec.json.decode(request.prompt)
+        except (msgspec.MsgspecError, RecursionError):  # a number like 1e999, or nested too deep
+            return request.prompt_bytes // 4
         if request.chat:
             return sum(len(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in _texts(prompt))
         texts = [prompt] if isinstance(prompt, str) else prompt

@@ -24,7 +24,7 @@ from evenstep.late import change
 from evenstep.request import I8
 
 _IDS = re.compile(rb'"token_ids":\[(\d+)\]')
-_COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
+_COUNTS = re.compile(rb'"(total|completion)_tokens":(\d{1,18})(?!\d)')
 #: Most bytes of one read of a connection for the compiled reader.
 _LONGEST = 32 * 1024
 _SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)

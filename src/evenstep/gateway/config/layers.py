@@ -160,11 +160,16 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
     if get_origin(hint) in (list, dict):
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InputError(place, name, unless_secret(name, text), "JSON that fits", f"{error}.") from None
         alone: dict[str, Any] = {}
         _put(alone, name, value)
-        convert(alone, GatewayConfig, place)
+        try:
+            convert(alone, GatewayConfig, place)
+        except InputError as error:
+            if error.value != "not as expected":
+                raise
+            raise InputError(place, error.field, unless_secret(name, text), error.expected, error.hint) from None
         return value
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None

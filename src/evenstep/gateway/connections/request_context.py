@@ -129,7 +129,7 @@ def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[
     Names are in lower case. A value that is empty, over 512 characters long, or has control or non-ASCII characters is left
     out, except for credentials.
     """
-    wanted = ("traceparent", "tracestate", *others)
+    wanted = (*(("traceparent", "tracestate") if "traceparent" in headers else ()), *others)
     lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
     if with_authorization and "authorization" in headers:
         lines.append(f"authorization: {headers['authorization']}\r\n")

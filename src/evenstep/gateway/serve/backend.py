@@ -93,7 +93,7 @@ class Backend:
             return
         status, body = await self.fetch("/version", patience_s)
         if status == 200:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 version = msgspec.json.decode(body, type=_Version).version
                 self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
                 self.dialect = self.adapter.dialect
