@@ -138,6 +138,12 @@ def test_worker_samples_fill_their_table_at_a_stride():
     assert out.workers.load.tolist() == [[8.0], [5.0]]
 
 
+def test_a_table_with_fewer_rows_than_there_are_groups_keeps_a_stride():
+    trace = Trace(np.full(200, 3), np.full(200, 20))
+    out = simulate(trace, Oldest(), cluster=Cluster(80, 1, groups=(1,) * 80), step_time=ONE, workers=10)
+    assert 1 < out.workers.stride <= 128 and out.workers.step.tolist() == [0] * 10
+
+
 @pytest.mark.parametrize("room", [1, 2, 3, 5, 8])
 def test_every_group_keeps_the_samples_of_its_steps_at_the_stride(room):
     trace, cluster = Trace(np.array([3, 5]), np.array([9, 7])), Cluster(2, 1, groups=(1, 1))

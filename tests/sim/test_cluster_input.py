@@ -54,7 +54,14 @@ def test_an_outage_has_a_whole_step_and_a_known_worker(outage):
 def test_loads_that_no_counter_could_sum_are_refused():
     huge = Trace(np.array([3, 1 << 60]), np.array([4, 1]), name="huge")
     said = raised(huge, workers=2, slots=4)
-    assert said.startswith(f"huge: prompt_tokens is {1 << 60}; expected at most {1 << 59:,} on so many slots.")
+    assert said.startswith(f"huge: largest load is {(1 << 60) + 3}; expected at most {1 << 59:,} on so many slots.")
+    long = Trace(np.array([3, 100]), np.array([4, 9000]), name="long")
+    assert raised(long, workers=1024, slots=1024, drift=Drift(growth=1048575.5)).startswith(
+        "long: largest load is 9436131025;"
+    )
+    assert raised(long, workers=1024, slots=1024, drift=Drift(sequence=(-5.0, 1048575.5))).startswith(
+        "long: largest load is 94"
+    )
     profiles = Profiles(np.array([2.5, 1e20]), np.array([0, 1, 2]))
     assert raised(drift=Drift(profiles=profiles)).startswith("drift: profiles is 100000000000000000000; expected at most")
 

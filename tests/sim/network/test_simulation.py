@@ -188,6 +188,33 @@ def test_a_routing_policy_without_a_rule_is_asked_and_gives_the_same_run(tmp_pat
     assert simulate_network(replace(network, engines={"pool": mine})).digest == simulate_network(network).digest
 
 
+def test_the_rule_of_a_policy_that_is_plain_only_is_not_asked(tmp_path):
+    file = tmp_path / "plain.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom typing import ClassVar\nfrom evenstep.routing.policies.jsq import JSQ\n"
+        "from evenstep.routing.view import RoutingDecision\nimport numpy as np\n"
+        "@dataclass(frozen=True)\nclass Last(JSQ):\n    plain_only: ClassVar[bool] = True\n"
+        "    def route(self, view):\n"
+        "        return RoutingDecision(np.full(view.waiting_id.size, view.load.size - 1, np.int64))\n"
+    )
+    network = example("k-parallel", until_s=1.0)
+    run = simulate_network(replace(network, engines={"pool": replace(network.engines["pool"], routing=f"{file}:Last")}))
+    assert set(run.calls.engine.tolist()) <= {3, -1}
+
+
+def test_a_law_of_whole_numbers_is_read_as_one(tmp_path):
+    file = tmp_path / "whole.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom evenstep.cost.token_budget import TokenBudget\nimport numpy as np\n"
+        "@dataclass(frozen=True)\nclass Whole(TokenBudget):\n    def table(self):\n"
+        "        found = np.zeros(super().table().size, np.int64)\n        found[0] = 1\n        return found\n"
+    )
+    network = example("k-parallel", until_s=5.0)
+    engines = {"pool": replace(network.engines["pool"], batch_time=f"{file}:Whole")}
+    run = simulate_network(replace(network, engines=engines))
+    assert not (run.calls.finished_s - run.calls.released_s < 1.0).any()
+
+
 def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
     file = tmp_path / "idle.py"
     file.write_text(

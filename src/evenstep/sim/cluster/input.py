@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from evenstep.errors import InputError
 from evenstep.predict.view import Predictor
 from evenstep.request import Trace
 from evenstep.routing.view import check_simulated, horizon_of
-from evenstep.sim.cluster.drift import rounded, units_per_token
+from evenstep.sim.cluster.drift import Drift, rounded, units_per_token
 
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
 _MOST_STEPS = 50_000_000  # length of the calendars of completions
@@ -52,15 +53,22 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
         raise InputError(named, "sessions", "missing", "a trace with sessions, or think_s", "Give --users and --think-s.")
     profiles = cluster.drift.profiles
     admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
-    largest = int(admission.max() if profiles is None else profiles.values.max())
+    largest = int(admission.max()) + _gained(cluster.drift, longest) if profiles is None else int(profiles.values.max())
     most = _MOST_UNITS // (units_per_token(cluster.drift) * sum(cluster.slots_of))
     if largest > most:
-        where, field = (named, "prompt_tokens") if profiles is None else ("drift", "profiles")
+        where, field = (named, "largest load") if profiles is None else ("drift", "profiles")
         raise InputError(where, field, largest, f"at most {most:,} on so many slots", "Give loads in a larger unit.")
     if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
         row, expected = int(np.argmax(admission)), f"at most kv_tokens, {cluster.kv_tokens:g}"
         found, hint = int(admission[row]), "It would fit no worker."
         raise InputError(f"{named}: request {row}", "prompt_tokens", found, expected, hint)
+
+
+def _gained(drift: Drift, steps: int) -> int:
+    """The most tokens that a request's load is above its load at admission in any of its first `steps` steps, rounded up."""
+    changes = drift.sequence or (drift.growth,)
+    known = np.cumsum([0.0, *changes][:steps])  # before each step; the last change repeats
+    return math.ceil(max(known.max(), known[-1] + (steps - known.size) * changes[-1]))
 
 
 def _check_times(trace: Trace) -> None:

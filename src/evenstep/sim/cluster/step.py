@@ -108,6 +108,8 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
     """
     if now.samples == samples.rows.size:
         thin_out(now, samples)
+        if step == 0 and now.samples == samples.rows.size:  # more groups than rows: their first steps alone fill the table
+            now.stride = max(2, now.stride // 2)
         if step % now.stride != 0 or now.samples == samples.rows.size:
             return False
     here = samples.rows[now.samples]

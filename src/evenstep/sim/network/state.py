@@ -16,7 +16,7 @@ from evenstep.cost.batch import FEATURES
 from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of
+from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of, plain_only
 from evenstep.scheduling.order import BY_CLASS, order_of
 from evenstep.scheduling.view import LIMITS, UNLIMITED
 from evenstep.sim.cluster import ask as ask_route
@@ -72,9 +72,14 @@ class Place:
         return (self.task.kernel or plain_door).form_batch_into
 
     @property
+    def routing_kernel(self) -> Any:
+        """The compiled door of its routing policy; None if the policy has no rule, or is `plain_only`."""
+        return None if plain_only(self.routing) else compiled.kernel_of(self.routing)
+
+    @property
     def route(self) -> Any:
         """The kernel by which the loop asks the routing policy; one that is never called for a single engine."""
-        return (compiled.kernel_of(self.routing) or ask_route).route_into
+        return (self.routing_kernel or ask_route).route_into
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,7 +369,7 @@ def _sites(
         np.zeros((engines, FEATURES)),
         np.zeros((engines, BINS), np.int64),
     )
-    return sites, fixed, now, small, np.concatenate(laws), spaces.joined()
+    return sites, fixed, now, small, np.concatenate(laws, dtype=np.float64), spaces.joined()
 
 
 def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing, model.Flat]:
@@ -372,7 +377,7 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
     groups, workers, spaces = rows(model.Group, len(places) + 1), 0, _Spaces()
     seen_i, seen_f = list[I8](), list[F8]()  # the tables of workers of `routing.view`, here of idle engines
     for g, place in enumerate(places):
-        group, section, kernel = groups[g], place.section, compiled.kernel_of(place.routing)
+        group, section, kernel = groups[g], place.section, place.routing_kernel
         group.first, group.count, group.workers = place.first, section.count, workers
         group.policy = routes.index(place.route)
         group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
