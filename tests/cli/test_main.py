@@ -73,6 +73,13 @@ def test_version_is_printed(capsys):
     assert capsys.readouterr().out == f"evenstep {__version__}\n"
 
 
+def test_a_word_that_is_no_utf_8_can_be_shown(echo):
+    shown: list[str] = []
+    echo(lambda args: shown.append(args.command_line) or 0)
+    assert cli.main(["echo", "r\udce9.html"]) == 0
+    assert shown[0].encode().decode() == "evenstep echo 'r\ufffd.html'"
+
+
 def test_the_exit_code_is_the_commands(echo):
     echo(lambda args: args.times)
     assert cli.main(["echo", "--times", "1"]) == 1

@@ -8,6 +8,8 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
+
 from evenstep.measure.comparison import Interval
 from evenstep.report import findings
 from evenstep.report.findings import Claim, Constant, Findings, Reproduction, Row
@@ -124,3 +126,13 @@ def test_json_has_no_nan():
     found = json.loads(json.dumps(findings.json_object(made(nan=True)), allow_nan=False))
     assert found["rows"][0]["ours"]["value"] is None
     assert found["constants"] == [{"name": "C", "value": "60 ms", "why": "not given"}]
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = made()
+    row = Row("two", "exact", "", np.int64(1234), Interval(np.float64(3.0), 3.0, 3.0))
+    claim = Claim("it is a NumPy answer", np.bool_(True), "1")
+    given = replace(found, findings=replace(found.findings, rows=[row], claims=[claim]))
+    written = findings.json_object(given)
+    assert (written["rows"][0]["paper"], written["claims"][0]["holds"]) == (1234, True)
+    assert findings.cells([row])[1][3] == "1,234"

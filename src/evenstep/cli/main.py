@@ -133,7 +133,8 @@ def _run(words: list[str]) -> int:
         args = parser_of(words[0]).parse_args(words[1:])
     except SystemExit:  # argparse after --help
         return FINE
-    args.command_line = shlex.join(["evenstep", *words])  # as it was typed, so that it can be typed again
+    typed = shlex.join(["evenstep", *words])  # so that it can be typed again, but for bytes that are no UTF-8
+    args.command_line = typed.encode(errors="surrogateescape").decode(errors="replace")
     try:
         return int(args.run(args))
     except SystemExit as stop:

@@ -208,14 +208,15 @@ def observe(path: str | Path) -> Observed:
     the replay does not repeat (`Observed.replayed`).
 
     Raises:
-        InputError: the log cannot be read, shows no worker, or has no request that arrived, was sent and ended correctly.
+        InputError: the log cannot be read, shows no worker, or has no request that arrived, was sent and ended correctly
+            with a token.
     """
     watch = Watch()
     found = replay(path, watch=watch)
     where = Path(path).name
     if not watch.fleet:
         raise InputError(where, "workers", 0, "a log that shows at least one worker")
-    served = [r for r in watch.done if r in watch.arrived and r in watch.sent]
+    served = [r for r, (*_, tokens) in watch.done.items() if tokens and r in watch.arrived and r in watch.sent]
     served.sort(key=lambda request: (watch.arrived[request], request))
     if not served:
         raise InputError(where, "requests", 0, "at least one request that arrived, ran and finished")

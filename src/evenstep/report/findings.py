@@ -171,7 +171,7 @@ _HEAD = ["case", "quantity", "unit", "paper", "ours", "difference"]
 
 def _cells_of(row: Row) -> list[str]:
     """The six texts of a row under `_HEAD`; the difference is empty if there is no comparison."""
-    paper = f"{row.paper:,g}" if isinstance(row.paper, int | float) else row.paper or MISSING
+    paper = row.paper or MISSING if isinstance(row.paper, str | None) else f"{row.paper:,g}"
     apart = with_interval(row.difference)
     sign = "+" if row.difference is not None and row.difference.value > 0 else ""
     difference = f"{sign}{apart} vs {row.against}" if apart else ""
@@ -253,4 +253,4 @@ def json_object(found: Reproduction) -> dict[str, Any]:
         "remark": said.remark,
         "stands_in": said.stands_in,
     }
-    return orjson.loads(orjson.dumps(everything))
+    return orjson.loads(orjson.dumps(everything, option=orjson.OPT_SERIALIZE_NUMPY))

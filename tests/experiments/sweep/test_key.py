@@ -115,6 +115,7 @@ def test_a_policy_of_ones_own_is_known_by_the_modules_that_it_imports(tmp_path, 
     (tmp_path / "helping.py").write_text("x = 1\n")
     (tmp_path / "helping_too").mkdir()
     (tmp_path / "helping_too" / "deep.py").write_text("y = 1\n")
+    (tmp_path / "helping_too" / "old.py").write_text('print "nothing imports this"\n')
     kind = names.find("routing", "mine_too:Mine")
     seen = [content(kind())]
     for file in ("helping.py", "helping_too/deep.py"):

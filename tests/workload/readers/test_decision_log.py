@@ -31,6 +31,16 @@ def test_served_requests_are_rows_with_the_lengths_they_turned_out_to_have():
     assert trace.notes == ("2 requests that were not served to their end were dropped.",)
 
 
+def test_a_request_with_an_empty_answer_is_dropped_and_counted(tmp_path):
+    path = tmp_path / "log.jsonl"
+    text = SAMPLE.read_text()
+    assert text.count('"output_tokens":3') == 1
+    path.write_text(text.replace('"output_tokens":3', '"output_tokens":0'))
+    trace = read_trace(path)
+    assert trace.output_tokens.tolist() == [2, 4, 6, 7, 8, 9, 11]
+    assert trace.notes[-1] == "1 requests with an empty answer were dropped."
+
+
 def test_both_encodings_are_the_same_trace(tmp_path):
     one, other = read_trace(SAMPLE), read_trace(framed(tmp_path / "log.evlog"))
     assert one.prompt_key.tolist() == other.prompt_key.tolist()

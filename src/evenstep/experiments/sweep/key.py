@@ -165,7 +165,10 @@ def _with_imports(*files: Path) -> tuple[Path, ...]:
         if file in found:
             continue
         found.add(file)
-        for node in ast.walk(ast.parse(file.read_bytes())):
+        tree = ast.Module([], [])
+        with suppress(SyntaxError, ValueError):  # a file beside it that nothing imports may be no Python of today
+            tree = ast.parse(file.read_bytes())
+        for node in ast.walk(tree):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             for name in {name.partition(".")[0] for name in names}:

@@ -29,9 +29,10 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
-    A request that arrived in these parts and did not end correctly there is dropped, and counted. Prompt lengths are the
-    engines' counts where available. An incomplete record at the end is dropped, and its length noted. A request for several
-    answers becomes a row for each (at most one an output token), as each takes a slot; `shares` divides its tokens.
+    A request that arrived in these parts and did not end correctly there, or without a token, is dropped and counted.
+    Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
+    A request for several answers becomes a row for each (at most one an output token), as each takes a slot; `shares`
+    divides its tokens.
     Requests of a task form a session. Each follows the one that ended last by its arrival, if any; think time is the gap.
 
     Raises:
@@ -43,7 +44,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     for part in parts:
         records, cut = _records(part, is_last=part == parts[-1])
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
-    served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
+    ended = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
+    served = [one for one in ended if one[2].get("output_tokens") != 0]
     at_start, at_end = ("now_s", "request_class", "key", "max_tokens", "task", "copies"), ("prompt_tokens", "output_tokens")
     fields: dict[str, Any] = {name: [row.get(name, MISSING) for row, _, _ in served] for name in at_start}
     fields |= {name: [end.get(name, MISSING) for _, _, end in served] for name in at_end}
@@ -61,7 +63,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         table,
         "decision-log",
         each,
-        _notes(len(arrived) - len(served), skipped, cut, int((copies > 1).sum())),
+        _notes(len(arrived) - len(ended), len(ended) - len(served), skipped, cut, int((copies > 1).sum())),
         prompt_tokens=prompt,
         output_tokens=output,
         arrival_s=times,
@@ -83,10 +85,11 @@ def shares(tokens: I8, copies: I8) -> I8:
     return np.maximum(1, np.repeat(least, copies) + (place < np.repeat(more, copies)))
 
 
-def _notes(unserved: int, skipped: int, cut: int, several: int) -> list[str]:
+def _notes(unserved: int, empty: int, skipped: int, cut: int, several: int) -> list[str]:
     """Sentences for the trace's notes, one for each count above 0."""
     said = {
         "requests that were not served to their end were dropped.": unserved,
+        "requests with an empty answer were dropped.": empty,
         "lines that are no records of a decision log were skipped.": skipped,
         "bytes at the end, no whole record, were left out: the log's writer was killed.": cut,
         "requests for several answers are one row for each answer, with equal parts of prompt and output.": several,
