@@ -72,7 +72,7 @@ def chunks(draw):
     for _ in range(draw(st.integers(1, 12))):
         places = draw(st.permutations(range(requests)))
         size = draw(st.sampled_from([requests, draw(st.integers(1, requests))]))
-        usual = draw(st.sampled_from([1, 1, 2, 8, 9, 40]))
+        usual = draw(st.sampled_from([1, 1, 2, 8, 9, 40, 700]))
         tokens = [draw(st.sampled_from([usual, usual, usual, 1, 3])) for _ in range(size)]
         after = draw(st.sampled_from(["", "", "", "ends", "comes"]))
         batches.append((list(places[:size]), tokens, draw(st.sampled_from([0.02, 0.02, 0.1])), after))
@@ -86,6 +86,15 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
         at = told.d.rows.at
         if at.request[rows[place]] == place and at.worker[rows[place]] >= 0:
             told.tell(ev.Finished, request=place, leg=at.leg[rows[place]])
+
+
+@pytest.mark.parametrize("tokens", [511, 512, 1100, 5000])
+def test_a_chunk_of_many_tokens_leaves_room_for_the_next_ones(tokens):
+    told, rows = fleet(4, 8)
+    for count in (1, 1, tokens, 1, tokens, tokens, 1):
+        for row in rows:
+            told.now_s += 0.02
+            told.chunk(row, count)
 
 
 @pytest.mark.slow

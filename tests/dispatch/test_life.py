@@ -113,6 +113,15 @@ def test_a_longer_wait_that_the_engine_asks_for_counts_up_to_five_seconds(asked_
     assert story.tick(waits_s)[0].worker == "b"
 
 
+def test_waits_of_more_than_a_thousand_tries_have_a_limit():
+    story = two_workers(backoff_s=0.0, retries=1100, ttl_s=1e6, total_s=0.0)
+    leg = story.sent(1)
+    for _ in range(1100):
+        assert story.fails(leg, "recomputed") == []
+        (leg,) = story.tick()
+    assert story.fails(leg, "recomputed") == [Reject(1, 502, "failed")]
+
+
 def test_a_stale_connection_is_nobodys_fault_where_nobody_else_could_be_asked():
     """Once; two workers that share a barrier are lost together."""
     story = Story(backoff_s=9.0, breaker_failures=1)

@@ -160,7 +160,7 @@ class Life:
         """
         settings = self._turn.settings
         self._rows.move(row, Cause.BACKS_OFF)
-        doubled_s = settings.backoff_s * 2.0 ** max(0, self._rows.at.tries[row] - 1)
+        doubled_s = settings.backoff_s * 2.0 ** min(1000, max(0, self._rows.at.tries[row] - 1))
         delay_s = max(min(settings.backoff_cap_s, doubled_s), min(retry_after_s, _LONGEST_ASKED_S))
         self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
 

@@ -74,7 +74,7 @@ class GroupSteps(Restored):
             self.early, self.early_room = _widened(self.early, self.early_room, room), room
             self.generation += 1
         if at.size[group] > 1:
-            if at.news[group] >= TOGETHER:
+            while at.news[group] >= TOGETHER:  # a chunk may end several times as many
                 self._look_at(group, TOGETHER)
             if at.news[group] + ahead + 3 > self.news_room:
                 room, before, first = TOGETHER + ahead + 3, self.news_room, self.groups.arrays.news_at
