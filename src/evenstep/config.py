@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -512,15 +513,21 @@ def _too_large(value: Any, hint: Any, path: str) -> Iterator[tuple[str, int]]:
         if int in _options(hint) and abs(value) > MOST:
             yield path, value
     elif kind is not None and isinstance(value, kind):
-        hints = get_type_hints(kind)
-        for name in fields_of(kind):
-            yield from _too_large(getattr(value, name), hints[name], f"{path}.{name}".lstrip("."))
+        for name, inner in _typed_fields(kind).items():
+            yield from _too_large(getattr(value, name), inner, f"{path}.{name}".lstrip("."))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(cast("Sequence[Any]", value)):
             yield from _too_large(item, inside, f"{path}[{index}]")
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[Any, Any]", value).items():
             yield from _too_large(item, inside, f"{path}.{key}".lstrip("."))
+
+
+@cache
+def _typed_fields(kind: Any) -> dict[str, Any]:
+    """Field name -> its type, for the constructor's fields of a record class."""
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in fields_of(kind)}
 
 
 def _items_of(hint: Any) -> Any:

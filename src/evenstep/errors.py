@@ -60,7 +60,7 @@ def check_range(
 ) -> None:
     """Raise an error for the first value that is not a real number (None, text), nan, or outside a range.
 
-    If `expected` begins with ``an integer`` or ``a whole number``, values have to be integers, `MOST` at most; 2.0 is not one.
+    If `expected` begins with ``an integer`` or ``a whole number``, values have to be integers of at most `MOST`, not 2.0.
 
     Args:
         where, expected, hint: arguments of the `InputError`.

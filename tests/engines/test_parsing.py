@@ -121,6 +121,11 @@ def test_a_field_of_no_use_is_named(kind, body, field):
     assert caught.value.field == field
 
 
+def test_another_fault_before_half_of_a_pair_is_named():
+    with pytest.raises(InputError, match="byte 28"):
+        read_request("chat", rb'{"model":"m","messages":[{"\q":"\ud800"}]}')
+
+
 def test_a_key_given_twice_in_the_options_of_a_stream_is_named():
     with pytest.raises(InputError, match="x is 'there twice'"):
         read_request("chat", b'{"model":"m","messages":[{}],"stream_options":{"x":1,"x":1}}')

@@ -19,6 +19,7 @@ from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.request_context import context_of
 from evenstep.http.head import read_request_head
+from evenstep.http.server import ServerSide
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 3, "stream": True, "ignore_eos": True}
@@ -286,6 +287,23 @@ def test_a_slow_client_is_closed_soon_after_the_time_without_a_read(reads_s):
         read_s = time.monotonic()
         await asyncio.sleep(400.0)
         assert 100.0 <= slow.closed_s - read_s <= 126.0
+
+    clock.run(story())
+
+
+def test_a_client_that_asks_on_and_never_reads_is_closed_too():
+    async def story():
+        slow = Slow()
+        client = Client(Serves())
+        client.connection_made(slow)
+        client.pause_writing()
+        start = time.monotonic()
+        for _ in range(400):
+            await asyncio.sleep(1.0)
+            slow.unsent += 50
+            client._machine = ServerSide(client._service)
+            client._answered()  # it has asked again, and its answer waits as well
+        assert 100.0 <= slow.closed_s - start <= 126.0
 
     clock.run(story())
 

@@ -323,3 +323,9 @@ def test_an_answer_without_content_has_no_length_and_no_coding(text, length, sta
     head = server.piece(b"", last=True)
     assert head.endswith(b"\r\n\r\n") and b"Content-Length" not in head and b"chunked" not in head
     assert server.state is State.IDLE
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_whole_answer_without_content_has_none(status):
+    found = asked().whole(status, JSON, b"four")
+    assert found.endswith(b"\r\n\r\n") and b"Content-Length" not in found

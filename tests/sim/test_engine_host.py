@@ -39,7 +39,11 @@ class Answers:
         (Answers(tokens=[4, 4]), {"kv_tokens": 7}, "would hold 8 KV tokens; the memory holds 7"),
         (Answers(evict=0), {"overflow": "never"}, "overflow=never allows no eviction"),
         (Answers(error=ZeroDivisionError("oops")), {}, "raised ZeroDivisionError: oops"),
-        (Answers(error=InputError("here", "field", 1, "another")), {}, "^mine raised InputError: here: field is 1; expected"),
+        (
+            Answers(error=InputError("here", "field", 1, "another")),
+            {},
+            "^mine raised InputError: here: field is 1; expected",
+        ),
     ],
 )
 def test_a_broken_contract_is_one_error(policy, engine, said):

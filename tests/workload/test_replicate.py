@@ -66,7 +66,7 @@ def test_rotation_keeps_every_gap_but_the_one_it_cuts(trace, number):
 
 def test_replicate_0_is_the_trace_itself_and_others_differ():
     trace = Trace(np.arange(1, 400), np.arange(1, 400))
-    assert replicate(trace, 0, 5) is trace
+    assert replicate(trace, 0, 5) is trace is replicate(trace, 0, 2**64 - 1)
     firsts = {int(replicate(trace, r, 5).prompt_tokens[0]) for r in range(1, 9)}
     assert len(firsts) == 8
     assert 1 not in firsts

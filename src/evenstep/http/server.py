@@ -28,6 +28,7 @@ from evenstep.http.head import PartialHead, RequestHead
 
 #: An event of `Server.receive`: write it to the client, which may hold back its body until then (RFC 9110 section 10.1.1).
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_EMPTY = frozenset({204, 304})  # no content, so neither length nor coding (RFC 9110 section 8.6, RFC 9112 section 6.1)
 _FIRST_LINES = {status: b"HTTP/1.1 %d Unknown\r\n" % status for status in range(100, 1000)} | {
     one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus
 }
@@ -265,10 +266,10 @@ class ServerSide(Generic[P]):
             fields,
             b"Content-Type: ",
             kind,
-            b"\r\nContent-Length: %d\r\n" % len(body),
+            b"\r\n" if status in _EMPTY else b"\r\nContent-Length: %d\r\n" % len(body),
             self._stays(),
             b"\r\n",
-            b"" if self._is_head else body,
+            b"" if self._is_head or status in _EMPTY else body,
         )
         self._end()
         return b"".join(pieces)
@@ -280,7 +281,7 @@ class ServerSide(Generic[P]):
         end of the connection ends the body. `kind` is its content type; `fields` are further lines of the head, each with
         its CRLF. To answer a HEAD request, give the length that a GET would have, and one `piece`, which is empty.
         """
-        is_bare = status in {204, 304}  # RFC 9110 section 8.6, RFC 9112 section 6.1: neither length nor coding
+        is_bare = status in _EMPTY
         self.is_framed = length < 0 and self._chunks and not self._is_head and not is_bare
         if length < 0 and not self._chunks and not is_bare:
             self.keep_alive = False  # the end of the connection ends the body

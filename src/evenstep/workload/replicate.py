@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -50,7 +51,9 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
     Raises:
         InputError: a negative number or seed; or a number above 0 for a drawn trace (`Trace.synthetic`): give its generator.
     """
-    check_range("replicate", "a whole number >= 0", low=0, number=number, seed=seed)
+    check_range("replicate", "a whole number >= 0", low=0, number=number)
+    if not (isinstance(seed, Integral) and seed >= 0):  # a key may have all 64 bits
+        raise InputError("replicate", "seed", seed, "a whole number >= 0")
     if not isinstance(source, Trace):
         return source.draw(seed, number)
     if number == 0:

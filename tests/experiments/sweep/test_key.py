@@ -93,6 +93,9 @@ def test_a_policy_of_a_package_without_init_is_known_by_all_sources_of_the_packa
     kind = names.find("routing", "package_without_init.mine:Mine")
     first = content(kind())
     (package / "other.py").write_text("x = 2\n")
+    assert content(kind()) == first, "this process has loaded the code before the edit"
+    for known in (sweep_key._source_digest, sweep_key._digest):
+        known.cache_clear()
     assert content(kind()) != first
 
 
@@ -120,6 +123,8 @@ def test_a_policy_of_ones_own_is_known_by_the_modules_that_it_imports(tmp_path, 
     seen = [content(kind())]
     for file in ("helping.py", "helping_too/deep.py"):
         (tmp_path / file).write_text("x = y = 2\n")
+        for known in (sweep_key._source_digest, sweep_key._digest):  # as in a new process
+            known.cache_clear()
         seen.append(content(kind()))
     assert len({repr(one) for one in seen}) == 3
 

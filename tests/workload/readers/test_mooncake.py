@@ -137,3 +137,9 @@ def test_a_skipped_row_gives_no_time_to_the_rows_that_follow_it(write, wrong):
     trace = mooncake.read(path, skip_bad_rows=True)
     assert trace.arrival_s.tolist() == [0.0, 1.0]
     assert trace.think_s.tolist() == [0.0, 0.0]
+
+
+def test_a_skipped_row_that_goes_back_is_no_row_above(write):
+    row = {"input_length": 5, "output_length": 5, "hash_ids": [], "session_id": "a"}
+    path = write("x.jsonl", lines(*({**row, "timestamp": at} for at in (1000, 500, 2000))))
+    assert mooncake.read(path, skip_bad_rows=True).think_s.tolist() == [0.0, 1.0]

@@ -117,3 +117,9 @@ def test_a_damaged_file_and_a_newer_version_are_errors(tmp_path, samples):
     pq.write_table(table().replace_schema_metadata({b"evenstep": b'{"version": 99}'}), tmp_path / "new.parquet")
     with pytest.raises(InputError, match="version is 99"):
         parquet.read(tmp_path / "new.parquet")
+
+
+def test_a_trace_that_says_1_for_drawn_is_read_again(tmp_path):
+    path = tmp_path / "one.parquet"
+    path.write_bytes(parquet.packed(Trace(np.array([1]), np.array([2]), synthetic=1)))
+    assert parquet.read(path).synthetic is True

@@ -131,8 +131,8 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
     fields = splice.values_of(body, _WHERE)
     given = _given(fields)
-    if given.stream_options is not None:
-        splice.values_of(bytes(fields["stream_options"]), _WHERE)  # each key once, since our own are written into it
+    if given.stream_options is not None and (raw := bytes(fields["stream_options"])).count(b":") > 1:
+        splice.values_of(raw, _WHERE)  # each key once, since our own are written into it
     if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
     is_chat = kind == "chat"

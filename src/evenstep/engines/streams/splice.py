@@ -21,7 +21,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _LONGEST_KEYS = 2048  # most bytes, without the values, of an object whose layout is cached
 _MAY_BE_HALF = re.compile("truncated|escape|surrogate")  # msgspec's errors for half of a surrogate pair, and others
 _TO_HALF = re.compile(
-    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+"
+    rb"(?:[^\\]++|\\[\"\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+"
     rb"(?=\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
     re.DOTALL,
 )

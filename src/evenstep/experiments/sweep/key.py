@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
+import os
 import sys
 import uuid
 from collections.abc import Mapping
@@ -123,10 +124,10 @@ def content(value: Any, options: object = None) -> Any:
 def _text(text: str) -> Any:
     """The text itself, or the SHA-256 of the file that it names. Of a bare word, which may mean no file, both."""
     path = Path(text)
-    if not _is_file(path):
-        return text
-    word = {} if path.suffix or path.name != text else {"word": text}
-    return {"file": hashlib.sha256(path.read_bytes()).hexdigest(), **word}
+    with suppress(OSError, ValueError):
+        word = {} if path.suffix or path.name != text else {"word": text}
+        return {"file": hashlib.sha256(path.read_bytes()).hexdigest(), **word}
+    return text
 
 
 def _is_file(path: Path) -> bool:
@@ -138,28 +139,33 @@ def _is_file(path: Path) -> bool:
 def _foreign_code(kind: type[Any]) -> str:
     """SHA-256 over a class's source: its file and the modules beside it that it uses, or its whole package.
 
-    Empty for a class of evenstep. A class without a file, as from a prompt, gets a text that no other class and no other
-    process has.
+    Only a user's file is loaded again after it has changed (`names.find`), so all others are read once in a process. Empty
+    for a class of evenstep. A class without a file, as from a prompt, gets a text that no other class and no other process
+    has.
     """
     if kind.__module__.startswith("evenstep."):
         return ""
     home = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if home is None or not _is_file(Path(home)):
         return _unwritten.setdefault(kind, uuid.uuid4().hex)
-    return _source_digest(Path(home), kind.__module__)
+    path = Path(home)
+    return _source_digest(path, kind.__module__, path.stat().st_mtime_ns if kind.__module__.startswith(USER_MODULE) else 0)
 
 
-def _source_digest(file: Path, module: str) -> str:
+@cache
+def _source_digest(file: Path, module: str, changed_ns: int) -> str:
     if "." in module:
         folders = [Path(folder) for folder in sys.modules[module.partition(".")[0]].__path__]
         return "".join(_files_digest(tuple(sorted(folder.rglob("*.py"))), folder) for folder in folders)
     kernel = file.with_name(f"{file.stem}_kernel.py")
-    return _files_digest(_with_imports(file, *([kernel] if kernel.exists() else [])), file.parent)
+    own = (file, kernel) if kernel.exists() else (file,)
+    is_installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return _files_digest(own if is_installed else _with_imports(*own), file.parent, file if changed_ns else None)
 
 
 def _with_imports(*files: Path) -> tuple[Path, ...]:
     """Python files, and all modules and packages beside them that they import, directly or not; sorted."""
-    found, left = set[Path](), [*files]
+    root, found, left = files[0].parent, set[Path](), [*files]
     while left:
         file = left.pop()
         if file in found:
@@ -172,15 +178,21 @@ def _with_imports(*files: Path) -> tuple[Path, ...]:
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             for name in {name.partition(".")[0] for name in names}:
-                beside = (file.with_name(f"{name}.py"), *file.with_name(name).rglob("*.py"))
-                left += [path for path in beside if path.is_file()]
+                beside = [path for at in {file.parent, root} for path in (at / f"{name}.py", *(at / name).rglob("*.py"))]
+                left += [path for path in beside if path.is_file() and os.access(path, os.R_OK)]
     return tuple(sorted(found))
 
 
-def _files_digest(files: tuple[Path, ...], root: Path) -> str:
-    """SHA-256, in hex, over the paths (relative to `root`) and contents of files."""
+def _files_digest(files: tuple[Path, ...], root: Path, anew: Path | None = None) -> str:
+    """SHA-256, in hex, over the paths (relative to `root`) and contents of files; only `anew` is read again in a process."""
     found = hashlib.sha256()
     for path in files:
         found.update(f"{path.relative_to(root).as_posix()}\0".encode())
-        found.update(hashlib.sha256(path.read_bytes()).digest())
+        found.update((_digest.__wrapped__ if path == anew else _digest)(path))
     return found.hexdigest()
+
+
+@cache
+def _digest(path: Path) -> bytes:
+    """SHA-256 of a file that this process loads once, whatever becomes of it later."""
+    return hashlib.sha256(path.read_bytes()).digest()

@@ -104,7 +104,8 @@ class Limits:
         buffer_bytes: bytes of an answer that may wait for a slow client. With more, the gateway stops reading from the
             engine until a quarter of them is left. What was read by then, and an answer that does not stream, still waits.
         stalled_s: longest time in which a slow client reads nothing of its answer; then its connection is closed. It is
-            looked at four times in that time, so it may take a quarter longer.
+            looked at four times in that time, so it may take a quarter longer. Over TLS `idle_s` limits the reading of a
+            whole answer, since what waits there is not known.
         drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 

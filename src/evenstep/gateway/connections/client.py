@@ -312,8 +312,9 @@ class Client(asyncio.Protocol):
     def _answered(self) -> None:
         """After the end of an answer: set `job` to None, and close the connection or wait for the next request."""
         self.job = None
-        now_s, self._unsent = time.monotonic(), _ANY
-        machine = self._machine
+        now_s, machine = time.monotonic(), self._machine
+        if not self.paused:  # a paused client keeps the looks that `pause_writing` began, however many answers follow
+            self._unsent = _ANY
         if machine.state is _OVER:
             if self.transport.can_write_eof():
                 self.transport.write_eof()
@@ -322,6 +323,7 @@ class Client(asyncio.Protocol):
                 self.transport.close()
             return
         self._name = ""
-        self._deadline.set(now_s + self._service.limits.idle_s)
+        if not self.paused:
+            self._deadline.set(now_s + self._service.limits.idle_s)
         if machine.waiting:
             asyncio.get_running_loop().call_soon(self.data_received, b"")  # reads the next request

@@ -97,12 +97,14 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
         if times[after[row]] >= 0:
             times[row] = times[after[row]] + max(delay[row], 0.0)
     table.reject("timestamp", times < 0, "a time in milliseconds", "Only a later row of a session may lack it.")
+    before = table.bad.copy()
     table.ascending("timestamp", times, given)
+    is_timed = (times >= 0) & (before | ~table.bad)
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
-    timed, _ = links.relinked(after, np.zeros(table.rows), times >= 0)  # the last row above that has a time
-    gaps = np.where(times >= 0, links.gaps_after(timed, times), 0.0)
+    timed, _ = links.relinked(after, np.zeros(table.rows), is_timed)  # the last row above that has a right time
+    gaps = np.where(is_timed, links.gaps_after(timed, times), 0.0)
     think = np.where(delay >= 0, delay / 1e3, gaps / 1e3)
     if bool(((after >= 0) & (delay < 0)).any()):
         notes += ("Think times without a delay are the gaps between a session's requests, the model's time included.",)

@@ -83,7 +83,7 @@ def packed(trace: Trace) -> bytes:
     import pyarrow.parquet as pq
 
     columns: dict[str, Any] = {n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None}
-    own = {name: getattr(trace, name) for name in ("name", "format", "synthetic", "notes")}
+    own = {name: getattr(trace, name) for name in ("name", "format", "notes")} | {"synthetic": bool(trace.synthetic)}
     about: dict[str, Any] = {"version": _VERSION, **own}
     if trace.prefix_blocks is not None:
         blocks = trace.prefix_blocks

@@ -112,7 +112,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         data=ex.long_values(values, ("part", "case"), "value"),
         draw=lambda figure: _draw(figure, values, setting),
         size=(11.0, 3.6),
-        intervals=f"± is half a 95 % t-interval over {setting.replicates} replicates; for Proposition 8.4 over its instances.",
+        intervals=f"± is half a 95 % t-interval over {setting.replicates} replicates, for Proposition 8.4 over instances.",
     )
 
 
