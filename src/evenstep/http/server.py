@@ -26,7 +26,7 @@ from evenstep.http.errors import HttpError, body_too_large, head_too_large
 from evenstep.http.framing import Framing, framed, framing_of
 from evenstep.http.head import PartialHead, RequestHead
 
-#: An event of `Server.receive`: write it to the client, which may hold back its body until then (RFC 9110 section 10.1.1).
+#: An event of `ServerSide.receive`: write it to the client, which may hold its body back until then (RFC 9110, 10.1.1).
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EMPTY = frozenset({204, 304})  # no content, so neither length nor coding (RFC 9110 section 8.6, RFC 9112 section 6.1)
 _FIRST_LINES = {status: b"HTTP/1.1 %d Unknown\r\n" % status for status in range(100, 1000)} | {
