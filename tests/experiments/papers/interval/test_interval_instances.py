@@ -10,7 +10,7 @@ from evenstep.report.findings import text_lines
 def test_the_paper_s_example_holds_and_the_quotient_of_its_lower_bound_does_not():
     made = quick("interval-instances")
     found = {claim.says: claim.holds for claim in made.findings.claims}
-    assert "\n± is half a 95 % t-interval over 2 replicates; for Proposition 8.4 over its instances." in "\n".join(
+    assert "\n± is half a 95 % t-interval over 2 replicates, for Proposition 8.4 over instances." in "\n".join(
         text_lines(made)
     )
     assert all(holds for says, holds in found.items() if says.startswith("Example 8.2"))
