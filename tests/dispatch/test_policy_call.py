@@ -29,7 +29,7 @@ def test_both_doors_answer_alike(policy):
 
 
 def test_the_exact_solver_never_runs_live(monkeypatch):
-    """It may take seconds, and nothing could end it: live, bf-io searches, whatever `exact` says."""
+    """It may take seconds, and no budget ends it. So live decisions of bf-io search, also with `exact=true`."""
     monkeypatch.setattr("evenstep.routing.bf_io.exact.solve", lambda *_: pytest.fail("it was called"))
     assert run("bf-io:exact=true", plain=False) == run("bf-io", plain=False)
 

@@ -94,7 +94,7 @@ class Tables:
     """All tables of a folder. A line is float64[2, P]: tokens (sequences, bytes), ascending, and the seconds at them.
 
     `dense` (by tokens) and `per_sequence` (by sequences) hold a line for each layer, by its name: the time of running it
-    once. `moe` and `collective` (by bytes) are None if the profile lacks their files.
+    once. If the profile has no file for `moe` or `collective` (by bytes), that table is None.
     """
 
     dense: dict[str, F8]

@@ -194,5 +194,5 @@ def _files_digest(files: tuple[Path, ...], root: Path, anew: Path | None = None)
 
 @cache
 def _digest(path: Path) -> bytes:
-    """SHA-256 of a file that this process loads once, whatever becomes of it later."""
+    """SHA-256 of a file as it was at the first call; a later change does not count, since the process has loaded it."""
     return hashlib.sha256(path.read_bytes()).digest()
