@@ -212,6 +212,27 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
+def test_an_adapter_is_asked_for_only_where_it_is_loaded():
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def story():
+        async with engine(answers) as bare, engine(answers) as loaded, engine(answers) as late:
+            workers = [Worker(bare.url, models=["m"]), Worker(loaded.url, models=["m", "lora"]), Worker(late.url)]
+            async with serving(*workers, aliases={"short": "m"}) as server:
+                for model in ("lora", "short") * 10:
+                    body = {"model": model, "prompt": "x"}
+                    assert b" 200 OK" in await raw(server, request(body, headers="Connection: close\r\n"))
+                assert [b'"lora"' in body for _, body in loaded.asked].count(True) == 10
+                assert bare.asked and late.asked, "an alias is not listed, and goes to all of them"
+                (pool,) = server.gateway.pools.all
+                pool.backends[late.url[7:]].serves |= {"lora"}  # as `_look_again` finds
+                pool.models_changed()
+                assert pool.lacking("lora") == (bare.url[7:],) and not pool.lacking("m")
+
+    asyncio.run(story())
+
+
 OTHER = b'{"data":[{"id":"other","parent":null}]}'
 
 
