@@ -15,7 +15,7 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 
 #: Why a leg failed. ``connect``: no connection could be made. ``status``: a status that is not the request's fault (3xx,
 #: 5xx, 408, 421, 425, 429, a key of ours, a model that is not served), or an invalid answer. ``stream``: it broke off, even
-#: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection was reset at
+#: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection ended at
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
 #: stopped the request so that it is continued elsewhere. ``unable``: not sent, because the engine is known to be unable to
 #: continue this request.

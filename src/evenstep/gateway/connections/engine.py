@@ -3,7 +3,7 @@
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
 close it. If a connection that was idle for a while breaks within a second of sending, before its first byte, the engine had
 closed it. The request is then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection
-used a moment ago and reset at once may have been closed, too: its request fails as ``stale``. Redirects are ordinary answers
+used a moment ago that ends at once may have been closed, too: its request fails as ``stale``. Redirects are ordinary answers
 and are not followed here.
 """
 
@@ -54,7 +54,7 @@ class Leg(Protocol):
         body: called with bytes of the answer's body, without chunk framing.
         ended: called when the body ended correctly, after the connection was released (`connection` is None by then).
         broke: called when no connection could be made, or the answer broke off before its end. Its `kind` is ``connect``: no
-            connection; ``status``: an invalid head; ``stall``: the deadline passed; ``stale``: reset at once on a reused
+            connection; ``status``: an invalid head; ``stall``: the deadline passed; ``stale``: ended at once on a reused
             connection, so the engine may not have seen it; ``stream``: else. Its `why` is a clause for the log.
     """
 
@@ -326,8 +326,7 @@ class EngineConnection(asyncio.Protocol):
         elif is_at_once and self._is_old and data is not None:
             self._endpoint.send_fresh(leg, data, self._patience_s)
         else:
-            is_reset = is_at_once and exc is not None and self._idle_s < math.inf
-            kind: Kind = "stale" if is_reset else "stream"
+            kind: Kind = "stale" if is_at_once and self._idle_s < math.inf else "stream"
             leg.broke(kind, "it closed the connection before its answer was complete")
 
     # --- reading -------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Exchange:
     _before: SoFar | None = None
     _handover = _body = b""
     _usage_options = UsageOptions()
-    _stalled = False
+    _stalled = _is_stale = False  # why the last leg was lost
     _are_denials: bool | None = None  # all lost legs: the engine does not serve the model
 
     def __init__(
@@ -242,7 +242,8 @@ class Exchange:
         if self._leg is not leg:
             return
         self._keep_what_is_there(leg)
-        self._leg, self._stalled, self._since_s = None, kind == "stall", self.model.now_s()
+        self._leg, self._since_s = None, self.model.now_s()
+        self._stalled, self._is_stale = kind == "stall", kind == "stale"
         self._are_denials = leg.is_denied and self._are_denials is not False
         self.only_too_many &= leg.status == _TOO_MANY
         worker = leg.backend.name
@@ -334,9 +335,10 @@ class Exchange:
         self._body, self._usage_options = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
-        """Send a leg to a worker; its first deadline is `patience_s` seconds away."""
+        """Send a leg to a worker, after ``stale`` on a new connection; its first deadline is `patience_s` seconds away."""
         head = backend.generation_head(self.request.chat, self.name, len(body), self.context.carried)
-        backend.endpoint.send(leg, (head, body), patience_s)
+        send = backend.endpoint.send_fresh if self._is_stale else backend.endpoint.send
+        send(leg, (head, body), patience_s)
 
     def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
         """A new reader for an engine's stream, which continues `before` if any, from the token ids `given` (JSON) if any."""

@@ -1,7 +1,8 @@
 """Forwards requests other than generations, healthy workers with few requests first. No dispatcher counts them.
 
 Until the first byte of an answer reaches the client, a failed engine is replaced by another. Each is tried once; the last is
-tried twice if a reused connection was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure.
+tried again, on a new connection, if its reused one was stale. Errors of an engine are converted to OpenAI's form. A redirect
+is a failure.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class ProxiedRequest:
             self._story.sent(backend.name)
         head, body = self._request.context.head, self._request.body
         data = backend.head(head.method, head.target, self._request.name, len(body), self._more), body
-        backend.endpoint.send(self, data, backend.endpoint.settings.answer_s)
+        send = backend.endpoint.send_fresh if self._is_repeated else backend.endpoint.send
+        send(self, data, backend.endpoint.settings.answer_s)
 
     # --- called by the engine's connection -----------------------------------------------------------------------
 
