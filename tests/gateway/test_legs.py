@@ -18,10 +18,10 @@ def told(body):
     return b'{"error":{"message":"%b","type":"x"}}' % body
 
 
-async def asked_of(script, headers=CLOSE, body=BODY, **worker):
+async def asked_of(script, headers=CLOSE, body=BODY, path="/v1/completions", **worker):
     """What a client gets from one engine alone, and how often that was asked."""
     async with engine(script) as one, serving(Worker(url=one.url, **worker)) as server:
-        return await raw(server, request(body, headers=headers)), one
+        return await raw(server, request(body, path, headers=headers)), one
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_a_key_that_is_wrong_is_the_clients_fault_only_if_it_is_the_clients():
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-def test_an_engines_own_key_goes_in_place_of_the_clients():
+@pytest.mark.parametrize(("path", "expected"), [("/v1/completions", 502), ("/v1/embeddings", 401)])
+def test_an_engines_own_key_goes_in_place_of_the_clients(path, expected):
     async def answers(number, head, body, writer):
-        assert b"Authorization: Bearer ours" in head
-        assert b"theirs" not in head
         writer.write(whole(401, told(b"no")))
 
     headers = CLOSE + "Authorization: Bearer theirs\r\n"
-    answer, one = asyncio.run(asked_of(answers, headers, api_key="ours"))
-    assert answer.startswith(b"HTTP/1.1 502 ")
-    assert len(one.asked) == 1
+    answer, one = asyncio.run(asked_of(answers, headers, api_key="ours", path=path))
+    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    ((head, _),) = one.asked
+    assert b"Authorization: Bearer ours" in head and b"theirs" not in head
 
 
 def test_a_refusal_that_never_ends_is_cut_short():

@@ -31,7 +31,8 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
         expected: output tokens the client expects; 0 = unknown.
         priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
         carried: header lines that are forwarded to engines, each with its CRLF.
-        carries_key: `carried` has the client's credentials, because the gateway has no keys of its own.
+        credentials: the client's Authorization line, with its CRLF, for engines to which the gateway has no key; empty if it
+            sent none, or if the gateway has keys for clients.
         session: the text that names its session; empty = the head has none.
         task: the text that names its task; empty = the head has no task.
         traceparent: W3C trace context; empty = the head has no such header.
@@ -46,7 +47,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     expected: int
     priority: float
     carried: bytes
-    carries_key: bool
+    credentials: bytes
     session: str
     task: str
     traceparent: str
@@ -104,7 +105,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         first = calling.priority(headers.get(calling.PRIORITY_HEADER, ""))
         refusal = next((one for one in (number, expected, first) if isinstance(one, Refusal)), None)
     given = headers.get("x-request-id", "")
-    carries_key = not callers.has_keys and "authorization" in headers
+    key = "" if callers.has_keys else headers.get("authorization")
     return RequestContext(
         head=head,
         name=given if _NAME.fullmatch(given) else "",
@@ -114,23 +115,20 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         number=0 if isinstance(number, Refusal) else number,
         expected=0 if isinstance(expected, Refusal) else expected,
         priority=0.0 if isinstance(first, Refusal) else first,
-        carried=carried(headers, carries_key),
-        carries_key=carries_key,
+        carried=carried(headers),
+        credentials=f"authorization: {key}\r\n".encode("latin-1") if key else b"",
         session=next((headers[name] for name in session_headers if headers.get(name)), ""),
         task=headers.get(calling.TASK_HEADER, ""),
         traceparent=headers.get("traceparent", ""),
     )
 
 
-def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
+def carried(headers: Mapping[str, str], others: tuple[str, ...] = ()) -> bytes:
     """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty = no such line.
 
-    These are ``traceparent``, ``tracestate``, the headers named in `others` and, if `with_authorization`, the credentials.
-    Names are in lower case. A value that is empty, over 512 characters long, or has control or non-ASCII characters is left
-    out, except for credentials.
+    These are ``traceparent``, ``tracestate`` and the headers named in `others`. Names are in lower case. A value that is
+    empty, over 512 characters long, or has control or non-ASCII characters is left out.
     """
     wanted = (*(("traceparent", "tracestate") if "traceparent" in headers else ()), *others)
     lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
-    if with_authorization and "authorization" in headers:
-        lines.append(f"authorization: {headers['authorization']}\r\n")
     return "".join(lines).encode("latin-1")

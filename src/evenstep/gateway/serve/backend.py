@@ -106,7 +106,7 @@ class Backend:
         except (EngineError, TimeoutError):
             return 0, b""
 
-    def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
+    def generation_head(self, chat: bool, name: str, length: int, more: bytes, credentials: bytes = b"") -> bytes:
         """Head of a generation request, up to its empty line; its Content-Type is JSON.
 
         Args:
@@ -114,11 +114,14 @@ class Backend:
             name: the request's id.
             length: bytes of its body.
             more: further header lines, each with its CRLF, as `carried` returns them.
+            credentials: the client's Authorization line; a worker with a key of its own does not get it.
         """
-        parts = self._generation[chat], name.encode("ascii"), more, length
-        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % parts
+        parts = self._generation[chat], name.encode("ascii"), more, b"" if self.api_key else credentials, length
+        return b"%bX-Request-Id: %b\r\n%b%bContent-Length: %d\r\n\r\n" % parts
 
-    def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
+    def head(
+        self, method: str, target: str, name: str, length: int, more: bytes = b"", credentials: bytes = b""
+    ) -> bytes:
         """Head of a request that is not a generation, up to its empty line, with the worker's host, rank and key.
 
         Args:
@@ -127,9 +130,11 @@ class Backend:
             name: the request's id; empty = no id is sent.
             length: bytes of the body; GET and HEAD without a body get no Content-Length.
             more: further header lines, each with its CRLF.
+            credentials: as in `generation_head`.
         """
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
+        more += b"" if self.api_key else credentials
         return self._line(method, target) + named + more + framing + b"\r\n"
 
     def _line(self, method: str, target: str) -> bytes:

@@ -336,7 +336,8 @@ class Exchange:
 
     def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
         """Send a leg to a worker, after ``stale`` on a new connection; its first deadline is `patience_s` seconds away."""
-        head = backend.generation_head(self.request.chat, self.name, len(body), self.context.carried)
+        context = self.context
+        head = backend.generation_head(self.request.chat, self.name, len(body), context.carried, context.credentials)
         send = backend.endpoint.send_fresh if self._is_stale else backend.endpoint.send
         send(leg, (head, body), patience_s)
 
@@ -490,7 +491,7 @@ class Collecting:
         status, exchange = head.status, self.exchange
         is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
         if status in _ABOUT_KEYS:
-            is_clients = exchange.context.carries_key and not self.backend.api_key
+            is_clients = bool(exchange.context.credentials) and not self.backend.api_key
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
         if denies_model(said, status):  # the gateway asks it only for models it lists

@@ -252,7 +252,7 @@ class Front:
         story = None
         if self.sinks:
             story = begun(self.sinks, request.name, request.context, time.monotonic(), model)
-        passing = ProxiedRequest(client, request, engines, request.context.carries_key, self.passing.discard, story)
+        passing = ProxiedRequest(client, request, engines, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing
         passing.send()

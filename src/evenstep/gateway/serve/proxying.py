@@ -33,7 +33,6 @@ class ProxiedRequest:
 
     Args:
         engines: candidates, best first.
-        carries_key: whether the client's credentials are sent to the engine.
         over: called with this request when it has ended.
         story: notes for the sinks; None if there are no sinks.
     """
@@ -45,7 +44,6 @@ class ProxiedRequest:
         client: Client,
         request: Received,
         engines: Sequence[Backend],
-        carries_key: bool,
         over: Callable[[ProxiedRequest], None],
         story: Ended | None = None,
     ) -> None:
@@ -55,7 +53,7 @@ class ProxiedRequest:
         self.is_head = request.context.head.method == "HEAD"
         self._left = list(engines)
         self._backend: Backend | None = None
-        self._more = carried(request.context.head.headers, carries_key, _REQUEST_FIELDS)
+        self._more = carried(request.context.head.headers, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
@@ -76,7 +74,8 @@ class ProxiedRequest:
         if self._story is not None:
             self._story.sent(backend.name)
         head, body = self._request.context.head, self._request.body
-        data = backend.head(head.method, head.target, self._request.name, len(body), self._more), body
+        credentials = self._request.context.credentials
+        data = backend.head(head.method, head.target, self._request.name, len(body), self._more, credentials), body
         send = backend.endpoint.send_fresh if self._is_repeated else backend.endpoint.send
         send(self, data, backend.endpoint.settings.answer_s)
 
