@@ -40,6 +40,7 @@ BEFORE = {
     "only 100s": e.raw(b"HTTP/1.1 100 Continue\r\n\r\n", close=True),
     "a greeting, and nothing more": e.raw(b"SSH-2.0-OpenSSH_9.2\r\n", hang=True),
     "100s without an end": e.raw(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, hang=True),
+    "comments without an end": e.raw(e.STREAM + e.chunk(b": still here\n\n" * 5000) * 20, hang=True),
     "JSON that is not UTF-8": e.raw(e.answer_bytes(200, b'{"choices":[{"text":"\xff","finish_reason":"stop"}]}')),
     "a switch of protocols": e.raw(
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", close=True

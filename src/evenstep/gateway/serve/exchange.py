@@ -308,6 +308,12 @@ class Exchange:
         else:
             self.client.refuse(refusal)
 
+    @property
+    def event_bytes(self) -> int:
+        """Bytes of the largest event of a stream; before the first token, each of its sequences may send as many."""
+        request = self.request
+        return _EVENT_BYTES + (_BYTES_PER_ECHO if request.echoes else _BYTES_PER_ID) * request.prompt_bytes
+
     def client_resumed(self) -> None:
         """The client has read what was buffered: read from the engine again."""
         leg = self._leg
@@ -356,7 +362,7 @@ class Exchange:
             keep=self.can_continue,
             fingerprint=backend.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
-            limit=_EVENT_BYTES + (_BYTES_PER_ECHO if request.echoes else _BYTES_PER_ID) * request.prompt_bytes,
+            limit=self.event_bytes,
             templates=backend.templates,
             hands_back=not request.stops_at_recomputed,
         )
@@ -594,6 +600,9 @@ class Stream(Collecting):
             self.connection.acknowledge_late()  # type: ignore[union-attr]
         elif out:
             exchange.held += out
+            if len(exchange.held) > exchange.request.slots * exchange.event_bytes:
+                self._lose("stream", "it sends without a token and without an end")
+                return
         news = produced - self.counted
         if news > 0:
             self.counted = produced
