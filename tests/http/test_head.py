@@ -36,6 +36,16 @@ def test_length_and_keeping_alive():
     assert read_request_head(head(b"Connection: Keep-Alive", first=b"GET / HTTP/1.0")).keep_alive
 
 
+@pytest.mark.parametrize("space", [b" ", b"\t", b" \t "])
+def test_white_space_around_a_value_is_no_part_of_it(space):
+    lines = (b"Host:%b%b%b", b"a"), (b"Content-Length:%b%b%b", b"3"), (b"Expect:%b%b%b", b"100-continue"), (b"X:%b%b%b", b"b c")
+    found = read_request_head(head(*(line % (space, value, space) for line, value in lines)))
+    assert found.headers == {"host": "a", "content-length": "3", "expect": "100-continue", "x": "b c"}
+    assert (found.length, found.expects) == (3, True)
+    answer = head(b"Content-Length: 3" + space, b"Retry-After: 7" + space, first=b"HTTP/1.1 503 Busy")
+    assert (read_response_head(answer).length, read_response_head(answer).retry_after_s) == (3, 7.0)
+
+
 def test_a_wish_to_upgrade_is_an_ordinary_request():
     found = read_request_head(head(b"Host: a", b"Connection: Upgrade", b"Upgrade: h2c"))
     assert found.headers["upgrade"] == "h2c"
@@ -142,6 +152,7 @@ def test_an_answers_head_is_read():
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\x85\r\n\r\n",
         b"HTTP/1.1 099 X\r\n\r\n",
         b"HTTP/3 200 OK\r\n\r\n",
         b"200 OK\r\n\r\n",

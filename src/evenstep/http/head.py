@@ -118,7 +118,7 @@ class _Fields:
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields += 1
         key = _key_of(name)
-        text = value.decode("latin-1")
+        text = value.decode("latin-1").rstrip(" \t")  # RFC 9110 section 5.5; llhttp strips before the value only
         if key in self.found:
             self.doubled.add(key)
             self.found[key] += ", " + text
@@ -239,7 +239,7 @@ def _length(fields: _Fields, version_1_1: bool) -> int:
     if coding is not None:
         if length is not None:
             raise HttpError("There are both Content-Length and Transfer-Encoding.")
-        if not version_1_1 or "transfer-encoding" in doubled or coding.strip().lower() != "chunked":
+        if not version_1_1 or "transfer-encoding" in doubled or coding.lower() != "chunked":
             raise HttpError("The only Transfer-Encoding is chunked, once, in HTTP/1.1.")
         return CHUNKED
     if length is None:
