@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
@@ -44,3 +45,14 @@ def test_requests_that_wait_go_without_a_prefill_when_the_last_prefiller_leaves(
     assert [c.request for c in told if isinstance(c, SendDecode)] == [2]
     told = [*story.tell(ev.PrefillDone, request=1, leg=sent.leg), *story.tick()]
     assert [c.request for c in told if isinstance(c, SendDecode)] == [1]
+
+
+def test_a_counted_prompt_that_a_reading_already_contains_is_not_charged_again():
+    story = split(slots=2)
+    (sent,) = [c for c in story.arrives(1, prompt_tokens=40_000) if isinstance(c, SendPrefill)]
+    story.tell(ev.Sampled, worker="p", running=1, waiting=0, kv_used=0.4)
+    story.tell(ev.PrefillDone, request=1, leg=sent.leg, prompt_tokens=50_000)
+    assert story.d.fleet.prefill.free("p") == 0.5, "the reading tells what the prompt takes"
+    (other,) = [c for c in story.arrives(2, prompt_tokens=10_000) if isinstance(c, SendPrefill)]
+    story.tell(ev.PrefillDone, request=2, leg=other.leg, prompt_tokens=20_000)
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.3), "no reading has the second prompt"

@@ -82,6 +82,12 @@ class PrefillBudget:
         found.requests.add(row)
         return found.sample
 
+    def correct(self, name: str, more: int, sample: int) -> None:
+        """Charge `more` tokens for a prompt that was charged at `sample`; nothing if a later report contains the prompt."""
+        found = self.prefillers[name]
+        if found.sample == sample:
+            found.charged += more
+
     def release(self, name: str, row: int, tokens: int, sample: int) -> None:
         """Take off a prompt whose KV is gone; an unknown prefiller is ignored.
 

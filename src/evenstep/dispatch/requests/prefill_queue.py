@@ -60,8 +60,7 @@ class PrefillQueue:
         name = self.prefiller_of.get(row)
         if name is not None:
             at = self._rows.at
-            self._prefill.release(name, row, at.prompt[row], at.charged[row])
-            at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
+            self._prefill.correct(name, prompt_tokens - at.prompt[row], at.charged[row])
 
     def leave(self, row: int, told: bool) -> None:
         """Free the KV memory that the request has at its prefiller, if any. Queued requests that now have room are sent.
