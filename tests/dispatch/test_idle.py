@@ -85,6 +85,19 @@ def test_requests_and_slots_that_the_round_does_not_look_at_count_too(settings):
     assert sorted(sent(told)) == [(0, "d"), (3, "a"), (4, "b"), (5, "c")]
 
 
+def test_a_round_that_sends_a_request_it_does_not_look_at_has_not_held():
+    story = holding(("a",), kv_tokens=100, pool_window=1)
+    story.worker("d", slots=4, kv_tokens=5000)
+    story.arrives(0, 900)
+    assert sent(story.tick()) == [(0, "d")]
+    story.arrives(1, 900)
+    assert sent(story.tick()) == []
+    story.arrives(2, 50)
+    assert sent(story.tick()) == [(2, "a")]  # only request 1 was shown to the policy
+    found = {one["outcome"]: one["value"] for one in story.d.snapshot()["decisions_total"]}
+    assert found == {"fallback": 1, "held": 1, "admitted": 1}
+
+
 def test_a_request_goes_to_no_worker_that_it_failed_on_and_keeps_it_from_no_other():
     story = holding(backoff_s=0.0, retries=5)
     story.arrives(0)

@@ -194,7 +194,7 @@ class Deciding(Restored):
         self.fallback.after(reason, now_s)
         if reason:
             self._tell(reason, was_off, now_s)
-        outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
+        outcome = "fallback" if reason else "held" if worker.count(HOLD) == len(worker) else "admitted"
         self.meters.decisions[self.call.text, outcome] += 1
         if self.keep_round is not None:
             self.keep_round(self._record(worker, reason))
