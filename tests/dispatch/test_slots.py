@@ -33,6 +33,19 @@ def test_a_request_that_holds_some_slots_gives_them_back_when_its_client_leaves(
     assert not story.d.parts.slots.seating and story.d.mirror.free(0) == 1
 
 
+def test_a_request_that_holds_some_slots_gives_them_back_when_its_worker_has_too_few_in_all():
+    story = Story("jsq")
+    story.worker("a", slots=4)
+    story.sent(1, copies=2)
+    story.arrives(2, copies=3)
+    story.tick()
+    assert story.d.mirror.free(0) == 0
+    story.worker("b", slots=3, heard=False)
+    story.worker("a", slots=2)
+    assert not story.d.parts.slots.seating
+    assert [c.worker for c in story.sampled("b") + story.tick() if isinstance(c, SendDecode)] == ["b"]
+
+
 def test_who_holds_slots_moves_up_with_its_worker():
     story = Story("jsq")
     story.worker("a", slots=1)

@@ -250,7 +250,13 @@ class Slots:
             self.fill(worker)
 
     def fill(self, worker: int) -> None:
-        """Give free slots of the worker in this place to requests in `seating` there, in order; complete ones are sent."""
+        """Give free slots of the worker in this place to requests in `seating` there, in order; complete ones are sent.
+
+        If the worker now has fewer slots in all than one wants, they go back to the pool (`clear`).
+        """
+        seating, slots = self.seating.get(worker, ()), self._mirror.workers[worker].spec.slots
+        if any(self._rows.at.copies[row] > slots for row in seating):
+            self.clear(worker)
         for row in list(self.seating.get(worker, ())):
             self.seat(row, worker, self._mirror.free(worker))
 
