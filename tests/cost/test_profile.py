@@ -61,6 +61,17 @@ def test_a_longest_decode_costs_its_share(tmp_path):
     assert skewed - plain == pytest.approx(1e-6 * 4 * 0.5 * (600 - 400) / 100)
 
 
+@pytest.mark.parametrize("name", bundled())
+def test_beyond_the_measured_contexts_a_mixed_batch_takes_longer_than_its_chunk_or_its_decodes_alone(name):
+    law = Profile(name)
+    for before, context, decodes in ((16_000, 16_000, 4), (30_000, 12_000, 16), (60_000, 60_000, 4), (100_000, 4_000, 40)):
+        held, ran = np.array([before] + [context] * decodes), np.array([512] + [1] * decodes)
+        is_decode = ran == 1
+        chunk, decoding = (law.seconds(batch_of(held[own], ran[own], is_decode[own])) for own in (~is_decode, is_decode))
+        together = law.seconds(batch_of(held, ran, is_decode))
+        assert max(chunk, decoding) < together < 2 * (chunk + decoding)
+
+
 def test_options_stand_above_what_the_folder_says(tmp_path):
     path = folder(tmp_path, facts='{"layers": 4, "skew": [0.5, 0], "graph_tokens": 8}')
     three = batch_of(np.array([100, 300, 300]), np.array([1, 1, 1]), np.array([True, True, True]))

@@ -76,8 +76,32 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
 
 
 @jit
+def on_table(law: F8, first: int, chunk: float, chunk_context: float, decodes: float, context: float) -> float:
+    """Seconds by `on_grid`; a mixed batch that is beyond the table adds what its chunk and its decodes take longer alone.
+
+    To extend the end cell of a mixed batch would multiply the growth of both, and the noise of the points there. The
+    arguments are those of `on_grid`.
+    """
+    if chunk == 0.0 or decodes == 0.0:
+        return on_grid(law, first, chunk, chunk_context, decodes, context)
+    at = first + 5
+    most_chunk = min(chunk, law[at := at + int(law[first])])
+    most_before = min(chunk_context, law[at := at + int(law[first + 1])])
+    most_decodes = min(decodes, law[at := at + int(law[first + 2])])
+    most_context = min(context, law[at + int(law[first + 3])])
+    seconds = on_grid(law, first, most_chunk, most_before, most_decodes, most_context)
+    if chunk > most_chunk or chunk_context > most_before:
+        seconds += on_grid(law, first, chunk, chunk_context, 0.0, 0.0)
+        seconds -= on_grid(law, first, most_chunk, most_before, 0.0, 0.0)
+    if decodes > most_decodes or context > most_context:
+        seconds += on_grid(law, first, 0.0, 0.0, decodes, context)
+        seconds -= on_grid(law, first, 0.0, 0.0, most_decodes, most_context)
+    return max(seconds, 0.0)
+
+
+@jit
 def attention(law: F8, first: int, batch: F8) -> float:
-    """Seconds of attention of a batch, float64[FEATURES], by the table that begins at `law[first]` (`on_grid`).
+    """Seconds of attention of a batch, float64[FEATURES], by the table that begins at `law[first]` (`on_table`).
 
     Chunks count as one chunk of equal work, decodes as all at their mean context. A share of the extra seconds that they
     would take if all had the longest context is added.
@@ -90,10 +114,10 @@ def attention(law: F8, first: int, batch: F8) -> float:
     if decodes == 0.0:
         return on_grid(law, first, chunk, before_chunk, 0.0, 0.0)
     mean = batch[content.DECODE_CONTEXT] / decodes
-    seconds = on_grid(law, first, chunk, before_chunk, decodes, mean)
+    seconds = on_table(law, first, chunk, before_chunk, decodes, mean)
     share = law[first + 5] if chunk > 0.0 else law[first + 4]
     if share > 0.0 and batch[content.LONGEST] > mean:
-        most = on_grid(law, first, chunk, before_chunk, decodes, batch[content.LONGEST])
+        most = on_table(law, first, chunk, before_chunk, decodes, batch[content.LONGEST])
         seconds += share * max(most - seconds, 0.0)
     return seconds
 
