@@ -7,7 +7,7 @@ from tests.oracles.engine import batch_of
 from tests.strategies import batches, examples
 
 from evenstep import names
-from evenstep.cost.batch import Batch
+from evenstep.cost.batch import FEATURES, Batch
 from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.profile import Profile, captured, padded
 from evenstep.cost.profile_tables import bundled
@@ -45,6 +45,22 @@ def test_below_the_first_measured_point_a_batch_takes_the_time_of_that_point(tmp
     law = Profile(folder(tmp_path, **{"dense.csv": dense, "per_sequence.csv": HEADS.replace("head,1", "head,4")}))
     decode = batch_of(np.array([100]), np.array([1]), np.array([True]))
     assert law.seconds(decode) == pytest.approx(1e-6 * (4 * (100 + 100 / 100) + 7))
+
+
+def test_beyond_the_last_measured_point_a_batch_never_takes_less_though_noise_let_the_last_line_fall(tmp_path):
+    dense = "layer,tokens,time_us\nmlp,1,100\nmlp,1024,120\nmlp,2048,100\nrope,1,5\nrope,512,3\n"
+    law = Profile(folder(tmp_path, **{"dense.csv": dense, "per_sequence.csv": HEADS.replace("9,15", "9,2")}))
+    measured, more = (law.seconds(Batch(tokens=tokens, requests=requests)) for tokens, requests in ((2048, 9), (16384, 900)))
+    assert more == measured == pytest.approx(1e-6 * (4 * (100 + 3) + 2))
+
+
+def test_ranks_below_the_first_measured_point_take_the_time_of_that_point(tmp_path):
+    facts = '{"layers": 1, "experts": 4, "experts_each": 2, "expert_ranks": 2, "hidden": 8}'
+    tables = {"moe.csv": "tokens,activated_experts,time_us\n16,1,7\n16,2,7\n32,1,70\n32,2,70\n", "per_sequence.csv": HEADS}
+    tables |= {"collective.csv": "bytes,time_us\n256,1\n512,90\n", "dense.csv": "layer,tokens,time_us\nmlp,16,10\nmlp,32,99\n"}
+    ranks = Profile(folder(tmp_path, facts=facts, **tables)).in_lockstep(2)
+    empty, _ = ranks.seconds(np.zeros((2, FEATURES)), 0.0, np.zeros(2))
+    assert empty == pytest.approx(1e-6 * (10 + 7 + 2 * 1 + 6))
 
 
 def test_several_chunks_take_what_one_of_as_many_pairs_takes(tmp_path):

@@ -35,7 +35,7 @@ class Profile:
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
-    * Between the points of a table lines are straight; beyond the last point the last line goes on. Only the table of
+    * Between the points of a table lines are straight; beyond the last point the last line goes on if it rises. Only the table of
       experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
       chunk alone, and as that of its decodes alone.
 
@@ -111,9 +111,9 @@ class Profile:
         tokens, dense = self._dense()
         links = tables.collective
         return Parts(
-            layout(tokens=np.stack([tokens, dense]), requests=self._by_requests(), grid=self._grid()),
-            experts=np.stack([tokens, self.layers * tables.moe.seconds(tokens, facts)]),
-            links=None if links is None else np.stack([tokens, self._collectives(tokens, links)]),
+            layout(tokens=_ends_added(np.stack([tokens, dense])), requests=self._by_requests(), grid=self._grid()),
+            experts=_ends_added(np.stack([tokens, self.layers * tables.moe.seconds(tokens, facts)])),
+            links=None if links is None else _ends_added(np.stack([tokens, self._collectives(tokens, links)])),
             sizes=tuple(captured(self.graph_tokens or 0)),
             shares_path=bool(self.shares_path),
         )
@@ -126,7 +126,7 @@ class Profile:
             seconds += self._collectives(tokens, tables.collective)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
-        return padded(_from_one(np.stack([tokens, seconds])), self.graph_tokens or 0)
+        return padded(_ends_added(np.stack([tokens, seconds])), self.graph_tokens or 0)
 
     def _dense(self) -> tuple[F8, F8]:
         """float64[P] each: tokens, and seconds of the dense layers."""
@@ -149,7 +149,7 @@ class Profile:
         if not tables:
             return None
         requests = np.array(sorted({float(n) for table in tables for n in table[0]}))
-        return _from_one(np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]))
+        return _ends_added(np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]))
 
     def _grid(self) -> F8:
         """float64[*], attention of all layers, as `batch_seconds.on_grid` reads it."""
@@ -158,14 +158,25 @@ class Profile:
         return np.concatenate([[*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()])
 
 
-def _from_one(lines: F8) -> F8:
-    """A measured line, float64[2, P]; if it begins above 1 (token or request), its first seconds are added at 1, too."""
-    return lines if lines[0, 0] <= 1 else np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
+def _ends_added(lines: F8) -> F8:
+    """A measured line, float64[2, P], that compiled loops may extend: level before its first point, never falling at its end.
+
+    If it begins above 1 (token or request), its first seconds are added at 1, too. If it falls at last, so are its last.
+    """
+    if lines[0, 0] > 1:
+        lines = np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
+    if lines[1, -1] < lines[1, -2]:
+        lines = np.concatenate([lines, [[lines[0, -1] + 1.0], [lines[1, -1]]]], axis=1)
+    return lines
 
 
 def along(table: F8, at: F8) -> F8:
-    """Seconds at `at`, float64[N], on a measured line, float64[2, P]; before its first point those of that point."""
-    return np.where(at <= table[0, 0], table[1, 0], on_lines(table, at))
+    """Seconds at `at`, float64[N], on a measured line, float64[2, P]; outside its points at least those of its nearest one.
+
+    Before the first point they are those of that point. After the last one the line goes on if it rises.
+    """
+    beyond = np.where(at > table[0, -1], table[1, -1], 0.0)
+    return np.where(at <= table[0, 0], table[1, 0], np.maximum(on_lines(table, at), beyond))
 
 
 def captured(most: int) -> list[int]:
