@@ -96,3 +96,10 @@ def test_a_guess_is_measured_where_no_formula_bounds_the_rate():
     one = Case("sarathi", AffineKv(), ENGINE, alike(3, 5))
     assert one.closed.at_most is None
     assert 0 < one.guess() < 1e3
+
+
+def test_a_limit_far_below_the_bound_of_all_policies_is_found():
+    """Without a token budget any batch takes a second, so the bound is 2 million requests a second; the one seat serves 0.2."""
+    one = case("best", Engine(token_budget=0, batch_limit=1))
+    assert one.guess() > 1e6
+    assert Bisection(one, one.guess(), 1_000, 0.02, 0, 0).search().middle == pytest.approx(0.2, rel=0.03)

@@ -125,14 +125,15 @@ class Case:
     def guess(self) -> float:
         """A first guess of the largest stable rate, requests a second: the closed form, else the bound of all policies.
 
-        Without either, it is the rate at which `sarathi` serves `FEW` simulated requests that all wait at 0 s.
+        Without either it is `measured`.
         """
         closed = self.closed
-        found = closed.requests_per_s or closed.at_most
-        if found is None:
-            few = self.lengths.draw(FEW, 0, 0)
-            found = FEW / simulate_engine(few, Sarathi(), engine=self.engine, batch_time=self.law).totals.makespan_s
-        return found
+        return closed.requests_per_s or closed.at_most or self.measured()
+
+    def measured(self) -> float:
+        """Requests a second that `sarathi` serves if `FEW` of them wait at 0 s, by simulation."""
+        few = self.lengths.draw(FEW, 0, 0)
+        return FEW / simulate_engine(few, Sarathi(), engine=self.engine, batch_time=self.law).totals.makespan_s
 
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
         """Simulate `requests` Poisson arrivals at a rate, requests a second. The run stops at the last arrival.
@@ -228,20 +229,29 @@ class Bisection:
     def search(self) -> Bracket:
         """Search, and return the last bracket with the rate that the engine serves in an overload.
 
+        If no rate near `around` is stable, the search begins anew near `Case.measured`: the bound of all policies may be far
+        off, as without a token budget under a law that all batches take as long.
+        """
+        found = self.search_near(self.around)
+        return self.search_near(self.case.measured()) if found.high == 0.0 else found
+
+    def search_near(self, around: float) -> Bracket:
+        """Search from a rate, requests a second, and return the last bracket with what is served in an overload.
+
         The bracket begins 5 % below and above `around`, and moves until its lower end is stable and its upper end is not. At
         the end, runs with four times as many arrivals measure `served`. If the bracket moves from `around` by more than the
         factor `FARTHEST`, both ends are returned as 0 or inf.
         """
-        low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
+        low, high, wider = 0.95 * around, 1.05 * around, 0.1
         if not self._keeps_up(low):
             while not self._keeps_up(low):
                 low, high, wider = low * (1 - wider), low, min(2 * wider, 0.5)
-                if low < self.around / FARTHEST:
+                if low < around / FARTHEST:
                     return Bracket(0.0, 0.0)
         else:
             while self._keeps_up(high):
                 low, high, wider = high, high * (1 + wider), 2 * wider
-                if high > self.around * FARTHEST:
+                if high > around * FARTHEST:
                     return Bracket(float("inf"), float("inf"))
         while high - low > self.precision * low:
             middle = (low + high) / 2
