@@ -383,6 +383,15 @@ def test_a_call_passes_none_of_a_higher_priority_whatever_the_order_of_the_polic
     assert (short < long.max()).sum() <= 1
 
 
+@pytest.mark.parametrize("order", ["oldest-task", "least-attained", "critical-path", "longest-path"])
+def test_an_order_of_tasks_keeps_the_classes_of_a_policy_apart(order):
+    """Calls of two types come in turn. ``class-first`` ran one in each batch, although all fit, and they piled up."""
+    section = EngineSection(engine=UNIT, batch_time="unit", policy="class-first")
+    tasks = {name: TaskSection({"call": call("one", 4, 1)}, Constant(30.0), count=300) for name in ("a", "b")}
+    run = simulate_network(Network({"one": section}, tasks, order=order))
+    assert run.summary["task_mean_s"] < 3.0
+
+
 def test_a_policy_may_wait_beyond_the_stop_for_calls_that_come_after_it():
     """Three calls wait for a fourth. Calls after the stop are not drawn, yet the policy does not hold for ever."""
     trace = Trace(np.full(4, 9), np.full(4, 2), np.array([0.0, 1.0, 2.0, 90.0]))

@@ -215,7 +215,7 @@ def _net(
         sites=sites,
         groups=groups,
         calls=_calls(network, places, calls),
-        nodes=_nodes(network, calls),
+        nodes=_nodes(network, places, calls),
         roots=roots,
         root_s=root_s,
         heap_s=np.zeros(count),
@@ -406,8 +406,11 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
     return groups, routing, spaces.joined()
 
 
-def _nodes(network: Network, calls: Calls) -> model.Nodes:
-    """The graphs of the tasks before the first event."""
+def _nodes(network: Network, places: list[Place], calls: Calls) -> model.Nodes:
+    """The graphs of the tasks before the first event.
+
+    Without a list of priorities, the class of a call is its priority at engines whose scheduling policy orders by class.
+    """
     count = calls.task.size
     order = np.argsort(calls.parent, kind="stable")
     begins = np.zeros(count + 1, np.int64)
@@ -415,6 +418,10 @@ def _nodes(network: Network, calls: Calls) -> model.Nodes:
         begins = np.searchsorted(calls.parent[order], np.arange(count + 1))
     keys = static_keys(network, calls) if _ORDERS[network.order] == model.STATIC else np.zeros(count)
     ranks, pending = _ranks(network, calls)[calls.kind], np.bincount(calls.child, minlength=count)
+    own = [not one.section.priority and order_of(one.task.policy).weights[BY_CLASS] > 0 for one in places]
+    if any(own):
+        classes = np.unique(calls.request_class, return_inverse=True)[1].reshape(-1)
+        ranks = np.where(np.array(own)[_groups_of(network, calls)][calls.kind], classes, ranks)
     return model.Nodes(calls.task, ranks, keys, calls.delay_s, pending, begins, calls.child[order])
 
 
