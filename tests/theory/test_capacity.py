@@ -137,6 +137,13 @@ def test_prompts_that_wait_for_the_budget_keep_their_seats():
     assert found == pytest.approx(20.65, abs=0.01)
 
 
+@pytest.mark.parametrize("seats", [3, 8])
+def test_more_seats_than_tokens_of_a_batch_keep_it_full(seats):
+    """The chain of waiting prompts has states that it never reaches. With them its equations are singular."""
+    own = served([1], [1], token_budget=1, seats=seats)
+    assert closed_form(Sarathi(), own).requests_per_s == pytest.approx(50.0)
+
+
 def test_a_cap_on_decodes_takes_poisson_prompts():
     linear = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)
     one = served([30], [10], linear, token_budget=1 << 20)

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenstep.cost import batch
 from evenstep.cost.batch import Batch, BatchTime
@@ -271,11 +272,21 @@ def seated(served: Served) -> float:
         share = np.maximum(place - lower, 0.0)  # of two neighbours, so that the mean is kept
         np.add.at(moves[state], lower, chance * (1 - share))
         np.add.at(moves[state], np.minimum(lower + 1, left.size - 1), chance * share)
-    balance = np.eye(left.size) - moves.T
+    found = _reached(moves)
+    moves, decodes, runs = moves[np.ix_(found, found)], decodes[found], runs[found]
+    balance = np.eye(runs.size) - moves.T
     balance[-1] = 1.0
-    often = np.linalg.solve(balance, np.eye(left.size)[-1])
+    often = np.linalg.solve(balance, np.eye(runs.size)[-1])
     seconds = np.array([served.seconds(tokens) for tokens in decodes + runs])
     return float(often @ decodes) / (served.m_d * float(often @ seconds))
+
+
+def _reached(moves: F8) -> NDArray[np.bool_]:
+    """bool[S], the states that a Markov chain reaches from state 0; `moves` are its chances, float64[S, S]."""
+    found, more = np.zeros(len(moves), bool), np.arange(len(moves)) == 0
+    while more.sum() > found.sum():
+        found, more = more, more | (moves[more] > 0).any(axis=0)
+    return found
 
 
 def _whole(prompts: F8) -> F8:
