@@ -67,6 +67,17 @@ def test_clients_with_lengths_but_without_windows_have_no_requests(samples, monk
         servegen.read(samples / "servegen.tar.gz")
 
 
+@pytest.mark.parametrize(("kind", "shape", "cv"), [("Gamma", 0.01, 10.0), ("Weibull", 0.2, 15.8)])
+def test_a_window_is_drawn_to_its_end_though_its_law_is_burstier_than_the_published_cv(kind, shape, cv):
+    """The last part of a window with many requests had none."""
+
+    def times(published: float, replicate: int) -> list[float]:
+        client = Client(0, np.zeros(1), np.ones(1), np.array([published]), (kind,), np.array([shape]))
+        return servegen._arrivals(client, 0, 0, replicate)[0].tolist()
+
+    assert all(times(1.0, replicate) == times(cv, replicate) for replicate in range(60))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "shape", "cv"), [("Gamma", 1 / 25, 5.0), ("Gamma", 4.0, 0.5), ("Weibull", 0.5, 2.24), ("Exponential", 1.0, 1.0)]

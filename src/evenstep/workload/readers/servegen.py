@@ -21,6 +21,7 @@ _PROMPT_FIELDS = (
 )
 _DEFAULT_REQUESTS = 20_000
 _MARGIN = 6.0  # standard deviations of the count drawn in reserve
+_MOST_GAPS = 1 << 24  # no more are tried: the next window has the next keys
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -133,13 +134,25 @@ class ServeGen:
 
 def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F8, I8]:
     """Times (s, the file's time) of a client's requests in its 600-s window number `window`, and the key of each request."""
-    from scipy.special import gamma, gammaincinv
-
-    rate, shape, kind = client.rate[window], client.shape[window], client.kind[window]
+    rate = client.rate[window]
     expected = rate * WINDOW_S
     cv = max(float(client.cv[window]), 1.0)
     count = int(expected + _MARGIN * cv * np.sqrt(expected) + 2 * cv * cv + 10)
-    numbers = (np.int64(client.number) << 40) + (np.int64(window) << 24) + np.arange(count, dtype=np.int64)
+    first = (np.int64(client.number) << 40) + (np.int64(window) << 24)
+    while True:  # more gaps until they fill the window: its law may be burstier than the published cv
+        numbers = first + np.arange(count, dtype=np.int64)
+        times = np.cumsum(_gaps(client.kind[window], client.shape[window], numbers, seed, replicate) / rate)
+        if times[-1] >= WINDOW_S or count >= _MOST_GAPS:
+            break
+        count *= 2
+    inside = times < WINDOW_S
+    return client.start_s[window] + times[inside], numbers[inside]
+
+
+def _gaps(kind: str, shape: float, numbers: I8, seed: int, replicate: int) -> F8:
+    """Gaps of mean 1 by the law `kind` of this shape, a draw for each of `numbers`; before the first its window opens."""
+    from scipy.special import gamma, gammaincinv
+
     u = streams.uniform(seed, "servegen-gap", numbers, draw=replicate)
     # The window opens within a gap, `opened`: a long gap is met more often, in proportion to its length.
     if kind == "Gamma":
@@ -150,10 +163,7 @@ def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F
     else:
         gaps, opened = -np.log1p(-u), gammaincinv(2.0, u[0])
     gaps[0] = opened * streams.uniform(seed, "servegen-phase", int(numbers[0]), draw=replicate)
-    gaps = gaps / rate
-    times = np.cumsum(gaps)
-    inside = times < WINDOW_S
-    return client.start_s[window] + times[inside], numbers[inside]
+    return gaps
 
 
 def _lengths(client: Client, when: F8, numbers: I8, seed: int, replicate: int) -> tuple[I8, I8]:
