@@ -3,10 +3,12 @@
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
-from evenstep.experiments.frontier import largest_rates
+from evenstep.experiments.frontier import TOLERANCE, largest_rates
+from evenstep.experiments.papers.throughput import stability_fig1
 from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER, case
-from evenstep.experiments.vocabulary import near
+from evenstep.experiments.vocabulary import Setting, near
 from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.stability import stability
 
 SEATED = "vanilla-vllm, 32/32, 256 seats"
 
@@ -32,6 +34,14 @@ def test_vanilla_vllm_with_seats_keeps_up_with_what_its_closed_form_says_within_
     one = {SEATED: case("vanilla-vllm", prompt=32, output=32, batch_limit=256)}
     found = mean_interval(largest_rates(one, 24_000, 0.02, seed=0, seeds=8, processes=1)[SEATED].each)
     assert near(found, one[SEATED].closed.requests_per_s or 0.0, 0.03)
+
+
+def test_the_lines_of_fig_1_are_judged_as_the_constants_say(monkeypatch):
+    """They were judged by requests, against 1 % of the arrivals."""
+    asked = []
+    monkeypatch.setattr(stability_fig1, "stability", lambda run, **how: asked.append(how) or stability(run, **how))
+    stability_fig1._path(Setting(quick=True), "sarathi", 2)
+    assert asked == [{"unit": "tokens", "tolerance": TOLERANCE}]
 
 
 @pytest.mark.parametrize(

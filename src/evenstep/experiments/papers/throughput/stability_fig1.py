@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Case, alike, largest_rates
+from evenstep.experiments.frontier import TOLERANCE, Case, alike, largest_rates, unit_of
 from evenstep.measure.stability import in_system, stability
 from evenstep.request import F8
 from evenstep.sim.engine.simulation import Engine
@@ -107,7 +107,8 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     assert done.trace is not None
     arrival_s = np.sort(done.trace.column("arrival_s"))
     times = np.linspace(0, float(arrival_s[-1]), 201)
-    return times, in_system(arrival_s, np.sort(done.requests.finished_s), times), stability(done).verdict
+    judged = stability(done, unit=unit_of(done), tolerance=TOLERANCE)
+    return times, in_system(arrival_s, np.sort(done.requests.finished_s), times), judged.verdict
 
 
 def _off(formula: float, rate: ex.Interval) -> ex.Interval:
