@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -138,6 +140,22 @@ def test_a_format_of_ones_own_is_a_file(write, tmp_path):
     assert read_trace(data, str(reader), scale=2).prompt_tokens.tolist() == [6, 8]
     with pytest.raises(InputError, match="prompt_tokens is -3"):
         read_trace(write("y.txt", "-3"), str(reader))
+
+
+@pytest.mark.parametrize(
+    ("reader", "said"),
+    [
+        ("x = 1\n", "mine.py: read is 'missing'; expected a function read(path) that returns a Trace."),
+        ("def read(path):\n    return [1]\n", "one that reads this file to a Trace. TypeError: It returned list."),
+        ("def read(path):\n    return int(path.read_text())\n", "to a Trace. ValueError: invalid literal for int()"),
+        ("from __future__ import annotations\ndef read(path, *, n: Nothing):\n    pass\n", "NameError: name 'Nothing'"),
+    ],
+)
+def test_a_fault_of_ones_own_reader_is_told_as_such(write, monkeypatch, reader, said):
+    path = write("mine.py", reader)
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_trace(write("x.txt", "three"), "mine.py")
 
 
 def test_skipping_bad_rows_is_said_in_the_notes(write):

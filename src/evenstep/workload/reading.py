@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_origin, get_type_hints
 
 from evenstep import names
 from evenstep.config import expectation
-from evenstep.errors import InputError, check_known, check_range_if_given, nearest
+from evenstep.errors import EvenstepError, InputError, check_known, check_range_if_given, nearest
 from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
@@ -80,11 +81,26 @@ def _read(path: Path, module: ModuleType, options: dict[str, Any], *, limit: int
     check_range_if_given("read_trace", "a whole number >= 1", low=1, limit=limit)
     common |= {"limit": limit, "prefix_blocks": options.pop("prefix_blocks", True)}
     taken = {key: common[key] for key in common.keys() & inspect.signature(module.read).parameters}
-    trace = module.read(path, **taken, **options)
+    with _own_faults(module, path):
+        trace = module.read(path, **taken, **options)
+        if not isinstance(trace, Trace):
+            raise TypeError(f"It returned {type(trace).__name__}")
     if not common["prefix_blocks"]:
         trace = replace(trace, prefix_blocks=None)
     checked = check_trace(trace, path.name)
     return checked if limit is None else checked.head(limit)
+
+
+@contextmanager
+def _own_faults(module: ModuleType, path: Path) -> Generator[None]:
+    """Context manager: an exception of a user's reader becomes an `InputError` about it and the file that it reads."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, EvenstepError) or module.__name__.startswith("evenstep."):
+            raise
+        hint = f"{type(error).__name__}: {error}."
+        raise InputError(path.name, "reader", module.__file__, "one that reads this file to a Trace", hint) from error
 
 
 def detect(path: Path) -> str:
@@ -126,7 +142,10 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
     spec: dict[str, Any] = names.parse(format) if format is not None else {"name": detect(path)}
     name = str(spec.pop("name"))
     module: ModuleType = names.find("workload", name)
-    types = get_type_hints(module.read)
+    if not callable(getattr(module, "read", None)):
+        raise InputError(name, "read", "missing", "a function read(path) that returns a Trace")
+    with _own_faults(module, path):
+        types = get_type_hints(module.read)
     known = [key for key in inspect.signature(module.read).parameters if key not in _COMMON]
     converted: dict[str, Any] = {}
     for key, value in {**spec, **options}.items():
