@@ -253,7 +253,7 @@ def test_numbers_may_be_repeated_in_text():
     assert config.numbers_of("law", "speed", "2*1/0.5") == config.numbers_of("law", "speed", (1, 1, 0.5)) == (1.0, 1.0, 0.5)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3"])
+@pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3", "9" * 20 + "*1", "9" * 5000 + "*1"])
 def test_text_that_is_no_numbers_names_field_and_value(text):
     with pytest.raises(InputError, match=r"^law: speed is "):
         config.numbers_of("law", "speed", text)
@@ -295,6 +295,18 @@ def test_an_integer_too_large_for_compiled_code_is_named_with_its_line(tmp_path,
     most = 1 << 53
     expected = f"fleet.yaml line 2: {named} is {size}; expected an integer from {-most} to {most}."
     assert str(error.value).endswith(expected)
+
+
+def test_bytes_that_are_no_utf_8_are_an_error_of_their_flag():
+    with pytest.raises(InputError, match=r"command line: --workers is '\?'; expected an integer"):
+        config.settle(Fleet, config.Layer("command line", {"workers": "\udcff"}, text=True))
+    with pytest.raises(InputError, match="flag: text is .* expected UTF-8 text"):
+        config.convert({"workers": "\udcff"}, Fleet, "flag", text=True)
+
+
+def test_half_a_surrogate_pair_in_a_file_is_named_with_its_line(tmp_path):
+    with pytest.raises(InputError, match="line 2: workers is .* expected text without half a surrogate pair"):
+        config.load(written(tmp_path, 'version: 1\nworkers: "\\ud800"\n'), Fleet)
 
 
 def test_a_flag_of_too_many_digits_is_an_error_of_that_flag():

@@ -201,6 +201,8 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
         made = msgspec.convert(dict(values), kind, strict=not text)
     except msgspec.ValidationError as error:
         raise _worded(str(error), values, kind, where) from None
+    except UnicodeEncodeError as error:  # bytes on the command line that are no UTF-8
+        raise InputError(_place(where, ""), "text", error.object, "UTF-8 text") from None
     for field, number in _too_large(made, kind, ""):
         raise InputError(_place(where, field), field, number, f"an integer from {-MOST} to {MOST}")
     return made
@@ -312,6 +314,9 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
         where = f"{shown} line {lines[path]}"
         raise InputError(where, path, "an alias of what holds it", "a value that ends", "Write the value out.")
     around = (*around, node)
+    if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):  # written as an escape
+        where = f"{shown} line {node.start_mark.line + 1}"
+        raise InputError(where, path or "text", node.value, "text without half a surrogate pair")
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[f"{path}[{index}]"] = item.start_mark.line + 1
@@ -493,6 +498,8 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
     hint = get_type_hints(kind)[name]
     try:
         made = msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
+    except UnicodeEncodeError:  # bytes on the command line that are no UTF-8
+        return _one(kind, name, value.encode(errors="replace").decode(), layer)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
         meant = nearest(str(value), _choices(hint))
@@ -578,8 +585,8 @@ def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
     numbers: list[float] = []
     for part in value.split("/"):
         count, times, number = part.partition("*") if "*" in part else ("1", "*", part)
-        if not (count.strip().isdecimal() and int(count) > 0 and times):
-            raise InputError(where, field, value, "numbers written x/y/z or 3*x/y")
+        if not (count.strip().isdecimal() and len(count) < 8 and int(count) > 0 and times):
+            raise InputError(where, field, value, "numbers written x/y/z or 3*x/y, each at most 9999999 times")
         numbers += [finite(where, field, number)] * int(count)
     return tuple(numbers)
 

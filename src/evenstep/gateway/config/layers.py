@@ -175,6 +175,8 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
         return None
     try:
         return msgspec.convert(settings.numeral(text, hint), hint, strict=False)
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return _read(text.encode(errors="replace").decode(), hint, place, name)
     except msgspec.ValidationError as error:
         raise InputError(place, name, unless_secret(name, text), settings.expectation(str(error), hint)) from None
 
