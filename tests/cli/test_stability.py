@@ -55,6 +55,9 @@ def test_bad_flags_are_one_line_and_exit_2(capsys, words, said):
         ("3/pareto", "pareto: alpha is 'missing'; expected a value"),
         ("3/geometrc:mean=4", "expected laws PROMPT/OUTPUT or an existing file. Did you mean geometric?"),
         ("3/constant:5", "constant: option is '5'; expected key=value"),
+        ("²/5", "expected laws PROMPT/OUTPUT or an existing file"),
+        ("3:/5", "expected laws PROMPT/OUTPUT or an existing file"),
+        ("3:tokens=3/5", "expected laws PROMPT/OUTPUT or an existing file"),
         ("3/5/7", "laws is '3/5/7'; expected PROMPT/OUTPUT"),
     ],
 )

@@ -222,7 +222,8 @@ def _laws(text: str) -> tuple[Any, Any] | None:
 
     parts = text.split("/")
     known = [part.partition(":")[0] for part in parts]
-    is_known = [name.isdigit() or name in LAWS for name in known]
+    is_number = [part.isascii() and part.isdigit() and len(part) < 17 for part in parts]
+    is_known = [number or name in LAWS for number, name in zip(is_number, known, strict=True)]
     if Path(text).exists() or not any(is_known):
         return None
     if not all(is_known):
@@ -231,8 +232,8 @@ def _laws(text: str) -> tuple[Any, Any] | None:
     if len(parts) != 2:
         raise InputError(_WHERE, "laws", text, "PROMPT/OUTPUT", "For instance 129/112.")
     found: list[Any] = []
-    for part, name in zip(parts, known, strict=True):
+    for part, name, number in zip(parts, known, is_number, strict=True):
         spec = names.options(part.partition(":")[2], name)
-        found.append(Constant(int(part)) if name.isdigit() else names.make(LAWS[name], spec, where=name))
+        found.append(Constant(int(part)) if number else names.make(LAWS[name], spec, where=name))
         check_mean(part, found[-1])
     return found[0], found[1]
