@@ -76,6 +76,7 @@ def test_outages_are_put_in_order_of_their_steps():
         (["-3:1"], "STEP:WORKER"),
         (["3:1:gone"], "STEP:WORKER"),
         (["3:1:"], "STEP:WORKER"),
+        (["9" * 5000 + ":1"], "STEP:WORKER"),
         (["3:4"], "a worker in 0..3"),
         (["3:1", "9:1"], "not lost already"),
         (["3:1:back"], "lost by then"),

@@ -104,7 +104,8 @@ def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
 def _outage(text: str, workers: int) -> Outage:
     step, _, rest = text.partition(":")
     worker, colon, back = rest.partition(":")
-    if not (step.isdecimal() and worker.isdecimal() and (back == "back" if colon else True)):
+    is_number = step.isdecimal() and worker.isdecimal() and max(len(step), len(worker)) < 17
+    if not (is_number and (back == "back" if colon else True)):
         raise InputError("outages", "outage", text, "STEP:WORKER or STEP:WORKER:back, e.g. 2000:3")
     if int(worker) >= workers:
         raise InputError("outages", "outage", text, f"a worker in 0..{workers - 1}")

@@ -56,6 +56,7 @@ def test_listed_values_share_their_axis_of_a_hypercube_evenly():
         ({"from": 6, "to": 5, "points": 2}, "over.pool is '6 to 5'; expected a range that is not empty"),
         ({"from": 6, "too": 5}, "over.pool.too is 5; expected a known key. Did you mean to?"),
         ({"from": 6}, "over.pool.to is 'missing'; expected a finite number"),
+        ({"from": 1, "to": 10**400}, "over.pool.to is 1000"),
         ({"from": "six", "to": 7}, "over.pool.from is 'six'; expected a finite number"),
         ({"from": 0, "to": 7, "scale": "log"}, "over.pool.from is 0; expected a number above 0"),
         ({"from": 1, "to": 7, "scale": "lgo"}, "over.pool.scale is 'lgo'; expected one of linear, log"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args, get_type_hints
@@ -17,6 +18,8 @@ from evenstep.experiments.sweep.points import Axis, axis_of, grid_points, latin_
 from evenstep.experiments.sweep.until import Until, parse_until
 from evenstep.measure.swept import value_text
 
+#: Most points of a sweep; more would fill the memory before the first run.
+MOST_POINTS = 1_000_000
 #: Package of the policies or predictors that an option's prefix stands for.
 ROOMS = {"policy": "routing", "predictor": "predict"}
 
@@ -66,6 +69,9 @@ def design_of(found: SweepFile, document: Document) -> Design:
     asked = _policies(found, document)
     axes = [_axis(name, given, asked, document) for name, given in found.over.items()]
     cube = sampling(found, document)
+    many = math.prod(len(axis.values) or axis.points or 1 for axis in axes) if cube is None else cube[0]
+    if many > MOST_POINTS:
+        raise InputError(document.where("over"), "points", many, f"at most {MOST_POINTS:,} in all")
     values = grid_points(axes) if cube is None else latin_points(axes, *cube)
     until = parse_until(found.until, known, document.where("until")) if found.until is not None else None
     layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]

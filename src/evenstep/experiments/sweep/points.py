@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -118,7 +119,7 @@ def _ranged(name: str, given: Mapping[str, Any], where: str, whole: bool) -> Axi
         if key not in _SPAN_KEYS:
             raise InputError(where, f"{field}.{key}", given[key], "a known key", nearest(str(key), _SPAN_KEYS))
     for key in ("from", "to"):
-        if not is_number(given.get(key)) or not math.isfinite(given[key]):
+        if not (is_number(given.get(key)) and abs(given[key]) <= sys.float_info.max):
             raise InputError(where, f"{field}.{key}", given.get(key, "missing"), "a finite number")
     low, high, scale = given["from"], given["to"], given.get("scale", "linear")
     if scale not in ("linear", "log"):
