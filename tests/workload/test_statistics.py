@@ -34,6 +34,11 @@ def test_the_bundled_sample_has_the_figures_of_its_source():
     assert found["share_at_largest"] == pytest.approx(0.001)
 
 
+def test_times_too_large_for_a_spread_have_none():
+    found = statistics.describe(Trace.from_columns([1, 1, 1], [1, 1, 1], [0, 0, 1e308]))
+    assert found["cv_gaps"] is None and json.dumps(found, allow_nan=False)
+
+
 def test_cv_of_even_gaps_is_0_and_of_too_few_unknown():
     assert statistics.cv_of_gaps(np.arange(9.0)) == 0
     assert math.isnan(statistics.cv_of_gaps(np.array([0.0, 1.0])))

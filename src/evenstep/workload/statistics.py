@@ -61,7 +61,8 @@ def cv_of_gaps(arrival_s: F8 | None) -> float:
         return math.nan
     gaps = np.diff(arrival_s)
     mean = float(gaps.mean())
-    return float(gaps.std()) / mean if mean > 0 else math.nan
+    with np.errstate(over="ignore"):  # of times as large as 1e300
+        return float(gaps.std()) / mean if mean > 0 else math.nan
 
 
 def cv_in_windows(arrival_s: F8 | None) -> float:
@@ -71,7 +72,7 @@ def cv_in_windows(arrival_s: F8 | None) -> float:
     """
     if arrival_s is None:
         return math.nan
-    window = ((arrival_s - arrival_s[0]) // CV_WINDOW_S).astype(np.int64)
+    window = (arrival_s - arrival_s[0]) // CV_WINDOW_S
     starts = np.concatenate([[0], np.flatnonzero(np.diff(window)) + 1, [window.size]])
     inside = [arrival_s[a:b] for a, b in itertools.pairwise(starts) if b - a >= _FEWEST]
     values = [cv for part in inside if not math.isnan(cv := cv_of_gaps(part))]
@@ -182,5 +183,5 @@ def _sessions(trace: Trace) -> dict[str, Any] | None:
 
 
 def _plain(value: float) -> float | None:
-    """The value itself, or None if it is nan."""
-    return None if math.isnan(value) else float(value)
+    """The value itself, or None if it is nan or infinite."""
+    return float(value) if math.isfinite(value) else None
