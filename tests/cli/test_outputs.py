@@ -43,6 +43,11 @@ def test_json_is_one_line_and_refuses_nan(capsys):
         outputs.print_json({"a": float("nan")})
 
 
+def test_an_infinity_in_json_is_an_error_of_the_input():
+    with pytest.raises(InputError, match="--format json: a figure is 'infinite'; expected figures that are finite"):
+        outputs.print_json({"makespan_s": float("inf")})
+
+
 def test_a_policy_becomes_a_file_name():
     assert outputs.file_name("bf-io:horizon=20,discount=0.9") == "bf-io-horizon=20-discount=0.9"
     assert outputs.file_name("some/where/mine.py:Thing") == "mine.py-Thing"

@@ -42,6 +42,7 @@ def test_the_command_line_repeats_with_a_star():
     [
         ({"speed": ()}, "speed"),
         ({"speed": "1/0"}, r"speed\[1\]"),
+        ({"speed": "5e-324"}, r"speed\[0\]"),
         ({"speed": (1.0, -2.0)}, r"speed\[1\]"),
         ({"speed": "1", "per_token_s": -1.0}, "per_token_s"),
         ({"speed": "1", "overhead_s": float("inf")}, "overhead_s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,13 +42,13 @@ class PerWorker(OfLoad):
 
     def __post_init__(self) -> None:
         speed = numbers_of("per-worker", "speed", self.speed)
+        self.check("overhead_s", "per_token_s")
         if not speed:
             raise InputError("per-worker", "speed", "no number", "a speed for one worker or more")
         for number, value in enumerate(speed):
-            if value <= 0:
-                raise InputError("per-worker", f"speed[{number}]", value, "a number above 0")
+            if value <= 0 or self.per_token_s / value == math.inf:
+                raise InputError("per-worker", f"speed[{number}]", value, "a number above 0, with finite seconds a token")
         object.__setattr__(self, "speed", speed)
-        self.check("overhead_s", "per_token_s")
 
     def table(self) -> PiecewiseLinear:
         seconds = self.per_token_s / np.array(numbers_of("per-worker", "speed", self.speed))

@@ -150,8 +150,15 @@ class LoadBar(Bar):
 
 
 def print_json(found: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, on one line; raises ValueError for a nan or an infinity in it."""
-    print(json.dumps(found, allow_nan=False))
+    """Print one JSON object on stdout, on one line. An infinity in it is an `InputError`, a nan a ValueError."""
+    try:
+        text = json.dumps(found, allow_nan=False)
+    except ValueError:
+        if "NaN" in json.dumps(found):
+            raise
+        hint = "A time, load or length of this command is too large."
+        raise InputError("--format json", "a figure", "infinite", "figures that are finite numbers", hint) from None
+    print(text)
 
 
 def write_records(folder: Path, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
