@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,17 @@ def test_convert_writes_what_was_read_and_says_what_was_dropped(capsys, tmp_path
     said = capsys.readouterr().out
     assert "2 of 10 rows have 0 tokens" in said and "5 requests written" in said
     assert read_trace(out).prompt_tokens.tolist() == read_trace(SAMPLES / "burstgpt.csv", limit=5).prompt_tokens.tolist()
+
+
+def test_converted_to_a_pipe_the_file_is_alone_in_it(capsys, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        whole = pool.submit(pipe.read_bytes)
+        assert main(["trace", "convert", str(SAMPLES / "burstgpt.csv"), str(pipe)]) == 0
+        assert whole.result()[-4:] == b"PAR1"
+    captured = capsys.readouterr()
+    assert captured.out == "" and "8 requests written" in captured.err
 
 
 def test_skipped_rows_are_counted_in_the_answer(capsys, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,10 @@ def _convert(args: argparse.Namespace) -> int:
     trace = _read(args)
     with replacing(out) as file:
         file.write(parquet.packed(trace))
+    told = sys.stdout if out.is_file() else sys.stderr  # a device may be stdout, which then has the Parquet file
     for note in trace.notes:
-        print(note)
-    print(f"{len(trace):,} requests written to {out}")
+        print(note, file=told)
+    print(f"{len(trace):,} requests written to {out}", file=told)
     return 0
 
 
