@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from evenstep.cli.main import main
 
@@ -19,6 +20,12 @@ def test_it_says_how_good_each_fit_is_and_what_to_write(capsys, tmp_path):
     assert "affine-kv     R^2 0.9" in out and "token-budget  not fitted: the log has no tokens" in out
     assert "--batch-time affine-kv:d0_s=0.01" in out
     assert (tmp_path / "r.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_a_pipe_is_refused_in_words(capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["fit", "step-time", str(tmp_path / "pipe")]) == 2
+    assert "file is 'a pipe'; expected a file. A log is read more than once" in capsys.readouterr().err
 
 
 def test_json_holds_every_fit(capsys, tmp_path):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from evenstep.cli.parts.flags import add_flags, settled
+from evenstep.cli.parts.flags import add_flags, document_of, settled
 from evenstep.errors import InputError
 
 
@@ -43,6 +43,17 @@ def parse(*words: str):
     parser = argparse.ArgumentParser()
     add_flags(parser, Settings, leave_out=("name",))
     return settled(parser.parse_args(words), Settings)
+
+
+def test_a_config_file_is_read_once_as_it_may_be_a_pipe(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("version: 1\nworkers: 3\n")
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Settings)
+    args = parser.parse_args(["--config", str(file)])
+    assert document_of(args).values == {"workers": 3}
+    file.unlink()
+    assert settled(args, Settings).value.workers == 3
 
 
 def test_a_flag_is_the_field_with_dashes_and_converts_to_its_type():

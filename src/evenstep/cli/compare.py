@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenstep.measure.engine_comparison import EngineComparison
 
 #: Attributes that argparse and the command add to the settings.
-_BESIDE = {"columns", "format", "report", "records", "config", "debug", "command", "command_line", "run"}
+_BESIDE = {"columns", "format", "report", "records", "config", "document", "debug", "command", "command_line", "run"}
 
 
 class Compare:
@@ -66,7 +66,8 @@ class Compare:
         from evenstep.experiments.compare.observed import from_log, is_log
         from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked
 
-        in_file = {} if args.config is None else config.read_yaml(args.config).values
+        document = flags.document_of(args)
+        in_file = {} if document is None else document.values
         if hasattr(args, "engine") or "engine" in in_file:
             return _compare_engine(args)
         for name in ("batch_time", "bounds", "until_s"):

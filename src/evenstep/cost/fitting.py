@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,8 @@ def read_log(path: Any) -> dict[str, F8]:
         InputError: an unreadable file, no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that
             are all equal, or a bad cell (line and column are named).
     """
+    if Path(path).is_fifo():
+        raise InputError(str(path), "file", "a pipe", "a file", "A log is read more than once: write it to a file first.")
     head = [name.strip() for name in next(cells_of(path), (1, []))[1]]
     if head and head[0].startswith(("<", "{", "[")):
         kind = "a page" if head[0].startswith("<") else "JSON"

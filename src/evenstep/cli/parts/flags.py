@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from evenstep.config import Layer, Settled, meaning, read_yaml, settle
+from evenstep.config import Document, Layer, Settled, meaning, read_yaml, settle
 from evenstep.errors import InputError
 
 T = TypeVar("T")
@@ -139,6 +139,13 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
     return f"columns:{columns}"
 
 
+def document_of(args: argparse.Namespace) -> Document | None:
+    """The file of ``--config``, None without the flag; read once, since it may be a pipe, and kept as `args.document`."""
+    if not hasattr(args, "document"):
+        args.document = None if args.config is None else read_yaml(args.config)
+    return args.document
+
+
 def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None) -> Settled[T]:
     """Merge the settings of a command: defaults, `below`, the ``--config`` file, then flags; the last one wins.
 
@@ -153,8 +160,8 @@ def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None)
         InputError: an unknown key in the file, or a value that does not fit.
     """
     layers: list[Layer] = [] if below is None else [below]
-    if args.config is not None:
-        document = read_yaml(args.config)
+    document = document_of(args)
+    if document is not None:
         layers.append(Layer(document.path, document.values))
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(kind) if hasattr(args, f.name)}  # type: ignore[arg-type]
     if hasattr(args, "columns"):
