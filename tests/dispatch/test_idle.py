@@ -131,6 +131,14 @@ def test_a_request_that_gathered_slots_of_an_ejected_worker_is_decided_about_at_
     assert story.d.due and sent(story.tick()) == [(1, "b")]
 
 
+def test_a_request_for_several_slots_that_a_full_worker_gives_none_goes_to_an_idle_one():
+    story = Story("br-0:bypass=true")
+    story.worker("a", slots=2, kv_tokens=1000)
+    assert sent(story.arrives(0, copies=2)) == [(0, "a")]
+    assert sent(story.arrives(1, copies=2)) == []  # the policy may send one request beyond the slots of "a", and this is two
+    assert sent(story.worker("b", slots=2, kv_tokens=1000)) == [(1, "b")]
+
+
 @pytest.mark.parametrize(
     "workers", [pytest.param(count, marks=() if count in (1, 2, 5) else pytest.mark.slow) for count in range(1, 9)]
 )
