@@ -57,7 +57,10 @@ def test_beyond_the_last_measured_point_a_batch_never_takes_less_though_noise_le
 def test_ranks_below_the_first_measured_point_take_the_time_of_that_point(tmp_path):
     facts = '{"layers": 1, "experts": 4, "experts_each": 2, "expert_ranks": 2, "hidden": 8}'
     tables = {"moe.csv": "tokens,activated_experts,time_us\n16,1,7\n16,2,7\n32,1,70\n32,2,70\n", "per_sequence.csv": HEADS}
-    tables |= {"collective.csv": "bytes,time_us\n256,1\n512,90\n", "dense.csv": "layer,tokens,time_us\nmlp,16,10\nmlp,32,99\n"}
+    tables |= {
+        "collective.csv": "bytes,time_us\n256,1\n512,90\n",
+        "dense.csv": "layer,tokens,time_us\nmlp,16,10\nmlp,32,99\n",
+    }
     ranks = Profile(folder(tmp_path, facts=facts, **tables)).in_lockstep(2)
     empty, _ = ranks.seconds(np.zeros((2, FEATURES)), 0.0, np.zeros(2))
     assert empty == pytest.approx(1e-6 * (10 + 7 + 2 * 1 + 6))

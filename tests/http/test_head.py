@@ -38,7 +38,12 @@ def test_length_and_keeping_alive():
 
 @pytest.mark.parametrize("space", [b" ", b"\t", b" \t "])
 def test_white_space_around_a_value_is_no_part_of_it(space):
-    lines = (b"Host:%b%b%b", b"a"), (b"Content-Length:%b%b%b", b"3"), (b"Expect:%b%b%b", b"100-continue"), (b"X:%b%b%b", b"b c")
+    lines = (
+        (b"Host:%b%b%b", b"a"),
+        (b"Content-Length:%b%b%b", b"3"),
+        (b"Expect:%b%b%b", b"100-continue"),
+        (b"X:%b%b%b", b"b c"),
+    )
     found = read_request_head(head(*(line % (space, value, space) for line, value in lines)))
     assert found.headers == {"host": "a", "content-length": "3", "expect": "100-continue", "x": "b c"}
     assert (found.length, found.expects) == (3, True)

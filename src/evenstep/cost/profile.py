@@ -35,8 +35,8 @@ class Profile:
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
-    * Between the points of a table lines are straight; beyond the last point the last line goes on if it rises. Only the table of
-      experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
+    * Between the points of a table lines are straight; beyond the last point the last line goes on if it rises. Only the
+      table of experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
       chunk alone, and as that of its decodes alone.
 
     Args:
@@ -159,7 +159,7 @@ class Profile:
 
 
 def _ends_added(lines: F8) -> F8:
-    """A measured line, float64[2, P], that compiled loops may extend: level before its first point, never falling at its end.
+    """A measured line, float64[2, P], for loops that extend it: level before its first point, never falling at its end.
 
     If it begins above 1 (token or request), its first seconds are added at 1, too. If it falls at last, so are its last.
     """

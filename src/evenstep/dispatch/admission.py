@@ -147,7 +147,7 @@ class Admission:
         return self._rows.at.copies[row] <= self._mirror.workers[g].spec.slots
 
     def _open_to(self, row: int, g: int, free: list[int]) -> int:
-        """Slots that a request may take on the worker in place `g`: the free ones, and if it wants one, those in `free`, too."""
+        """Slots a request may take on the worker in place `g`: the free ones, and if it wants one, those in `free`, too."""
         unused = self._mirror.free(g)
         return unused if self._rows.at.copies[row] > 1 else max(free[g], unused)
 

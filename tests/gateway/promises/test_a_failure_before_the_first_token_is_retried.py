@@ -74,7 +74,9 @@ def test_a_kept_connection_that_ends_at_once_costs_nothing_where_there_is_one_en
             assert [verdict(reply, 4) for reply in await asyncio.gather(*first)] == ["complete"] * 2
             assert verdict(await answered(f.port, ask(tokens=4, stream=stream)), 4) == "complete"
             kept = [call.connection for call in f.calls]
-            assert len(kept) == 4 and kept[2] in kept[:2] and kept[3] not in kept[:2], "the other kept one may be closed, too"
+            assert len(kept) == 4 and kept[2] in kept[:2] and kept[3] not in kept[:2], (
+                "the other kept one may be closed, too"
+            )
             f.plan.next.extend([breaks, breaks])
             assert verdict(await answered(f.port, ask(tokens=4, stream=stream)), 4) == "refused"
             assert len(f.calls) == 6

@@ -76,9 +76,9 @@ class Worker:
         """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
         `gateways` includes this one; 0 = unknown. If the slots are not divided (`is_divided`), these are all but the foreign
-        ones. When they are divided, a gateway may add
-        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. If none is
-        free, it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
+        ones. When they are divided, a gateway may add ``free // max(2, gateways)`` to those it holds, and at least one while
+        it holds less than an even share. If none is free, it gives up one or more, but keeps its last one. So a gateway that
+        came late gets slots too.
         """
         if not self.is_open:
             return _CLOSED
@@ -285,9 +285,9 @@ class Mirror(Restored):
 
         A sample shows the worker at some time between `sampling` and now, and engines report a little late. So a worker
         becomes shared only if two samples in a row show requests that cannot be ours; the first sample ever counts alone.
-        While slots are divided, each request that may be foreign counts as foreign. The larger number of the last two samples
-        counts: a gateway may take back slots that it gave up. Without foreign requests there is no foreign load. A request
-        of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs.
+        While slots are divided, each request that may be foreign counts as foreign. The larger number of the last two
+        samples counts: a gateway may take back slots that it gave up. Without foreign requests there is no foreign load. A
+        request of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs.
 
         Args:
             place: of the worker; call `sampling` before its metrics are read.

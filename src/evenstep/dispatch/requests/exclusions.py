@@ -13,8 +13,8 @@ class Exclusions:
     """The engines that may not get a request again, by the request's row.
 
     Attributes:
-        excluded: row -> names of engines that do not serve its model, or that the request failed on; if one may be lost, also
-            of its barrier group.
+        excluded: row -> names of engines that do not serve its model, or that the request failed on; if one may be lost,
+            also of its barrier group.
         avoided: row -> name of the engine that last handed the request back without a new token.
     """
 

@@ -119,9 +119,7 @@ class Backend:
         parts = self._generation[chat], name.encode("ascii"), more, b"" if self.api_key else credentials, length
         return b"%bX-Request-Id: %b\r\n%b%bContent-Length: %d\r\n\r\n" % parts
 
-    def head(
-        self, method: str, target: str, name: str, length: int, more: bytes = b"", credentials: bytes = b""
-    ) -> bytes:
+    def head(self, method: str, target: str, name: str, length: int, more: bytes = b"", credentials: bytes = b"") -> bytes:
         """Head of a request that is not a generation, up to its empty line, with the worker's host, rank and key.
 
         Args:
