@@ -36,8 +36,8 @@ class Profile:
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
     * Between the points of a table lines are straight; beyond the last point the last line goes on if it rises. Only the
-      table of experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
-      chunk alone, and as that of its decodes alone.
+      table of experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that
+      of its chunk alone, and as that of its decodes alone.
 
     Args:
         path: a folder, or the name of a bundled profile.
