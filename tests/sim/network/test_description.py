@@ -284,6 +284,16 @@ def test_an_engine_may_have_a_name_that_no_member_of_a_group_has(tmp_path, name)
     assert name in load(write(tmp_path, '"kv-tokens=4096"}', f'"kv-tokens=4096", count: 2}}\n  {name}: {{}}')).engines
 
 
+def test_two_calls_with_one_name_are_refused(tmp_path):
+    """Both had the same lengths in every task, and one entry of a priority list stood for both."""
+    plain = "calls: {b.c: {engine: one, prompt: {law: constant, tokens: 9}, output: {law: constant, tokens: 1}}}"
+    made = f"tasks:\n  a: {{count: 1, arrivals: {{process: at-once}}, {plain}}}\n"
+    made += made[7:].replace(" a:", " a.b:").replace("b.c:", "c:")
+    said = "line 7: tasks.a.b.calls.c is 'a.b.c'; expected another name. Call b.c of task a has it, as TASK.CALL."
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(write(tmp_path, FILE[FILE.index("tasks:") :], made))
+
+
 def test_tasks_that_all_arrive_at_once_need_a_count(tmp_path):
     """A run made 1,024 of them."""
     path = write(tmp_path, "constant, requests_per_s: 2", "at-once")

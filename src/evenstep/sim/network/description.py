@@ -211,13 +211,21 @@ class Network:
                 raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
 
     def _check_names(self) -> None:
-        """Raise an InputError if an engine has the name of a group's engine: NAME-0, NAME-1 and so on."""
+        """Raise an InputError if an engine has the name of a group's engine (NAME-0, NAME-1 ...), or two calls share one."""
         for name, one in self.engines.items():
             group, _, number = name.rpartition("-")
             count = self.engines[group].count if group in self.engines else 1
             if one.count == 1 < count and number.isdecimal() and float(number) < count and number == str(int(number)):
                 hint = f"The engines of group {group} are named {group}-0 to {group}-{count - 1}."
                 raise InputError("network", f"engines.{name}", name, "another name of an engine", hint)
+        known: dict[str, tuple[str, str]] = {}
+        for task, call in ((task, call) for task, one in self.tasks.items() for call in one.calls or ("call",)):
+            name = f"{task}.{call}"
+            if name in known:
+                other, same = known[name]
+                hint = f"Call {same} of task {other} has it, as TASK.CALL."
+                raise InputError("network", f"tasks.{task}.calls.{call}", name, "another name", hint)
+            known[name] = task, call
 
     def _check_priorities(self) -> None:
         """Raise an InputError if a `priority` names an unknown call or a call of another engine."""
