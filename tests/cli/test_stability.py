@@ -59,6 +59,11 @@ def test_bad_flags_are_one_line_and_exit_2(capsys, words, said):
         ("3:/5", "expected laws PROMPT/OUTPUT or an existing file"),
         ("3:tokens=3/5", "expected laws PROMPT/OUTPUT or an existing file"),
         ("3/5/7", "laws is '3/5/7'; expected PROMPT/OUTPUT"),
+        (
+            "fitted:file=x,column=prompt_tokens/5",
+            "expected laws whose options are numbers. Write fitted in a workload file.",
+        ),
+        ("5/capped:of=geometric,cap=9", "expected laws whose options are numbers. Write capped in a workload file."),
     ],
 )
 def test_a_bad_source_is_one_line_and_exit_2(capsys, source, said):

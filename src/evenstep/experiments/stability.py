@@ -27,6 +27,8 @@ _WHERE = "evenstep stability"
 _MOST_REQUESTS = 10_000_000
 #: Rates that can be judged, requests a second: squares of far larger ones overflow.
 _RATES = 1e-12, 1e12
+#: Laws made of other laws or of a trace, which only a file can describe.
+_COMPOSED = frozenset({"bimodal", "capped", "fitted"})
 #: Bytes that a run holds for each iteration at its end: twelve columns, and the arrays that they are joined from.
 _ITERATION_BYTES = 2 * 12 * 8
 
@@ -231,6 +233,9 @@ def _laws(text: str) -> tuple[Any, Any] | None:
         raise InputError(_WHERE, "source", text, "laws PROMPT/OUTPUT or an existing file", nearest(unknown, LAWS))
     if len(parts) != 2:
         raise InputError(_WHERE, "laws", text, "PROMPT/OUTPUT", "For instance 129/112.")
+    if composed := _COMPOSED.intersection(known):
+        hint = f"Write {min(composed)} in a workload file."
+        raise InputError(_WHERE, "laws", text, "laws whose options are numbers", hint)
     found: list[Any] = []
     for part, name, number in zip(parts, known, is_number, strict=True):
         spec = names.options(part.partition(":")[2], name)
