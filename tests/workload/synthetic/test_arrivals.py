@@ -51,6 +51,13 @@ def test_on_off_is_silent_between_its_bursts_and_keeps_its_rates():
     assert N / mean[-1] == pytest.approx((50 * 1 + 10 * 3) / 4, rel=0.1)
 
 
+def test_a_diurnal_period_may_be_far_shorter_than_the_gaps():
+    """The rate over all periods took a terabyte."""
+    gaps = np.diff(arrivals.Diurnal(1e-3, 1.8, 0.01).times(1000, 0, 0))
+    assert gaps.mean() == pytest.approx(1000.0, rel=0.1)
+    assert np.sort(gaps)[500] == pytest.approx(1000.0 * np.log(2), rel=0.1)
+
+
 def test_diurnal_peaks_where_and_as_high_as_asked():
     times = arrivals.Diurnal(50, 1.8, 100, 25).times(N, 0, 0)
     counts, _ = np.histogram(times % 100, bins=10)

@@ -6,6 +6,7 @@ The first request arrives at 0. Rates are requests a second. Draws are keyed by 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.errors import InputError, check_range
-from evenstep.request import F8
+from evenstep.request import F8, I8
 
 
 class Arrivals(Protocol):
@@ -138,7 +139,8 @@ class OnOff:
             rates = np.where(np.arange(phases) % 2 == 0, self.on_requests_per_s, self.off_requests_per_s)
             expected = np.concatenate([[0.0], np.cumsum(lengths * rates)])
             if expected[-1] > events[-1]:
-                return _inverse(events, expected, np.concatenate([[0.0], np.cumsum(lengths)]))
+                ends = np.concatenate([[0.0], np.cumsum(lengths)])
+                return _inverse(events, expected.take, ends.take, phases)
             phases *= 2
 
 
@@ -168,10 +170,17 @@ class Diurnal:
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         events = _from_gaps(_exponential("diurnal", requests, seed, replicate))
         periods = math.ceil(events[-1] / (self.requests_per_s * self.period_s)) + 1
-        grid = np.linspace(0.0, periods * self.period_s, periods * 2048 + 1)
-        turn = 2 * np.pi / self.period_s
-        swing = (self.peak_to_mean - 1) / turn * (np.sin(turn * (grid - self.peak_s)) + np.sin(turn * self.peak_s))
-        return _inverse(events, self.requests_per_s * (grid + swing), grid)
+        last, end_s, turn = periods * 2048, periods * self.period_s, 2 * np.pi / self.period_s
+
+        def grid(place: I8) -> F8:
+            return np.where(place == last, end_s, place * (end_s / last))
+
+        def expected(place: I8) -> F8:
+            at = grid(place)
+            swing = (self.peak_to_mean - 1) / turn * (np.sin(turn * (at - self.peak_s)) + np.sin(turn * self.peak_s))
+            return self.requests_per_s * (at + swing)
+
+        return _inverse(events, expected, grid, last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,13 +218,18 @@ def mean_rate(process: Arrivals) -> float:
     return float(getattr(process, "requests_per_s", 0.0))
 
 
-def _inverse(events: F8, expected: F8, grid: F8) -> F8:
+def _inverse(events: F8, expected: Callable[[I8], F8], grid: Callable[[I8], F8], last: int) -> F8:
     """float64[N], times (the first at 0) at which a cumulative count reaches each event; on a flat part, at its end.
 
-    `expected` is the count at the times `grid`, both ascending.
+    `expected` and `grid` give the count from 0 on and its time at places 0 to `last`, ascending. Only places near events are
+    asked for, so there may be more than memory could hold.
     """
-    right = np.minimum(np.searchsorted(expected, events, side="right"), expected.size - 1)
-    below, above = expected[right - 1], expected[right]
+    low, right = np.zeros(events.size, np.int64), np.full(events.size, last)
+    while (low < right).any():  # to the first place whose count is above the event, or to the last
+        middle = (low + right) // 2
+        is_above = expected(middle) > events
+        low, right = np.where(is_above, low, np.minimum(middle + 1, right)), np.where(is_above, middle, right)
+    below, above = expected(right - 1), expected(right)
     share = np.where(above > below, (events - below) / np.where(above > below, above - below, 1.0), 0.0)
-    times = grid[right - 1] + share * (grid[right] - grid[right - 1])
+    times = grid(right - 1) + share * (grid(right) - grid(right - 1))
     return times - times[0]
