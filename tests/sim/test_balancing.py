@@ -60,6 +60,13 @@ def test_the_policy_sees_the_share_of_memory_in_use():
     assert one.choose(1, 0.1) == 0  # no rank is too full to take it
 
 
+def test_a_queue_larger_than_the_memory_does_not_hide_how_full_that_is():
+    """vLLM's scores: 2 + 3 + 6 x 3 x (0.9 - 0.5) = 12.2 against 2 + 6 = 8."""
+    one = balancer("vllm", capacity=1000.0, news_s=0.0)
+    one.hear(0.0, Counts(np.array([3, 6]), np.array([2, 2]), np.array([5000.0, 60.0]), np.array([900.0, 100.0])))
+    assert one.choose(0, 0.0) == 1
+
+
 class Keeps:
     """A policy that sends nothing."""
 

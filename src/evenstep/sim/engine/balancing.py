@@ -12,6 +12,7 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8, Trace
+from evenstep.routing.policies.vllm import VLLM
 from evenstep.routing.view import HOLD, RoutingView, broken_rule, check_simulated, horizon_of, memory_size_of
 from evenstep.scheduling.view import UNLIMITED
 
@@ -64,6 +65,7 @@ class Balancer:
             raise InputError("engine", "balancer", spec, "a routing policy that does not look ahead")
         check_simulated(self.policy, spec)
         self.spec, self.ranks, self.capacity = spec, ranks, capacity
+        self.reads_usage = isinstance(self.policy, VLLM) and capacity < math.inf
         self.seed, self.news_s = seed, news_s
         self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)
         ints, floats = np.zeros((2, ranks), np.int64), np.zeros((2, ranks))
@@ -119,14 +121,16 @@ class Balancer:
     def _view(self, row: int, now_s: float) -> RoutingView:
         """The policy's view of the ranks, by the counts `known`, and of the one request in `row` of the trace."""
         known, need = self.known, float(self.prompts[row])
-        free = np.maximum(self.capacity - known.held - known.waiting_tokens, need)
+        free, queued_load = np.maximum(self.capacity - known.held - known.waiting_tokens, need), known.waiting_tokens.copy()
+        if self.reads_usage:  # to this policy a rank's memory is the sum of load, queued_load and kv_free
+            queued_load = self.capacity - known.held - free
         return view_of_one(
             decision=self.decisions,
             seed=self.seed,
             now_s=now_s,
             group=np.zeros(self.ranks, np.int64),
             queued=known.waiting.copy(),
-            queued_load=known.waiting_tokens.copy(),
+            queued_load=queued_load,
             load=known.held.copy(),
             free_slots=np.full(self.ranks, UNLIMITED),  # a rank accepts every request and queues it
             running=known.running.copy(),
