@@ -82,6 +82,15 @@ def test_long_contexts_that_did_not_fit_go_on_as_a_line(tmp_path):
     assert attention_of(path).seconds[0, 0, 1] == pytest.approx([8e-6, 16e-6, 32e-6])
 
 
+def test_batches_of_one_kind_may_name_any_context_for_the_other_kind(tmp_path):
+    path = tmp_path / "attention.csv"
+    rows = ["0,512,1,100,1", "0,512,2,100,2", "10,0,0,200,5", "10,512,0,200,9", "10,0,1,100,6", "10,512,2,200,12"]
+    path.write_text("prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "\n".join(rows))
+    seconds = attention_of(path).seconds
+    assert seconds[0, :, 1:, 0] == pytest.approx(np.array([[1e-6, 2e-6]] * 2))
+    assert seconds[1, :, 0] == pytest.approx(np.array([[5e-6] * 2, [9e-6] * 2]))
+
+
 def test_a_full_chunk_with_decodes_takes_longer_by_as_much_as_it_does_alone():
     axes = tuple(np.array(a, float) for a in ((0, 4, 8), (0, 2), (0, 1), (0, 5)))
     grid = np.full((3, 2, 2, 2), np.nan)

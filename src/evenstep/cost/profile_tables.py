@@ -285,10 +285,10 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     """
     grid = grid.copy()
     if axes[0][0] == 0:
-        grid[0, :] = grid[0, :1]
+        grid[0] = first_known(grid[0], 0)
     if axes[2][0] == 0:
-        grid[:, :, 0, :] = grid[:, :, 0, :1]
-        grid[0, :, 0, :] = 0.0
+        grid[:, :, 0] = first_known(grid[:, :, 0], 2)
+        grid[0, :, 0] = 0.0
     for axis in (3, 1, 0):
         between(grid, axes[axis], axis)
     for m in range(axes[3].size - 2, -1, -1):
@@ -309,6 +309,11 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
         at = {name: float(axes[k][hole[k]]) for k, name in enumerate(AXES)}
         raise InputError(where, "row", at, "a measured time there or at a neighbouring point")
     return grid
+
+
+def first_known(grid: F8, axis: int) -> F8:
+    """The first values along an axis that are not nan, with that axis of size 1; nan where all are."""
+    return np.take_along_axis(grid, np.argmin(np.isnan(grid), axis=axis, keepdims=True), axis)
 
 
 def between(grid: F8, points: F8, axis: int) -> None:
