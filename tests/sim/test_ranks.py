@@ -140,6 +140,21 @@ def test_every_rank_waits_for_the_slowest_and_an_idle_one_runs_a_dummy():
     assert run.summary["barrier_share"] == pytest.approx(0.75 / 5.6)
 
 
+def test_the_balancer_counts_the_memory_of_a_rank_in_whole_blocks():
+    rng = np.random.default_rng(1)
+    requests = trace(*zip(rng.integers(1, 9, 20), rng.integers(1, 8, 20), strict=True), times=np.arange(20) / 16)
+    odd, even = (
+        simulate_engine(
+            requests,
+            Vllm(),
+            engine=Engine(kv_tokens=tokens, block_tokens=16, batch_limit=3, data_parallel=2, news_s=0.0),
+            batch_time=Unit(),
+        )
+        for tokens in (31, 16)
+    )
+    same(odd, even)
+
+
 def test_a_request_that_comes_while_all_idle_starts_at_once():
     engine = Engine(data_parallel=2, schedules_ahead=True)
     run = simulate_engine(trace((1, 1), (1, 1), times=[0.5, 9.0]), Sarathi(), engine=engine, batch_time=Unit())

@@ -90,7 +90,7 @@ class Ranks:
         engine, count = task.engine, task.engine.data_parallel
         self.task, self.front = task, prepared(task)
         self.parts = parts_of(task.batch_time, count)
-        capacity = float(engine.kv_tokens) if engine.kv_tokens else math.inf
+        capacity = float(self.front.fixed.kv_capacity) if engine.kv_tokens else math.inf
         self.balancer = Balancer(engine.balancer, count, capacity, task.trace, int(self.front.fixed.seed), engine.news_s)
         self.owner = np.zeros(len(task.trace), np.int64)
         self.ranks = [Rank(self.front, task) for _ in range(count)]
