@@ -67,6 +67,13 @@ def test_a_fleet_that_lost_every_worker_is_to_blame_for_what_waits_and_not_the_p
         simulate(TRACE, Oldest(), cluster=Cluster(2, 1, outages=lost), step_time=ONE)
 
 
+def test_memory_is_to_blame_for_a_request_that_outgrew_every_worker_before_it_went_back():
+    there_and_back = Outage(3, 0), Outage(4, 0, back=True)  # alone it may outgrow its worker; waiting, it fits none
+    fleet = Cluster(1, 1, kv_tokens=5.0, outages=there_and_back)
+    with pytest.raises(InputError, match="^cluster: kv_tokens is 5.0; expected 6 or more, which request 0 holds"):
+        simulate(TRACE[:1], Oldest(), cluster=fleet, step_time=ONE)
+
+
 def test_conditions_say_how_a_run_was_made():
     out = simulate(TIMED, Ahead(), cluster=Cluster(2, 3, arrivals="timed"), step_time=ONE, predictor=Oracle(), seed=5)
     found = out.conditions

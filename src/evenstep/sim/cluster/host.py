@@ -299,7 +299,7 @@ class _Predictions:
 
 
 def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
-    """Describe the policy's mistake at `STUCK` or `BROKEN`; an InputError if the trace or the outages are to blame."""
+    """Describe the policy's mistake at `STUCK` or `BROKEN`; an InputError if the trace or the fleet is to blame."""
     now, fixed = run.now, run.fixed
     if status == model.STUCK:
         if now.waiting == 0:
@@ -311,6 +311,12 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
         if not np.any(column(run.fleet.workers, "up")):
             found, hint = f"every worker lost, requests waiting: {now.waiting}", "Write STEP:WORKER:back for one."
             raise InputError("cluster", "outages", found, "a worker that stays or comes back", hint)
+        load = run.pool.load[now.first : now.first + now.waiting]
+        least = now.first + int(load.argmin())
+        if run.pool.load[least] > fixed.kv_tokens:
+            request = f"request {run.pool.id[least]} holds since it went back to the pool"
+            expected, hint = f"{run.pool.load[least]:g} or more, which {request}", "No worker can take it again."
+            raise InputError("cluster", "kv_tokens", fixed.kv_tokens, expected, hint)
         return (
             f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
             f" expected it to admit at least one"
