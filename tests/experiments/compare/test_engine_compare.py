@@ -69,3 +69,10 @@ def test_fewer_than_one_process_is_refused():
 
     with pytest.raises(InputError, match="--processes is 0; expected an integer >= 1"):
         check(replace(SETTINGS, processes=0))
+
+
+def test_no_policy_at_all_is_refused():
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="compare: policies is 'empty'; expected at least one policy"):
+        run_engine_comparison(replace(SETTINGS, policies=[]))

@@ -132,6 +132,8 @@ def run_engine_comparison(
         InputError: a bad source, policy or number.
         PolicyError: a policy broke its contract.
     """
+    if not settings.policies:
+        raise InputError("compare", "policies", "empty", "at least one policy")
     baseline = place_of(settings.baseline, settings.policies)
     check_each_once(settings.policies)
     policies = [built(spec) for spec in settings.policies]
