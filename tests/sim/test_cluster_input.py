@@ -46,6 +46,11 @@ def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
     assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
 
 
+def test_lengths_that_are_no_integers_are_refused():
+    said = raised(Trace(np.array([5]), np.array([2.5])))
+    assert said.startswith("trace: output_tokens is float64; expected an array of integers.")
+
+
 @pytest.mark.parametrize("outage", [Outage(1.5, 0), Outage(1, 0.5), Outage("1", 0), Outage(-1, 0), Outage(1, 1)])  # type: ignore[arg-type]
 def test_an_outage_has_a_whole_step_and_a_known_worker(outage):
     assert "cluster: outages is Outage(" in raised(workers=1, outages=(outage,))

@@ -38,6 +38,9 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
         raise InputError(name, "predictor", "missing", expected, hint)
     for column in ("prompt_tokens", "output_tokens"):
         values = getattr(trace, column)
+        if values.dtype.kind not in "iu":
+            hint = "Trace.from_columns takes columns of any kind."
+            raise InputError(named, column, values.dtype, "an array of integers", hint)
         if values.min() < 1:
             row = int(np.argmax(values < 1))
             raise InputError(f"{named}: request {row}", column, int(values[row]), "an integer >= 1")
