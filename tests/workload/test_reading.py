@@ -168,3 +168,8 @@ def test_skipping_bad_rows_is_said_in_the_notes(write):
 def test_an_object_that_is_no_path_is_refused(given):
     with pytest.raises(InputError, match=f"path is '{type(given).__name__}'; expected a path, or sample:NAME"):
         read_trace(given)
+
+
+def test_a_format_that_is_no_text_is_refused(samples):
+    with pytest.raises(InputError, match="read_trace: format is 3; expected the name of a format, or None"):
+        read_trace(samples / "azure.csv", 3)  # type: ignore[arg-type]
