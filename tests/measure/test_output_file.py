@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.measure.output_file import make_folder, replacing
+from evenstep.measure.output_file import make_folder, replacing, write_text
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 
@@ -83,3 +83,8 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
         make_folder(tmp_path / "file" / "below")
     make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_bytes_of_a_name_that_are_no_utf_8_become_question_marks(tmp_path):
+    write_text(tmp_path / "x.html", "bad\udcff.csv")
+    assert (tmp_path / "x.html").read_bytes() == b"bad?.csv"

@@ -45,9 +45,12 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file, completely or not at all, replacing an old one. Raises InputError as `replacing` does."""
+    """Write a UTF-8 text file, completely or not at all, replacing an old one. Raises InputError as `replacing` does.
+
+    Bytes of a file's name that are no UTF-8 become question marks.
+    """
     with replacing(path) as out:
-        out.write(text.encode())
+        out.write(text.encode(errors="replace"))
 
 
 def cannot_write(path: Path, error: OSError) -> InputError:
