@@ -40,6 +40,13 @@ def test_what_a_file_says_of_itself_is_escaped(tmp_path):
     assert "<script>" not in page and "a &lt; b" in page
 
 
+@pytest.mark.parametrize("name", ["a$x_$b.csv", "bad\udcff.csv"])
+def test_any_name_of_a_file_can_stand_above_the_picture(name, tmp_path):
+    trace = Trace(np.array([5]), np.array([2]), name=name)
+    trace_plots.save_trace(trace, describe(trace), tmp_path / "t.html")
+    assert "<svg" in (tmp_path / "t.html").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "trace",

@@ -118,7 +118,8 @@ def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[
     down = -(-len(panels) // across)
 
     def draw_all(figure: Any) -> None:
-        figure.suptitle(str(found["name"]))
+        name = str(found["name"]).encode(errors="replace").decode()  # a file's name may be no UTF-8
+        figure.suptitle(name, parse_math=False)
         for number, (title, unit, draw) in enumerate(panels, 1):
             axes: Any = figure.add_subplot(down, across, number)
             draw(axes)
@@ -127,7 +128,7 @@ def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[
     size = 5.2 * across, 3.1 * down
     drawn = picture(draw_all, "svg" if kind == "html" else kind, size, 140, **{"axes.titlesize": "large"})
     with replacing(place) as out:
-        out.write(_page(drawn.decode(), found).encode() if kind == "html" else drawn)
+        out.write(_page(drawn.decode(), found).encode(errors="replace") if kind == "html" else drawn)
 
 
 def _page(picture: str, found: dict[str, Any]) -> str:
