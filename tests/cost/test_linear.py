@@ -30,6 +30,12 @@ def test_the_defaults_are_those_of_the_command_line():
     assert names.build("cost", {"name": "linear"}) == Linear(0.0049, 1.1e-7, 0.0)
 
 
+@pytest.mark.parametrize("sync", [None, (1, 2), [(1,)]])
+def test_a_synchronisation_of_another_kind_is_refused(sync):
+    with pytest.raises(InputError, match="linear: sync_s is .* expected pairs written x:y/x:y"):
+        Linear(sync_s=sync)
+
+
 @pytest.mark.parametrize("field", ["overhead_s", "per_token_s", "sync_s"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_seconds_are_finite_and_not_negative(field, value):

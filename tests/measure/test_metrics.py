@@ -159,3 +159,9 @@ def test_nan_is_null_in_dicts_and_lists():
         "b": [1, {"c": None}],
         "d": math.inf,
     }
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), "2", None])
+def test_an_objective_that_is_no_time_above_0_is_refused(limit):
+    with pytest.raises(InputError, match="slo: ttft_s is .* expected seconds above 0"):
+        metrics.Slo(ttft_s=limit)

@@ -25,8 +25,12 @@ Sync: TypeAlias = float | Pairs
 
 def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
     """Pairs of finite numbers, in order, from pairs or text such as ``0:0/100000:0.011``; else an `InputError`."""
-    pairs = [part.split(":") for part in value.split("/")] if isinstance(value, str) else value
-    if any(len(pair) != 2 for pair in pairs):
+    try:
+        pairs = [part.split(":") for part in value.split("/")] if isinstance(value, str) else [*value]
+        are_pairs = all(len(pair) == 2 for pair in pairs)
+    except TypeError:  # numbers or None in place of pairs
+        pairs, are_pairs = [], False
+    if not are_pairs:
         raise InputError(where, field, value, "pairs written x:y/x:y")
     return tuple((finite(where, field, x), finite(where, field, y)) for x, y in pairs)
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.measure.records import Conditions, RequestTable, StepTable
 from evenstep.request import F8, I8
 
@@ -38,8 +38,7 @@ class Slo:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise InputError("slo", field.name, getattr(self, field.name), "seconds above 0")
+            check_range("slo", "seconds above 0", above=0, **{field.name: getattr(self, field.name)})
 
 
 def known(value: Any) -> Any:
