@@ -139,7 +139,8 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
     """
     import msgspec
 
-    if not isinstance(format, str | None):
+    given: Any = format
+    if not isinstance(given, str | None):
         raise InputError("read_trace", "format", format, "the name of a format, or None")
     spec: dict[str, Any] = names.parse(format) if format is not None else {"name": detect(path)}
     name = str(spec.pop("name"))
