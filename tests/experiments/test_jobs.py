@@ -144,6 +144,12 @@ def test_equal_replicates_are_refused():
     assert len(replicates(plan(source=same).replicate, 3, True)) == 1
 
 
+def test_the_first_copy_ends_the_search_for_replicates_however_many_are_asked_for():
+    found = plan(source=Trace(np.array([3]), np.array([4])))
+    with pytest.raises(InputError, match="replicates 0 and 1 are the same requests"):
+        replicates(found.replicate, 10**15, False)
+
+
 def test_a_policy_that_breaks_its_contract_ends_the_comparison(tmp_path):
     bad = tmp_path / "greedy.py"
     bad.write_text(

@@ -98,16 +98,18 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
     equal traces without `fewer`.
     """
     check_range("compare", "an integer >= 1", low=1, seeds=seeds)
-    traces = [make(index) for index in range(seeds)]
+    traces: list[Trace] = []
     seen: dict[str, int] = {}
-    for index, trace in enumerate(traces):
+    for index in range(seeds):
+        trace = make(index)
         first = seen.setdefault(fingerprint(trace), index)
         if first != index and fewer:
-            return traces[:index]
+            return traces
         if first != index:
             expected = f"replicates that differ; replicates {first} and {index} are the same requests in the same order"
             hint = "Use one seed (--seeds 1) or a longer trace."
             raise InputError(trace.name or "trace", "seeds", seeds, expected, hint)
+        traces.append(trace)
     return traces
 
 

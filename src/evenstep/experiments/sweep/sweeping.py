@@ -200,7 +200,7 @@ class Sweep:
     def _differing(self, point: int, count: int) -> list[int]:
         """Indices of the first replicates that differ: `count` of them, or as many as there are.
 
-        With ``until``, copies are skipped, and up to ``4 * count`` are tried. Without it, only the first `count` are tried.
+        With ``until``, copies are skipped, and up to ``4 * count`` are tried. Without it, the first copy ends the search.
         """
         settings, plan = self.design.points[point].settings, self._plans[point]
         seen: dict[str, int] = {}
@@ -208,6 +208,8 @@ class Sweep:
         for index in range(tried):
             if len(seen) < count:
                 seen.setdefault(self._workloads.print_of(plan, settings, index), index)
+            if self.design.until is None and len(seen) <= index:
+                break
         return list(seen.values())
 
     def _task(self, point: int, policy: int, index: int) -> Task:
