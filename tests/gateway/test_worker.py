@@ -105,3 +105,10 @@ def test_a_group_without_a_url_does_not_show_its_key():
 def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
     with pytest.raises(InputError, match=r"worker a: api_key is '\(hidden\)'; expected printable ASCII"):
         Worker("http://a:1", name="a", api_key=key).secret()
+
+
+@pytest.mark.parametrize("url", ["http://user:word@h:1", "http://user:word@h:x", "http://user:word@h:1?q"])
+def test_a_password_in_a_url_is_refused_and_not_shown(url):
+    with pytest.raises(InputError, match=r"worker http://\(hidden\)@h.*: url is 'http://\(hidden\)@h") as caught:
+        Worker(url=url).each()
+    assert "word" not in str(caught.value)

@@ -96,7 +96,7 @@ class Worker:
         that is empty to a group called ``name``. Raises InputError for an invalid URL or rank, an empty model, both `rank`
         and `ranks`, or `first_rank` without either.
         """
-        where = f"worker {self.name or self.url}"
+        where = f"worker {self.name or _without_user(self.url)}"
         address = _address(self.url, where)
         if "" in self.models:
             raise InputError(where, "models", "", "names that are not empty", "Leave it out to ask the engine.")
@@ -258,18 +258,24 @@ def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError
 def _address(url: str, where: str) -> str:
     """``host:port`` of a URL, with the scheme's default port if it has none. Raises InputError if the URL is invalid."""
     shape = "http://host:port or https://host:port"
+    shown = _without_user(url)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InputError(where, "url", url, shape) from None
+        raise InputError(where, "url", shown, shape) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InputError(where, "url", url, shape)
+        raise InputError(where, "url", shown, shape)
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise InputError(where, "url", url, shape, "Without user, query or fragment.")
+        raise InputError(where, "url", shown, shape, "Without user, query or fragment.")
     if re.search(r"[^\x21-\x7e]", url):
-        raise InputError(where, "url", url, shape, "In ASCII, without blanks.")
+        raise InputError(where, "url", shown, shape, "In ASCII, without blanks.")
     return f"{in_url(parts.hostname)}:{port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def _without_user(url: str) -> str:
+    """The URL for an error: user and password, which a URL of a worker must not have, become ``(hidden)``."""
+    return re.sub(r"//[^/]*@", "//(hidden)@", url)
 
 
 def worker_of(text: str, where: str) -> Worker:
