@@ -359,6 +359,14 @@ def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
     told.feed(completion(choice={"token_ids": [1]}))
     told.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
     assert (told.so_far().ids, told.so_far().produced) == ((1, 2, 3), 3)
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    then = plain(client=UsageOptions(token_ids=True), engine=ALL, keep=True, before=told.so_far(), given=b"[9,8,1,2,3]")
+    then.feed(
+        completion(choice={"text": "b"}, usage=usage)
+        + completion(choice={"text": ""}, usage={**usage, "completion_tokens": 2})
+    )
+    assert then.produced == 5 and then.so_far().text == "ab"
+    assert (then.so_far().ids, then.so_far().produced) == ((), 4), "the ids lack a token, so it goes on after the text"
 
 
 def test_a_prompt_the_first_engine_did_not_size_is_what_the_second_counts_without_what_was_produced():

@@ -51,6 +51,24 @@ def test_a_stream_that_breaks_on_one_engine_after_the_other_is_still_one_stream(
     story(one)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("completion", "complete"), ("chat", "error"), ("ids", "error")])
+def test_an_engine_on_the_way_that_tells_no_ids_leaves_no_gap_in_the_answer(kind, expected):
+    """Ids of the first engine alone would have the third begin where the second one did."""
+
+    async def tells_none(call: e.Call) -> None:
+        call.ids = False
+        await e.after(3)(call)
+
+    async def one():
+        async with fleet(engines=3) as f:
+            f.plan.next.extend([e.after(2), tells_none])
+            reply = await answered(f.port, ask(tokens=TOKENS, **KINDS[kind]))
+            assert verdict(reply, TOKENS) == expected, reply
+            assert reply.text == e.text_of(TOKENS if expected == "complete" else 5)
+
+    story(one)
+
+
 def test_ids_the_client_asked_for_come_once_each():
     async def one():
         async with fleet(engines=2) as f:

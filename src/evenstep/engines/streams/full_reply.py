@@ -181,11 +181,13 @@ class FullReply:
         if self._before is not None and (self.starts_anew or self._withheld):
             return self._before
         self._settle()
-        by_text = not self._ids_seen
-        ids = self._ids[: self._settled] if by_text else self._ids
-        produced = self._settled_tokens if by_text else self.produced
-        if self.estimated:  # a token limit needs the count of events; estimates by bytes are only for loads
-            produced = self.produced - self._surplus
+        produced = self.produced - self._surplus  # estimates by bytes are only for loads; a token limit needs the events
+        # If one of the engines told no ids of its own, those of the others would leave out what it said.
+        has_ids = len(self._ids) >= produced
+        by_text = not (self._ids_seen and has_ids)
+        ids = (self._ids[: self._settled] if by_text else self._ids) if has_ids else ()
+        if by_text and not self.estimated:
+            produced = self._settled_tokens
         return SoFar(
             request_id=self._request_id,
             created=self._created,
