@@ -12,6 +12,7 @@ from evenstep.dispatch.settings import Tenant
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
+from evenstep.gateway.connections.pages import Question
 
 
 async def nothing(number, head, body, writer):
@@ -182,6 +183,35 @@ def test_what_metrics_say_reaches_the_dispatcher():
             gateway.pools.sampled("nobody", EngineSample(0, 1, 0, 500.0, 1000.0))
             gateway.pools.scrape_failed("nobody")
 
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_worker_that_is_taken_away_just_as_it_says_its_models_stays_away(turns, monkeypatch):
+    ended = Question.ended
+
+    def then_removed(self):
+        ended(self)
+        removes(turns)
+
+    def removes(turns):
+        if turns:
+            asyncio.get_running_loop().call_soon(removes, turns - 1)
+        elif name in pools.workers:
+            pools.remove(name, drain=False)
+
+    async def story():
+        nonlocal name, pools
+        async with engine(nothing) as one, serving(is_ready=False) as server:
+            name, pools = one.url[7:], server.gateway.pools
+            monkeypatch.setattr(Question, "ended", then_removed)
+            pools.add(Worker(one.url, name=name, engine="openai"))
+            await until(lambda: not pools.unknown)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not pools.workers and not any(pool.backends for pool in pools.all)
+
+    name, pools = "", None
     asyncio.run(story())
 
 

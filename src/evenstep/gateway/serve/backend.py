@@ -102,7 +102,8 @@ class Backend:
         """GET a path; returns status and body. ``(0, b"")`` = no whole answer of up to 4 MiB within `patience_s` seconds."""
         question = Question(self.endpoint, self.head("GET", path, "", 0), _MOST_FETCHED)
         try:
-            return await asyncio.wait_for(question.answer(), patience_s)
+            async with asyncio.timeout(patience_s):  # in Python 3.11 `wait_for` may swallow that its caller is cancelled
+                return await question.answer()
         except (EngineError, TimeoutError):
             return 0, b""
 
