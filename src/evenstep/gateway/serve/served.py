@@ -322,7 +322,7 @@ class ServedModel:
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def lacking(self, model: str) -> tuple[str, ...]:
-        """Names of workers that do not list a model, if others do (`Arrived.excluded`). An alias may be listed by none."""
+        """Names of workers that lack a model which others list, for `Arrived.excluded`; nobody needs to list an alias."""
         found = self._lacking.get(model)
         if found is None:
             others = tuple(name for name, one in self.backends.items() if model not in one.serves)
