@@ -63,7 +63,7 @@ HELP = {
     "evenstep_worker_prefix_true_share": "Share that the engine says it had cached, in that window.",
     "evenstep_worker_prefix_blocks": "Prompt blocks a worker is believed to hold at most, as its counters corrected it.",
     "evenstep_decision_seconds": "Time of a decision round, by stage.",
-    "evenstep_pool_wait_seconds": "Time from arrival to being sent to a worker.",
+    "evenstep_pool_wait_seconds": "Time in the pool until sent to a worker, once for each time that a request is sent.",
     "evenstep_ttft_seconds": "Time from arrival to the first token, or to the end of an answer that is not streamed.",
     "evenstep_tpot_seconds": "Time per further token of each sequence of a stream.",
     "evenstep_prediction_error_tokens": "Predicted minus true output length, without sign.",
