@@ -100,15 +100,6 @@ def test_a_number_of_gateways_is_believed_before_any_of_them_is_seen():
     assert found.free(0) == 8
 
 
-@pytest.mark.parametrize(("gateways", "free"), [(0, 16), (2, 4)])
-def test_where_an_operator_says_that_there_are_others_what_may_be_theirs_counts_at_once(gateways, free):
-    found = Mirror(gateways=gateways)
-    found.add(WorkerSpec(name="a", slots=16), 0.0)
-    for now_s, requests in ((0.0, 0), (1.0, 8)):
-        found.sampled(0, requests, 0.0, 0, now_s)
-    assert found.free(0) == free
-
-
 def test_foreign_memory_is_taken_to_grow_until_the_next_sample_as_until_this_one():
     found = mirror(WorkerSpec(name="a", slots=9, kv_tokens=100))
     for now_s, used, expected in ((0.0, 0.2, 20.0), (1.0, 0.3, 40.0), (2.0, 0.5, 70.0), (3.0, 0.4, 50.0)):

@@ -116,9 +116,9 @@ class Admission:
         """Send the requests in `rows` one by one, if some want several slots or have failed; returns how many got a slot.
 
         `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. A
-        request whose worker is excluded or avoided for it, has too few slots in all, or gives it none now, goes to the
-        lightest that may have it (`_elsewhere`). Without one it stays in the pool. Such a request, or one for several slots,
-        may also take slots that are free but not offered (`round_slots`).
+        request whose worker is excluded or avoided for it, or has too few slots in all, goes to the lightest that may have
+        it (`_elsewhere`). Without one it stays in the pool. Such a request, or one for several slots, may also
+        take slots that are free but not offered (`round_slots`).
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):
@@ -131,11 +131,9 @@ class Admission:
                 taken = self._slots.seat(row, g, self._mirror.free(g) if is_wide else free[g])
                 free[g] = max(0, free[g] - taken)
                 sent += taken > 0
-                if not taken:
-                    moved.append(row)
         for row in moved:
             g = self._elsewhere(row, free)
-            taken = self._slots.seat(row, g, self._open_to(row, g, free)) if g >= 0 else 0
+            taken = self._slots.seat(row, g, max(free[g], self._mirror.free(g))) if g >= 0 else 0
             free[g] -= taken
             sent += taken > 0
             if taken and self._pool.here:  # another request may have the slot that was meant for this one
@@ -145,11 +143,6 @@ class Admission:
     def _has_slots(self, row: int, g: int) -> bool:
         """Whether the worker in place `g` has as many slots as the request wants, free or not."""
         return self._rows.at.copies[row] <= self._mirror.workers[g].spec.slots
-
-    def _open_to(self, row: int, g: int, free: list[int]) -> int:
-        """Slots a request may take on the worker in place `g`: the free ones, and if it wants one, those in `free`, too."""
-        unused = self._mirror.free(g)
-        return unused if self._rows.at.copies[row] > 1 else max(free[g], unused)
 
     def _elsewhere(self, row: int, free: list[int]) -> int:
         """Place of the lightest worker that is not excluded for a request and has room for it; -1 = no such worker.
@@ -162,7 +155,7 @@ class Admission:
         others = [
             (name == avoided, free[g] <= 0, at.load[g] + at.sent_load[g], g)
             for g, name in enumerate(self._mirror.names)
-            if self._open_to(row, g, free) > 0
+            if (free[g] > 0 or self._mirror.free(g) > 0)
             and name not in out
             and self._has_slots(row, g)
             and self._rows.load(row) <= kv_free[g]

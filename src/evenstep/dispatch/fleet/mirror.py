@@ -68,22 +68,18 @@ class Worker:
         """Whether the last sample with foreign requests came less than 60 s before the worker's last sample."""
         return self.heard_s < self.foreign_s + _SHARED_S
 
-    def is_divided(self, gateways: int) -> bool:
-        """Whether several gateways divide its slots: it is shared, or it has metrics and the operator says `gateways`."""
-        return self.is_shared or (gateways > 1 and self.spec.scraped)
-
     def slots_of_ours(self, gateways: int) -> int:
         """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
-        `gateways` includes this one; 0 = unknown. If the slots are not divided (`is_divided`), these are all but the foreign
-        ones. When they are divided, a gateway may add ``free // max(2, gateways)`` to those it holds, and at least one while
-        it holds less than an even share. If none is free, it gives up one or more, but keeps its last one. So a gateway that
-        came late gets slots too.
+        `gateways` includes this one; 0 = unknown. The slots are divided if the worker is shared, or if it has metrics and
+        there are several gateways; else these are all slots but the foreign ones. When they are divided, a gateway may add
+        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. If none is
+        free, it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
         """
         if not self.is_open:
             return _CLOSED
         slots, held = self.spec.slots, self.held
-        if not self.is_divided(gateways):
+        if not (self.is_shared or (gateways > 1 and self.spec.scraped)):
             return slots - self.foreign
         parts, free = max(2, gateways), slots - self.foreign - held
         share = slots // parts
@@ -285,9 +281,9 @@ class Mirror(Restored):
 
         A sample shows the worker at some time between `sampling` and now, and engines report a little late. So a worker
         becomes shared only if two samples in a row show requests that cannot be ours; the first sample ever counts alone.
-        While slots are divided, each request that may be foreign counts as foreign. The larger number of the last two
-        samples counts: a gateway may take back slots that it gave up. Without foreign requests there is no foreign load. A
-        request of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs.
+        While it is shared, each request that may be foreign counts as foreign. The larger number of the last two samples
+        counts: a gateway may take back slots that it gave up. Without foreign requests there is no foreign load. A request
+        of ours is lacking if two samples in a row do not show it, though it was sent before them and still runs.
 
         Args:
             place: of the worker; call `sampling` before its metrics are read.
@@ -315,7 +311,7 @@ class Mirror(Restored):
             worker.foreign_s = now_s
         worker.heard_s, worker.is_known, worker.held = now_s, True, self.held(place)
         unsure = max(0, requests - min(asked, ours))
-        worker.foreign = max(worker.unsure, unsure) if worker.is_divided(self.gateways) else 0
+        worker.foreign = max(worker.unsure, unsure) if worker.is_shared else 0
         worker.unsure = unsure
         grown = max(0.0, now[1] - last[1])
         worker.foreign_load = max(0.0, last[1], now[1]) + grown if worker.foreign else 0.0

@@ -188,7 +188,7 @@ class Deciding(Restored):
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(self.decided_s - prepared)
         worker = answer.tolist()
-        if len(pool.here) > most or excluded or HOLD in worker:
+        if len(pool.here) > most or excluded or self.rows.wide or HOLD in worker:
             worker, reason = self._leave_no_worker_idle(pool, worker, margin, reason, excluded)
         was_off = self.fallback.is_off
         self.fallback.after(reason, now_s)
@@ -208,24 +208,27 @@ class Deciding(Restored):
 
         A worker is idle if it takes requests, holds none, even foreign, is not gathering, and the answer gives it none.
         Requests and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A
-        request that the answer sends to a worker excluded for it does not make that worker busy. Answer, rows and free slots
-        in `packed` are written.
+        request does not make busy the worker that the answer sends it to if that worker is excluded for it, or full and the
+        request is for several slots, which take no part of the margin. Answer, rows and free slots in `packed` are written.
 
         Returns the answer to the requests shown and to those added from the rest of the pool, and the reason: ``held`` if
         there was none and the policy held one of them, else that given.
         """
         packed, mirror, shown = self.packed, self.mirror, len(answer)
         rows, worker, known = packed.waiting[:shown], packed.worker, self.rows.columns.arrays
-        idle, sent = np.empty(packed.workers, np.int64), worker[:shown]
-        if excluded:
-            asked = zip(rows.tolist(), answer, strict=True)
-            sent = np.where([g != HOLD and mirror.names[g] in excluded.get(row, ()) for row, g in asked], HOLD, sent)
+        idle, sent, full = np.empty(packed.workers, np.int64), worker[:shown], list[int]()
+        if excluded or self.rows.wide:
+            asked = [(row, g) for row, g in zip(rows.tolist(), answer, strict=True) if g != HOLD]
+            full = [row for row, g in asked if self._is_full(row, g)]
+            vain = [row for row, g in asked if mirror.names[g] in excluded.get(row, ())]
+            sent = np.where(np.isin(rows, full + vain), HOLD, sent)
         count = _idle_workers(mirror.columns.given, margin, packed.gathers, sent, shown, idle)
         if not count:
             return answer, reason
         left: I8 = np.array(pool.here)
         left = left[np.isin(left, rows[sent != HOLD], invert=True)]
-        tokens, copies = (known.prompt[left] + known.produced[left]).astype(np.float64), known.copies[left]
+        tokens = (known.prompt[left] + known.produced[left]).astype(np.float64)
+        copies = known.copies[left] + margin * np.isin(left, full)
         place = {row: i for i, row in enumerate(rows.tolist())}
         is_left = np.ones(left.size, np.bool_)
         for g in idle[:count].tolist():
@@ -240,6 +243,10 @@ class Deciding(Restored):
         if not reason and added[:shown].count(HOLD) < answer.count(HOLD):
             reason = "held"
         return added, reason
+
+    def _is_full(self, row: int, g: int) -> bool:
+        """Whether a request wants several slots of the worker in place `g`, which has as many but none free."""
+        return 1 < self.rows.at.copies[row] <= self.mirror.workers[g].spec.slots and not self.mirror.free(g)
 
     def has_prepared(self, now_s: float) -> bool:
         """Learn and predict a part for the next decision ahead of time, if many are due and the policy will be asked.
