@@ -43,3 +43,15 @@ def test_a_request_goes_only_to_workers_that_serve_its_model():
     story.tell(ev.WorkerRemoved, worker="b", drain=True)
     (refused,) = story.arrives(3, excluded=("a",))
     assert refused.reason == "no-worker"
+
+
+def test_requests_whose_workers_are_full_keep_no_others_from_a_round():
+    """A round looks at a part of the pool. Requests for an adapter that only a full worker serves took all of it."""
+    story = Story("jsq:ties=lowest", pool_window=8)
+    story.worker("a", slots=1)
+    story.worker("b", slots=4)
+    for request in range(12):
+        story.arrives(request, excluded=("b",))
+    story.tick()
+    for request in (12, 13):
+        assert story.sent(request, excluded=("a",) if request == 13 else ()).worker == "b"

@@ -114,7 +114,7 @@ class Arrivals:
         if event.blocks:
             self._parts.prefixes.add(row, event.blocks)
         if event.excluded:
-            self._parts.exclusions.excluded[row] = {*event.excluded}
+            self._parts.exclusions.bind(row, event.excluded)
         return row
 
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:

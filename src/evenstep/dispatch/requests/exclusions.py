@@ -15,13 +15,20 @@ class Exclusions:
     Attributes:
         excluded: row -> names of engines that do not serve its model, or that the request failed on; if one may be lost,
             also of its barrier group.
+        bound: rows of requests whose model not all engines serve.
         avoided: row -> name of the engine that last handed the request back without a new token.
     """
 
     def __init__(self, rows: Rows, fleet: Fleet) -> None:
         self._rows, self._fleet = rows, fleet
         self.excluded: dict[int, set[str]] = {}
+        self.bound = set[int]()
         self.avoided: dict[int, str] = {}
+
+    def bind(self, row: int, names: Collection[str]) -> None:
+        """Exclude the engines `names` for an arriving request, because they do not serve its model."""
+        self.excluded[row] = {*names}
+        self.bound.add(row)
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
         """Exclude the engine `name` for the request in this row. Except for kind ``unable`` this counts as a failed try.
@@ -54,4 +61,5 @@ class Exclusions:
 
     def forget(self, row: int) -> bool:
         """Forget the excluded and avoided engines of a request that is over; returns whether it had any of either."""
+        self.bound.discard(row)
         return (self.excluded.pop(row, None), self.avoided.pop(row, None)) != (None, None)
