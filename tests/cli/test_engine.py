@@ -105,6 +105,7 @@ def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(
     ("more", "said"),
     [
         (["--slo", "ttlt=2"], "slo: key is 'ttlt'; expected ttft or tpot"),
+        (["--engine", "kv-tokens=9"], "--engine is 'kv-tokens=9'; expected one value. Write KEY=VALUE,KEY=VALUE."),
         (["--workers", "3"], "--workers is '3'; expected no such flag with --engine"),
         (["--policy", "sarati"], "Did you mean sarathi"),
         (["--policy", "jsq"], "jsq routes requests to workers: use evenstep compare without --engine"),

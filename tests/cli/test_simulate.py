@@ -151,10 +151,11 @@ def test_bad_input_is_exit_2_and_one_line(capsys, words, message):
             ["--policy", "jsq", "--policy", "br-0"],
             "evenstep simulate: --policy is 'br-0'; expected one value. Several policies are compared by evenstep compare.",
         ),
+        (["--slo", "ttft=1s", "--slo", "tpot=1s"], "--slo is 'tpot=1s'; expected one value. Write ttft=2s,tpot=50ms."),
         (["--policy", "sarathi"], "sarathi schedules inside one engine: use evenstep compare --engine"),
     ],
 )
-def test_two_policies_or_one_of_another_kind_are_refused(capsys, words, said):
+def test_two_values_of_a_flag_and_a_policy_of_another_kind_are_refused(capsys, words, said):
     assert main([*SMALL, *words]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""

@@ -180,7 +180,9 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("one engine", about)
     shapes = {"engine": "KEY=VALUE,...", "batch_time": "NAME[:KEY=VALUE,...]", "bounds": "NAME[:...]", "until_s": "X"}
     for name, shape in shapes.items():
-        alone: dict[str, Any] = {"nargs": "?", "const": ""} if name == "engine" else {}
+        alone: dict[str, Any] = {}
+        if name == "engine":
+            alone = {"nargs": "?", "const": "", "action": flags.Once, "hint": "Write KEY=VALUE,KEY=VALUE."}
         flag, text = "--" + name.replace("_", "-"), said.get(name, "").rstrip(".")
         group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=text, **alone)
 

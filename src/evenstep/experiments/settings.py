@@ -95,7 +95,7 @@ class FleetSettings:
     drift: str | None = field(default=None, metadata={"shape": "KEY=VALUE[,...]"})
     outages: list[str] = field(default_factory=list[str], metadata={"shape": "STEP:WORKER[:back]"})
     prefix_cache_blocks: int = 0
-    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X"})
+    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X", "once": "Write ttft=2s,tpot=50ms."})
     may_hold: bool = False
     model_params: float = 8e9
     peak_flops: float = 312e12

@@ -16,7 +16,7 @@ T = TypeVar("T")
 ORIGIN = "command line"
 
 
-class _Once(argparse.Action):
+class Once(argparse.Action):
     """A flag that may be given once and defaults to argparse.SUPPRESS; the second time is an `InputError` with this hint."""
 
     def __init__(self, *, hint: str, **options: Any) -> None:
@@ -56,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         if hints[field.name] == list[str]:
             add_many(parser, flag.removesuffix("s"), metavar, f"{text}; may be given many times", dest=field.name)
             continue
-        once: dict[str, Any] = {"action": _Once, "hint": field.metadata["once"]} if "once" in field.metadata else {}
+        once: dict[str, Any] = {"action": Once, "hint": field.metadata["once"]} if "once" in field.metadata else {}
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown, **once)
         if field.name == "format_name":
             add_columns_flag(parser)

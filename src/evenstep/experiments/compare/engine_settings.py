@@ -64,7 +64,7 @@ class EngineSettings:
     until_s: float | None = None
     limit: int | None = None
     format_name: str | None = None
-    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X"})
+    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X", "once": "Write ttft=2s,tpot=50ms."})
     seed: int = 0
     skip_bad_rows: bool = False
     processes: int | None = None
