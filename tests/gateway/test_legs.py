@@ -78,14 +78,14 @@ def test_a_key_that_is_wrong_is_the_clients_fault_only_if_it_is_the_clients():
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/v1/completions", 502), ("/v1/embeddings", 401)])
-def test_an_engines_own_key_goes_in_place_of_the_clients(path, expected):
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings"])
+def test_an_engines_own_key_goes_in_place_of_the_clients_who_is_not_blamed_for_it(path):
     async def answers(number, head, body, writer):
         writer.write(whole(401, told(b"no")))
 
     headers = CLOSE + "Authorization: Bearer theirs\r\n"
     answer, one = asyncio.run(asked_of(answers, headers, api_key="ours", path=path))
-    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    assert answer.startswith(b"HTTP/1.1 502 ")
     ((head, _),) = one.asked
     assert b"Authorization: Bearer ours" in head and b"theirs" not in head
 

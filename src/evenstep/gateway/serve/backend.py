@@ -24,6 +24,7 @@ from evenstep.gateway.connections.pages import Question
 _log = logging.getLogger("evenstep.gateway")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
 _MOST_FETCHED = 4 << 20
+_ABOUT_KEYS = {401, 403}
 
 
 class _Version(msgspec.Struct):
@@ -83,6 +84,10 @@ class Backend:
             self.endpoint.restarts.add(chat)
             text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
             _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
+
+    def refuses_our_key(self, status: int, credentials: bytes) -> bool:
+        """Whether an answer's status is about a key, and the engine did not get the client's `credentials`, or any."""
+        return status in _ABOUT_KEYS and (bool(self.api_key) or not credentials)
 
     async def learn_version(self, patience_s: float) -> None:
         """Ask the engine for its version, if the dialect depends on it and it is not known; sets `adapter` and `dialect`.

@@ -45,7 +45,6 @@ _BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
 _MOST_ANSWER = 64 * 1024 * 1024
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
-_ABOUT_KEYS = {401, 403}
 _WHY: dict[Broken, str] = {
     "failed": "no engine could go on with it",
     "expired": "no engine was free in time",
@@ -496,8 +495,7 @@ class Collecting:
         assert head is not None
         status, exchange = head.status, self.exchange
         is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
-        if status in _ABOUT_KEYS:
-            is_clients = bool(exchange.context.credentials) and not self.backend.api_key
+        is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
         if denies_model(said, status):  # the gateway asks it only for models it lists

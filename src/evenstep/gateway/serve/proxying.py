@@ -123,9 +123,10 @@ class ProxiedRequest:
             self.connection.pause()
 
     def ended(self) -> None:
-        head = self._answer
-        assert head is not None
-        if head.status >= 500 or 300 <= head.status < 400:
+        head, backend = self._answer, self._backend
+        assert head is not None and backend is not None
+        is_engines = head.status >= 500 or 300 <= head.status < 400
+        if is_engines or backend.refuses_our_key(head.status, self._request.context.credentials):
             self._again()
             return
         if self._refused:
