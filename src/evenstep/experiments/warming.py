@@ -154,9 +154,9 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
 
 
 def compile_notice() -> str:
-    """A message for the user that kernels cannot be compiled because numba is missing; empty if numba is there."""
+    """A message for the user that kernels are not compiled, and when they would be; empty if numba compiles them."""
     if compiled.numba is None:
-        return f"kernels run as {compiled.mode()}: install numba for compiled ones"
+        return f"kernels run as {compiled.mode()}: numba compiles them if installed, and if EVENSTEP_PLAIN is not 1"
     return ""
 
 
