@@ -304,6 +304,11 @@ def test_bytes_that_are_no_utf_8_are_an_error_of_their_flag():
         config.convert({"workers": "\udcff"}, Fleet, "flag", text=True)
 
 
+def test_a_whole_surrogate_pair_in_a_file_is_a_letter(tmp_path):
+    """JSON is YAML, and writes letters beyond 16 bits so."""
+    assert config.read_yaml(written(tmp_path, 'version: 1\nname: "\\ud83d\\ude00"\n')).values["name"] == "\U0001f600"
+
+
 def test_half_a_surrogate_pair_in_a_file_is_named_with_its_line(tmp_path):
     with pytest.raises(InputError, match="line 2: workers is .* expected text without half a surrogate pair"):
         config.load(written(tmp_path, 'version: 1\nworkers: "\\ud800"\n'), Fleet)

@@ -314,9 +314,12 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
         where = f"{shown} line {lines[path]}"
         raise InputError(where, path, "an alias of what holds it", "a value that ends", "Write the value out.")
     around = (*around, node)
-    if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):  # written as an escape
-        where = f"{shown} line {node.start_mark.line + 1}"
-        raise InputError(where, path or "text", node.value, "text without half a surrogate pair")
+    if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):  # written as escapes
+        try:
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            where = f"{shown} line {node.start_mark.line + 1}"
+            raise InputError(where, path or "text", node.value, "text without half a surrogate pair") from None
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[f"{path}[{index}]"] = item.start_mark.line + 1

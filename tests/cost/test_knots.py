@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from evenstep.cost.knots import check_knots, check_sync, pairs_of, sync_seconds
@@ -34,7 +35,7 @@ def test_the_first_bad_knot_is_named(knots, shown):
 
 
 def test_a_constant_sync_is_the_same_for_every_group():
-    for given in (0.25, "0.25"):
+    for given in (0.25, "0.25", np.float32(0.25)):
         sync = check_sync("law", "sync_s", given)
         assert sync_seconds("law", sync, 4) == sync_seconds("law", sync, 64) == 0.25
 

@@ -54,6 +54,18 @@ def test_beyond_the_last_measured_point_a_batch_never_takes_less_though_noise_le
     assert more == measured == pytest.approx(1e-6 * (4 * (100 + 3) + 2))
 
 
+def test_beyond_the_last_point_padding_leaves_no_line_that_falls(tmp_path):
+    law = Profile(
+        folder(
+            tmp_path,
+            facts='{"layers": 1, "graph_tokens": 500}',
+            **{"dense.csv": "layer,tokens,time_us\nmlp,1,1\nmlp,490,6\nmlp,500,5\n"},
+        )
+    )
+    measured, *more = (law.seconds(Batch(tokens=tokens)) for tokens in (501, 600, 5_000, 50_000))
+    assert more == [measured] * 3
+
+
 def test_ranks_below_the_first_measured_point_take_the_time_of_that_point(tmp_path):
     facts = '{"layers": 1, "experts": 4, "experts_each": 2, "expert_ranks": 2, "hidden": 8}'
     tables = {"moe.csv": "tokens,activated_experts,time_us\n16,1,7\n16,2,7\n32,1,70\n32,2,70\n", "per_sequence.csv": HEADS}

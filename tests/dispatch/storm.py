@@ -50,7 +50,6 @@ class Storm:
         self.asked: dict[int, int] = {}  # decode legs by request, less those handed back with a new token
         self.fruits: set[int] = set()  # requests whose leg has brought a token
         self.copies: dict[int, int] = {}
-        self.lacks: dict[int, tuple[str, ...]] = {}  # workers that may not get a request
         self.prefilling: dict[int, tuple[int, str]] = {}
         self.kept: dict[int, str] = {}  # request -> prefiller with its KV
         self.decoding: dict[int, tuple[int, str, int]] = {}  # request -> leg, worker, row
@@ -107,7 +106,6 @@ class Storm:
     def on_senddecode(self, c: co.SendDecode) -> None:
         assert c.request in self.alive and c.request not in self.prefilling and c.request not in self.decoding
         assert self.specs[c.worker].role == "decode" and c.worker not in self.leaving
-        assert c.worker not in self.lacks[c.request]
         assert self.told[c.request] == getattr(c, "produced", 0)
         self.decoding[c.request] = c.leg, c.worker, c.row
         self.alive[c.request] = float("inf")
@@ -213,7 +211,7 @@ class Storm:
         self.requests += 1
         r = self.requests
         self.alive[r], self.told[r], self.copies[r] = self.now_s, 0, self.random.choice([1, 1, 1, 1, 2, 3])
-        self.born[r], self.asked[r], self.lacks[r] = self.now_s, 0, self.barred(r)
+        self.born[r], self.asked[r] = self.now_s, 0
         self.tell(
             ev.Arrived(
                 now_s=self.now_s,
@@ -228,15 +226,9 @@ class Storm:
                 max_tokens=self.random.choice([0, 5]),
                 expected_tokens=self.random.randint(0, 9),
                 can_continue=self.random.random() < 0.7,
-                excluded=self.lacks[r],
                 blocks=self.blocks(),
             )
         )
-
-    def barred(self, request: int) -> tuple[str, ...]:
-        """Workers that do not serve the model of a request; drawn apart, so that all other draws stay as they are."""
-        draws = random.Random(f"{self.seed}:{request}:excluded")
-        return tuple(name for name in self.specs if draws.random() < 0.3) if draws.random() < 0.2 else ()
 
     def blocks(self) -> tuple[int, ...]:
         """A path down a tree of prompts: each id stands for all before it."""

@@ -156,7 +156,6 @@ def test_no_text_of_a_prompt_can_be_in_a_log():
     }
     assert texts == {
         ("Arrived", "tenant"),
-        ("Arrived", "excluded"),
         ("Reloaded", "policy"),
         ("Reloaded", "predictor"),
         ("Sampled", "worker"),

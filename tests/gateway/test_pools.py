@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
-from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, serving, until, whole
+from tests.gateway.running import MODELS, QUICK, STALLS, Engine, engine, raw, request, serving, until, whole
 
 from evenstep.dispatch.settings import Tenant
 from evenstep.engines.view import EngineSample
@@ -242,23 +244,30 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
-def test_an_adapter_is_asked_for_only_where_it_is_loaded():
+def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed():
+    """Its 404 counted as a failure: healthy engines were ejected, and a request of more tries than `retries` got the 404."""
+
     async def answers(number, head, body, writer):
         writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
 
+    async def lacks(number, head, body, writer):
+        if b"lora" in body:
+            said = b'{"error":{"message":"The model `lora` does not exist.","type":"NotFoundError","code":404}}'
+            writer.write(whole(404, said))
+        else:
+            await answers(number, head, body, writer)
+
     async def story():
-        async with engine(answers) as bare, engine(answers) as loaded, engine(answers) as late:
-            workers = [Worker(bare.url, models=["m"]), Worker(loaded.url, models=["m", "lora"]), Worker(late.url)]
-            async with serving(*workers, aliases={"short": "m"}) as server:
-                for model in ("lora", "short") * 10:
+        async with AsyncExitStack() as stack:
+            bare = [await stack.enter_async_context(engine(lacks)) for _ in range(4)]
+            loaded = await stack.enter_async_context(engine(answers))
+            workers = *(Worker(one.url, models=["m"]) for one in bare), Worker(loaded.url, models=["m", "lora"])
+            async with serving(*workers, policy="round-robin", dispatch=msgspec.structs.replace(QUICK, retries=1)) as server:
+                for model in ("lora", "m") * 10:
                     body = {"model": model, "prompt": "x"}
                     assert b" 200 OK" in await raw(server, request(body, headers="Connection: close\r\n"))
-                assert [b'"lora"' in body for _, body in loaded.asked].count(True) == 10
-                assert bare.asked and late.asked, "an alias is not listed, and goes to all of them"
                 (pool,) = server.gateway.pools.all
-                pool.backends[late.url[7:]].serves |= {"lora"}  # as `_look_again` finds
-                pool.models_changed()
-                assert pool.lacking("lora") == (bare.url[7:],) and not pool.lacking("m")
+                assert all(one.is_up for one in pool.dispatcher.fleet.mirror.workers)
 
     asyncio.run(story())
 

@@ -91,12 +91,12 @@ def on_table(law: F8, first: int, chunk: float, chunk_context: float, decodes: f
     most_context = min(context, law[at + int(law[first + 3])])
     seconds = on_grid(law, first, most_chunk, most_before, most_decodes, most_context)
     if chunk > most_chunk or chunk_context > most_before:
-        seconds += on_grid(law, first, chunk, chunk_context, 0.0, 0.0)
-        seconds -= on_grid(law, first, most_chunk, most_before, 0.0, 0.0)
+        measured = on_grid(law, first, most_chunk, most_before, 0.0, 0.0)
+        seconds += max(0.0, on_grid(law, first, chunk, chunk_context, 0.0, 0.0) - measured)
     if decodes > most_decodes or context > most_context:
-        seconds += on_grid(law, first, 0.0, 0.0, decodes, context)
-        seconds -= on_grid(law, first, 0.0, 0.0, most_decodes, most_context)
-    return max(seconds, 0.0)
+        measured = on_grid(law, first, 0.0, 0.0, most_decodes, most_context)
+        seconds += max(0.0, on_grid(law, first, 0.0, 0.0, decodes, context) - measured)
+    return seconds
 
 
 @jit

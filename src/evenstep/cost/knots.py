@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -111,8 +112,8 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
     """
     if isinstance(sync, str) and ":" not in sync:
         sync = finite(where, field, sync)
-    if isinstance(sync, int | float):
-        check_seconds(where, field, sync)
+    if isinstance(sync, Real):
+        check_seconds(where, field, float(sync))
         return float(sync)
     pairs = pairs_of(where, field, sync)
     if not pairs:

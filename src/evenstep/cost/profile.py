@@ -35,9 +35,9 @@ class Profile:
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
-    * Between the points of a table lines are straight; beyond the last point the last line goes on if it rises. Only the
-      table of experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that
-      of its chunk alone, and as that of its decodes alone.
+    * Between the points of a table lines are straight; beyond the last point the last line goes on, but those of
+      layers, head and collectives only if they rise. The table of experts is read at its nearest point there. Attention of a
+      mixed batch grows there by as many seconds as that of its chunk alone, and as that of its decodes alone.
 
     Args:
         path: a folder, or the name of a bundled profile.
@@ -126,7 +126,7 @@ class Profile:
             seconds += self._collectives(tokens, tables.collective)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
-        return padded(_ends_added(np.stack([tokens, seconds])), self.graph_tokens or 0)
+        return _ends_added(padded(_ends_added(np.stack([tokens, seconds])), self.graph_tokens or 0))
 
     def _dense(self) -> tuple[F8, F8]:
         """float64[P] each: tokens, and seconds of the dense layers."""

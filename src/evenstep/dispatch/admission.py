@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import numpy as np
-
 from evenstep.dispatch.parts import Parts
-from evenstep.request import I8
 from evenstep.routing.view import HOLD, KV_FREE
 
 _AGAIN_S = 0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
@@ -67,11 +64,11 @@ class Admission:
         """
         deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
         deciding.look()
-        packed, here = deciding.packed, self._may_be_shown(margin)
-        asked = min(self._window() or here.size, here.size)
+        packed, size = deciding.packed, len(pool.here)
+        asked = min(self._window() or size, size)
         if gathering:
             packed.gathers[[*gathering]] = 1
-        worker = deciding.decide(pool, here, asked, margin, offered, self._turn.now_s, self._exclusions.excluded)
+        worker = deciding.decide(pool, asked, margin, offered, self._turn.now_s, self._exclusions.excluded)
         if gathering:
             packed.gathers[[*gathering]] = 0
         if not worker:
@@ -96,20 +93,6 @@ class Admission:
             rounds.again()
         elif self._mirror.open_groups():
             self._timers.set(("again", 0), self._turn.now_s + _AGAIN_S)
-
-    def _may_be_shown(self, margin: int) -> I8:
-        """int64[*], rows of the pool that a round may look at, in order; workers may be sent `margin` slots beyond theirs.
-
-        If some workers do not serve a request's model and the others are full, it is left out. Such requests can go nowhere
-        now, and may be so many that a round would look at no others.
-        """
-        here = np.array(self._pool.here, np.int64)
-        found, at = self._exclusions, self._mirror.at
-        if not found.bound:
-            return here
-        free = {name for g, name in enumerate(self._mirror.names) if at.free_at_most[g] + margin > self._mirror.held(g)}
-        stuck = [row for row in found.bound if free.issubset(found.excluded[row])]
-        return here[np.isin(here, stuck, invert=True)]
 
     def _window(self) -> int:
         """Most requests that a round looks at; 0 = all."""

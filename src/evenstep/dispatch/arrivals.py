@@ -52,7 +52,7 @@ class Arrivals:
                 event = self._noted(event)
             turn.now_s = max(turn.now_s, event.now_s)
             is_too_large = event.prompt_tokens > capacity or event.copies > slots
-            if may_refuse or is_too_large or event.excluded or len(here) + len(queue) >= limit:
+            if may_refuse or is_too_large or len(here) + len(queue) >= limit:
                 refusal = self.refusal(event, turn.now_s)
                 if refusal is not None:
                     turn.out.append(Reject(event.request, *refusal))
@@ -86,7 +86,7 @@ class Arrivals:
         return event
 
     def _enter(self, event: Arrived) -> int:
-        """Fill a row for an admitted request, count it for its tenant, and keep what only some have; returns the row."""
+        """Fill a row for an admitted request, count it for its tenant, and keep its sort key and blocks; returns the row."""
         rows = self._rows
         row = rows.take(event.request)
         at = rows.at
@@ -113,8 +113,6 @@ class Arrivals:
         self._limits.enters(row, event.tenant)
         if event.blocks:
             self._parts.prefixes.add(row, event.blocks)
-        if event.excluded:
-            self._parts.exclusions.bind(row, event.excluded)
         return row
 
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
@@ -126,7 +124,7 @@ class Arrivals:
         if self._turn.is_draining:
             return 503, "draining", 1
         capacity, slots = self._most or self.most
-        if not slots or (event.excluded and not self._parts.fleet.has_left({*event.excluded}, with_prefill=True)):
+        if not slots:
             return 503, "no-worker", 1
         if event.prompt_tokens > capacity:
             return 400, "too-long", 0

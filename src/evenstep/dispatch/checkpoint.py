@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 14  #: version of the state; raise it whenever a dispatcher cannot resume an earlier state
+_LAYOUT = 13  #: version of the state; raise it whenever a dispatcher cannot resume an earlier state
 _MODULES = {
     f"evenstep.dispatch.{folder}{name}"
     for folder, names in (

@@ -18,7 +18,7 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 #: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection ended at
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
 #: stopped the request so that it is continued elsewhere. ``unable``: not sent, because the engine is known to be unable to
-#: continue this request.
+#: continue this request, or refused because it does not have the model, and was not said to have it.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 
@@ -53,7 +53,6 @@ class Arrived(Base, frozen=True):
         copies: answers that the engine computes for it (`n` or `best_of`, summed over its prompts), 1 or more; each takes
             a slot.
         can_continue: whether another engine can continue its stream exactly, after the first token; ignored with copies.
-        excluded: names of workers that may not get it, since they do not serve its model.
         blocks: salted hashes of the prompt's blocks in order; each covers the prompt up to the end of its block.
         judged: empty = check the tenant's limits now; hosts leave it so. A decision log has the verdict, for its replay:
             ``in``, or the reason of the refusal.
@@ -72,7 +71,6 @@ class Arrived(Base, frozen=True):
     expected_tokens: int = 0
     copies: int = 1
     can_continue: bool = True
-    excluded: tuple[str, ...] = ()
     blocks: tuple[int, ...] = ()
     judged: Literal["", "in", "tenant-limit", "rate-limit"] = ""
     retry_after_s: int = 0

@@ -233,7 +233,9 @@ class Bisection:
         off, as without a token budget under a law that all batches take as long.
         """
         found = self.search_near(self.around)
-        return self.search_near(self.case.measured()) if found.high == 0.0 else found
+        if found.high > 0.0 or (measured := self.case.measured()) == self.around:
+            return found
+        return self.search_near(measured)
 
     def search_near(self, around: float) -> Bracket:
         """Search from a rate, requests a second, and return the last bracket with what is served in an overload.

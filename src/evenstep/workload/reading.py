@@ -97,7 +97,7 @@ def _own_faults(module: ModuleType, path: Path) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, EvenstepError) or module.__name__.startswith("evenstep."):
+        if isinstance(error, EvenstepError | MemoryError) or module.__name__.startswith("evenstep."):
             raise
         hint = f"{type(error).__name__}: {error}."
         raise InputError(path.name, "reader", module.__file__, "one that reads this file to a Trace", hint) from error

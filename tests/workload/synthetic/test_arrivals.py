@@ -58,6 +58,12 @@ def test_a_diurnal_period_may_be_far_shorter_than_the_gaps():
     assert np.sort(gaps)[500] == pytest.approx(1000.0 * np.log(2), rel=0.1)
 
 
+@pytest.mark.parametrize("period_s", [3e-14, 1e-308])
+def test_a_diurnal_period_of_no_length_beside_the_gaps_is_refused(period_s):
+    with pytest.raises(InputError, match="period_s is .*; expected a period that is not so far below the mean gap"):
+        arrivals.Diurnal(1.0, 1.8, period_s).times(100, 0, 0)
+
+
 def test_diurnal_peaks_where_and_as_high_as_asked():
     times = arrivals.Diurnal(50, 1.8, 100, 25).times(N, 0, 0)
     counts, _ = np.histogram(times % 100, bins=10)

@@ -154,7 +154,9 @@ def print_json(found: Mapping[str, Any]) -> None:
     try:
         text = json.dumps(found, allow_nan=False)
     except ValueError:
-        if "NaN" in json.dumps(found):
+        constants = set[str]()
+        json.loads(json.dumps(found), parse_constant=constants.add)
+        if "NaN" in constants:
             raise
         hint = "A time, load or length of this command is too large."
         raise InputError("--format json", "a figure", "infinite", "figures that are finite numbers", hint) from None

@@ -70,10 +70,10 @@ class Deadlines:
 
         One that failed meanwhile keeps the deadline that it got then.
         """
-        at, queued_at = self._rows.at, self._rows.at.queued_s
+        at, queued_at, excluded = self._rows.at, self._rows.at.queued_s, self._exclusions.excluded
         states, ttl_s, timers = at.state, self._turn.settings.ttl_s, self.timers
         for row in self.newcomers:
-            if states[row] in _QUEUED and ("ttl", row) not in timers.at:
+            if states[row] in _QUEUED and row not in excluded:
                 timers.set(("ttl", row), queued_at[row] + ttl_s)
         self.newcomers.clear()
 

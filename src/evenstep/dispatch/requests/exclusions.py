@@ -1,4 +1,4 @@
-"""The engines a request must not be sent to, and the one it should avoid."""
+"""The engines a request must not be sent to again, and the one it should avoid."""
 
 from __future__ import annotations
 
@@ -13,29 +13,21 @@ class Exclusions:
     """The engines that may not get a request again, by the request's row.
 
     Attributes:
-        excluded: row -> names of engines that do not serve its model, or that the request failed on; if one may be lost,
-            also of its barrier group.
-        bound: rows of requests whose model not all engines serve.
+        excluded: row -> names of engines that the request failed on; if one may be lost, also of its barrier group.
         avoided: row -> name of the engine that last handed the request back without a new token.
     """
 
     def __init__(self, rows: Rows, fleet: Fleet) -> None:
         self._rows, self._fleet = rows, fleet
         self.excluded: dict[int, set[str]] = {}
-        self.bound = set[int]()
         self.avoided: dict[int, str] = {}
-
-    def bind(self, row: int, names: Collection[str]) -> None:
-        """Exclude the engines `names` for an arriving request, because they do not serve its model."""
-        self.excluded[row] = {*names}
-        self.bound.add(row)
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
         """Exclude the engine `name` for the request in this row. Except for kind ``unable`` this counts as a failed try.
 
         Unless `kind` is ``status`` or ``unable`` the engine may be lost: then its whole barrier group is excluded.
         """
-        self._rows.at.tries[row] += kind != "unable"  # that engine was not asked at all
+        self._rows.at.tries[row] += kind != "unable"  # that engine did not fail
         lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
         self.excluded.setdefault(row, set()).update(lost)
 
@@ -61,5 +53,4 @@ class Exclusions:
 
     def forget(self, row: int) -> bool:
         """Forget the excluded and avoided engines of a request that is over; returns whether it had any of either."""
-        self.bound.discard(row)
         return (self.excluded.pop(row, None), self.avoided.pop(row, None)) != (None, None)

@@ -150,21 +150,13 @@ class Deciding(Restored):
         return squares / (2.0 * outputs) if outputs else 0.0
 
     def decide(
-        self,
-        pool: Pool,
-        here: I8,
-        most: int,
-        margin: int,
-        offered: int,
-        now_s: float,
-        excluded: Mapping[int, Collection[str]],
+        self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
     ) -> list[int]:
         """Decide a round by the policy or least load, count and log it; the caller sends the requests. Call `look` first.
 
         Args:
             pool: the waiting requests.
-            here: int64[*], rows of those that the policy may be shown, in the order of the pool.
-            most: number of them to show, at most the size of `here`.
+            most: number of waiting requests to show to the policy, at most the size of `pool`.
             margin: slots beyond its own that a worker's requests may take.
             offered: number of free slots, over all workers, that the policy may fill; 0 = all.
             now_s: the time in seconds.
@@ -173,13 +165,13 @@ class Deciding(Restored):
 
         Returns:
             For each row in `packed.waiting`, the place of its worker, or `HOLD`. The first `most` entries are the requests
-            shown. Further entries are requests that were not shown and go to idle workers. Empty if `most` is 0, or
-            no slot is free outside gathering groups; then nothing is counted or logged.
+            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free outside
+            gathering groups; then nothing is counted or logged.
         """
         watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
         packed.room_for(most + packed.workers)
-        total = packed.show(self.rows, self.mirror, pool, here, most, margin, offered, self.kv_reserve) if most else 0
+        total = packed.show(self.rows, self.mirror, pool, most, margin, offered, self.kv_reserve)
         if not total:
             if self.ahead is not None:
                 self.ahead.look_again()

@@ -20,6 +20,7 @@ from evenstep.routing import view as at
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, broken_rule, horizon_of, memory_size_of, reads_cached
 
 _STAMP = struct.Struct("=qqdd")
+_NOBODY: I8 = np.zeros(0, np.int64)
 _show, _holds = map(compiled.entry, (showing.show, showing.holds))
 
 
@@ -159,13 +160,10 @@ class Packed:
         tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
         self._rows = [list(map(memoryview, table)) for table in tables]  # joined to bytes faster than arrays are
 
-    def show(
-        self, rows: Rows, mirror: Mirror, pool: Pool, here: I8, most: int, margin: int, offered: int, reserve: float
-    ) -> int:
+    def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
         """Write what the policy sees of a round to the arrays (`showing.show`); returns the number of free slots.
 
-        `here` are the rows of the pool to choose from. If no slot is free, only `free` is written. Call `room_for` first,
-        and always pass the same pool.
+        If that is 0, only `free` is written. Call `room_for` first, and always pass the same pool.
         """
         if self._written is None:
             tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
@@ -173,6 +171,7 @@ class Packed:
                 self.gathers, pool.shares, self._slots, self.free, self.waiting, *tables, self.worker
             )
         self.shown = most
+        here = np.frombuffer(pool.here, np.int64) if pool.here else _NOBODY
         requests, workers = rows.columns.given, mirror.columns.given
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 

@@ -229,7 +229,8 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
     check_range(where, "a number from 1 to 65535", above=0, below=65536, port=source.port)
     check_range(where, "a number above 0", above=0, finite=True, every_s=source.every_s)
     if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
-        raise InputError(where, "worker.url", common.url, "http:// or https://, with a path where there is one")
+        shown = _without_user(common.url)
+        raise InputError(where, "worker.url", shown, "http:// or https://, with a path where there is one")
     if common.name:
         raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
     for one in at_address(common, "127.0.0.1", source.port):
@@ -275,7 +276,7 @@ def _address(url: str, where: str) -> str:
 
 def _without_user(url: str) -> str:
     """The URL for an error: user and password, which a URL of a worker must not have, become ``(hidden)``."""
-    return re.sub(r"//[^/]*@", "//(hidden)@", url)
+    return re.sub(r"^(https?:)?/*.*@", r"\1//(hidden)@", url, flags=re.IGNORECASE | re.DOTALL)
 
 
 def worker_of(text: str, where: str) -> Worker:

@@ -489,7 +489,8 @@ class Collecting:
     def _judge(self) -> None:
         """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
 
-        The kind is ``client`` if the request is at fault. If the engine does not serve the model, tells the `ServedModel`.
+        The kind is ``client`` if the request is at fault. If the engine does not serve the model, tells the `ServedModel`;
+        the kind is ``unable`` if it does not list that model either.
         """
         head = self._answer
         assert head is not None
@@ -498,9 +499,11 @@ class Collecting:
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        if denies_model(said, status):  # the gateway asks it only for models it lists
-            is_clients, self.is_denied = False, True
-        self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
+        kind: Kind = "client" if is_clients else "status"
+        if denies_model(said, status):
+            self.is_denied = True
+            kind = "status" if exchange.request.model in self.backend.serves else "unable"
+        self._lose(kind, f"it answered {status}", head.retry_after_s)
         if self.is_denied:
             exchange.model.denied(self.backend, exchange.request.model)
 

@@ -161,7 +161,6 @@ class Front:
             expected_tokens=context.expected,
             copies=copies,
             can_continue=exchange.can_continue,
-            excluded=pool.lacking(request.model),
             blocks=blocks,
         )
         pool.arrives(event)

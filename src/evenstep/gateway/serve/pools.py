@@ -287,7 +287,6 @@ class Pools:
             await self._changes(pool, worker, backend.serves, cards)
             return
         backend.serves |= names
-        pool.models_changed()
         self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:

@@ -110,7 +110,6 @@ class ServedModel:
         self.log = log
         self._loop, self._removed, self._denied = loop, removed, denied
         self._exchanges: dict[int, Placed] = {}
-        self._lacking: dict[str, tuple[str, ...]] = {}  # what `lacking` found
         self._number = 0  # number of the last request
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # told before `_events`
@@ -300,7 +299,6 @@ class ServedModel:
         it has one and is to be `scraped`. Raises InputError, and changes nothing, if it is known with another role.
         """
         spec = backend.worker.spec(slots)
-        self.models_changed()
         scraped = spec.scraped and is_scraped and bool(backend.adapter.metrics_path)
         spec = msgspec.structs.replace(spec, scraped=scraped)
         former = self.backends.get(backend.name)
@@ -320,18 +318,6 @@ class ServedModel:
         At the end `removed` is called.
         """
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
-
-    def lacking(self, model: str) -> tuple[str, ...]:
-        """Names of workers that lack a model which others list, for `Arrived.excluded`; nobody needs to list an alias."""
-        found = self._lacking.get(model)
-        if found is None:
-            others = tuple(name for name, one in self.backends.items() if model not in one.serves)
-            found = self._lacking[model] = others if len(others) < len(self.backends) else ()
-        return found
-
-    def models_changed(self) -> None:
-        """Look anew for the workers that lack a model: the workers, or what one of them serves, have changed."""
-        self._lacking.clear()
 
     def is_leaving(self, name: str) -> bool:
         """Whether this worker gets no new requests, and is removed when its last one has ended."""
@@ -418,7 +404,6 @@ class ServedModel:
 
     def _forget(self, command: co.Removed) -> None:
         backend = self.backends.pop(command.worker, None)
-        self.models_changed()
         if backend is not None:
             self._removed(self, backend.name, backend.worker.url)
 

@@ -380,7 +380,8 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
         group, section, kernel = groups[g], place.section, place.routing_kernel
         group.first, group.count, group.workers = place.first, section.count, workers
         group.policy = routes.index(place.route)
-        group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
+        tokens, block = section.server.kv_tokens, section.server.block_tokens
+        group.capacity = float(tokens // block * block) if tokens else math.inf
         workers += 4 * section.count
         ints, floats = np.zeros((4, section.count), np.int64), np.zeros((4, section.count))
         ints[FREE_SLOTS] = UNLIMITED  # an engine accepts every call and queues it

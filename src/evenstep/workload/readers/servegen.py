@@ -142,9 +142,9 @@ def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F
     while True:  # more gaps until they fill the window: its law may be burstier than the published cv
         numbers = first + np.arange(count, dtype=np.int64)
         times = np.cumsum(_gaps(client.kind[window], client.shape[window], numbers, seed, replicate) / rate)
-        if times[-1] >= WINDOW_S or count >= _MOST_GAPS:
+        if not times[-1] < WINDOW_S or count >= _MOST_GAPS:
             break
-        count *= 2
+        count = min(2 * count, _MOST_GAPS)
     inside = times < WINDOW_S
     return client.start_s[window] + times[inside], numbers[inside]
 

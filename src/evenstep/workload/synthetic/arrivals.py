@@ -16,6 +16,9 @@ from evenstep import streams
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 
+#: Most periods of a diurnal process; their places are counted by int64.
+_MOST_PERIODS = float(1 << 40)
+
 
 class Arrivals(Protocol):
     """An arrival process: `times` returns the seconds, float64[N] ascending from 0, at which N `requests` arrive.
@@ -169,7 +172,10 @@ class Diurnal:
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         events = _from_gaps(_exponential("diurnal", requests, seed, replicate))
-        periods = math.ceil(events[-1] / (self.requests_per_s * self.period_s)) + 1
+        each = self.requests_per_s * self.period_s  # requests a period
+        if not events[-1] < each * _MOST_PERIODS:
+            raise InputError("diurnal", "period_s", self.period_s, "a period that is not so far below the mean gap")
+        periods = math.ceil(events[-1] / each) + 1
         last, end_s, turn = periods * 2048, periods * self.period_s, 2 * np.pi / self.period_s
 
         def grid(place: I8) -> F8:
