@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -112,7 +111,7 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
     """
     if isinstance(sync, str) and ":" not in sync:
         sync = finite(where, field, sync)
-    if isinstance(sync, Real):
+    if isinstance(sync, int | float | np.integer | np.floating):
         check_seconds(where, field, float(sync))
         return float(sync)
     pairs = pairs_of(where, field, sync)
