@@ -314,12 +314,8 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
         where = f"{shown} line {lines[path]}"
         raise InputError(where, path, "an alias of what holds it", "a value that ends", "Write the value out.")
     around = (*around, node)
-    if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):  # written as escapes
-        try:
-            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
-        except UnicodeDecodeError:
-            where = f"{shown} line {node.start_mark.line + 1}"
-            raise InputError(where, path or "text", node.value, "text without half a surrogate pair") from None
+    if isinstance(node, yaml.ScalarNode):
+        _join_pairs(node, path, shown)
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[f"{path}[{index}]"] = item.start_mark.line + 1
@@ -327,13 +323,24 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)):
-            name = f"{path}.{key.value}".lstrip(".")
             line = key.start_mark.line + 1
+            _join_pairs(key, path, shown)
+            name = f"{path}.{key.value}".lstrip(".")
             if key.value in seen:
                 raise InputError(f"{shown} line {line}", "key", name, "each key once")
             seen.add(key.value)
             lines[name] = line
             _lines_of(value, name, lines, shown, around)
+
+
+def _join_pairs(node: Any, path: str, shown: str) -> None:
+    """Join surrogate pairs, which escapes may write, in a YAML scalar at `path`; half a pair is an `InputError`."""
+    if re.search("[\ud800-\udfff]", node.value):
+        try:
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            where = f"{shown} line {node.start_mark.line + 1}"
+            raise InputError(where, path or "text", node.value, "text without half a surrogate pair") from None
 
 
 def fields_of(kind: Any) -> dict[str, Any]:

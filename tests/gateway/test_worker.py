@@ -115,3 +115,6 @@ def test_a_password_in_a_url_is_refused_and_not_shown(url):
     with pytest.raises(InputError, match=r"worker .*//\(hidden\)@h.*: url is '.*//\(hidden\)@h") as caught:
         Worker(url=url).each()
     assert "word" not in str(caught.value)
+    with pytest.raises(InputError, match="hidden") as caught:
+        worker_of(f"{url},x", "flag")
+    assert "word" not in str(caught.value)

@@ -18,7 +18,7 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 #: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection ended at
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
 #: stopped the request so that it is continued elsewhere. ``unable``: not sent, because the engine is known to be unable to
-#: continue this request, or refused because it does not have the model, and was not said to have it.
+#: continue this request, or refused since it lacks a model that only others list.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 

@@ -116,7 +116,7 @@ class Life:
             self.give_up(row, "cannot-continue")
             return
         if at.tries[row] > self._turn.settings.retries or not exclusions.has_others(row):
-            self.give_up(row, "cannot-continue" if kind == "unable" else "failed")
+            self.give_up(row, "cannot-continue" if kind == "unable" and had_tokens else "failed")
             return
         if was_placed:
             self._slots.take_off(row)

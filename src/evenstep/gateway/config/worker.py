@@ -304,7 +304,7 @@ def worker_of(text: str, where: str) -> Worker:
 def _shown(text: str) -> str:
     """The text of a worker for an error; its API key and all after it become ``(hidden)``, since a key may hold a comma."""
     before, key, _ = text.partition("api_key")
-    return f"{before}{key}=(hidden)" if key else text
+    return _without_user(f"{before}{key}=(hidden)" if key else text)
 
 
 def group_of(text: str, where: str) -> list[Worker]:

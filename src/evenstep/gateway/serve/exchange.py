@@ -490,7 +490,7 @@ class Collecting:
         """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
 
         The kind is ``client`` if the request is at fault. If the engine does not serve the model, tells the `ServedModel`;
-        the kind is ``unable`` if it does not list that model either.
+        the kind is ``unable`` if it does not list that model, and others do.
         """
         head = self._answer
         assert head is not None
@@ -502,7 +502,7 @@ class Collecting:
         kind: Kind = "client" if is_clients else "status"
         if denies_model(said, status):
             self.is_denied = True
-            kind = "status" if exchange.request.model in self.backend.serves else "unable"
+            kind = "unable" if exchange.model.has_elsewhere(exchange.request.model, self.backend) else "status"
         self._lose(kind, f"it answered {status}", head.retry_after_s)
         if self.is_denied:
             exchange.model.denied(self.backend, exchange.request.model)

@@ -266,6 +266,10 @@ class ServedModel:
             self.probed(backend.name, False)
             self._denied(self, backend)
 
+    def has_elsewhere(self, model: str, backend: Backend) -> bool:
+        """Whether other workers list a model, such as an adapter, and this one does not."""
+        return model not in backend.serves and any(model in other.serves for other in self.backends.values())
+
     @property
     def reads_cached(self) -> bool:
         """Whether the policy uses prefix caches, so that `Arrived` needs the blocks of the prompt."""
