@@ -32,7 +32,7 @@ from evenstep import HOLD, Cluster, RoutingDecision, RoutingView, Trace, read_tr
 from evenstep.experiments.contenders import contender
 from evenstep.workload.replicate import scaled_to_rate
 
-EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
+EVENSTEP = (sys.executable, "-m", "evenstep")
 BURST = str(Path(__file__).parent.parent / "examples" / "workloads" / "burst.yaml")
 OURS = "best:predictor=survival"
 PAPERS = (

@@ -20,7 +20,6 @@ from importlib.metadata import version
 import uvloop
 
 CASES = ((4000, 150.0), (800, 30.0))
-STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
 PAUSE_S = 2.0
 
 
@@ -85,7 +84,8 @@ async def measured(port: int, streams: int, seconds: float, usage: str) -> tuple
 def case(streams: int, step_ms: float, seconds: float, usage: str) -> str:
     """One row of the table."""
     flags = f"--ranks 8 --slots {-(-streams // 8)} --port 0 --per-token-s 0 --overhead-s {step_ms / 1e3}"
-    engine = subprocess.Popen([sys.executable, "-c", STARTS, "emulate", *flags.split()], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "evenstep", "emulate", *flags.split()]
+    engine = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         engine.stdout.readline()
         port = int(re.search(r":(\d+) ", engine.stdout.readline())[1])

@@ -38,7 +38,6 @@ from gateway_engine import MODEL
 
 ROUTER_CORE, LOAD_CORE = 0, min(1, (os.cpu_count() or 1) - 1)
 ALIASES = [f"alias-{i}" for i in range(3)]
-_STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +254,7 @@ def started(
                 peers.compile_kernels(name)
                 path = folder / f"{name}.json"
                 path.write_text(json.dumps(config(port, free_ports(1)[0], engines, name, str(folder / f"{name}.log"))))
-                command = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)]
+                command = [sys.executable, "-m", "evenstep", "serve", "--config", str(path)]
             process = stack.enter_context(peers.started(command, ROUTER_CORE, log))
             peers.wait_for(port, process, log, body, key=CLIENTS[0].key)
         except peers.AbsentError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 BURST = str(Path(__file__).parent.parent / "examples" / "workloads" / "burst.yaml")
-EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
+EVENSTEP = (sys.executable, "-m", "evenstep")
 POLICIES = ("best", "bf-io", "br-0", "jsq")
 
 

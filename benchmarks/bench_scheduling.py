@@ -35,7 +35,7 @@ from evenstep.experiments.compare.engine_compare import built, traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.sim.engine.simulation import simulate_engine
 
-EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
+EVENSTEP = (sys.executable, "-m", "evenstep")
 OURS, TODAY = "best", "vllm"
 #: Name: trace, engine, batch-time law, bounds.
 WORKLOADS = {

@@ -28,7 +28,7 @@ import numpy as np
 
 from evenstep import compiled
 
-EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
+EVENSTEP = (sys.executable, "-m", "evenstep")
 COMPARE = (*EVENSTEP, "compare", "sample:azure-conv", "--policy", "jsq", "--policy", "br-0")
 
 

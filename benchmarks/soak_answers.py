@@ -34,7 +34,6 @@ from evenstep.load.models import get
 from evenstep.load.processes import free_ports
 from evenstep.load.settings import Target
 
-STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 #: Shapes: how many engines, and ranks of each.
 SHAPES = {"engines": (2, 0), "ranks": (1, 8)}
 #: Seconds between two steps of an engine, that it keeps an unused connection, and that a client waits for an answer.
@@ -339,7 +338,7 @@ def soak(requests: int, *, shape: str, clients: int = 600, pause_s: float = 0.3,
         path = Path(folder, "gateway.yaml")
         path.write_text(json.dumps(config))
         build = {"EVENSTEP_CHECKED": "1"} if checked else {}
-        served = stack.enter_context(_process(["-c", STARTS, "serve", "--config", str(path)], said, **build))
+        served = stack.enter_context(_process(["-m", "evenstep", "serve", "--config", str(path)], said, **build))
         _until(gateway, "/readyz", served, said)
         found = asyncio.run(asked(gateway, clients, requests, pause_s))
         if served.poll() is not None:

@@ -39,7 +39,6 @@ from evenstep.load.run import Outcome, Run, timed
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.request import Trace
 
-STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 ENGINES, SLOTS, USERS = 4, 8, 40
 LEAVES = 0.125
 #: Different prompts. A gateway remembers the latest 32 outputs of each: with so few of them that is full after a tenth of
@@ -304,7 +303,7 @@ def settled(found: Found, page: Target, engines: list[Target], pid: int) -> None
 
 def replayed(found: Found, log: Path) -> None:
     """The decisions of the log once more, in a process of its own."""
-    words = [sys.executable, "-c", STARTS, "replay", str(log), "--format", "json"]
+    words = [sys.executable, "-m", "evenstep", "replay", str(log), "--format", "json"]
     told = subprocess.run(words, capture_output=True, text=True, check=False)
     found.replayed = told.returncode == 0
     if found.replayed:

@@ -20,7 +20,6 @@ from pathlib import Path
 import evenstep
 
 NOBODY = 65534
-_MAIN = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 
 
 def is_root():
@@ -53,7 +52,7 @@ class Container:
     def start(self, *words, **env):
         """A command, under way."""
         given = {"PYTHONPATH": str(self.folder / "site"), "HOME": "/nonexistent", "PATH": os.environ["PATH"]}
-        command = [sys.executable, "-c", _MAIN, *words]
+        command = [sys.executable, "-m", "evenstep", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": "/", "start_new_session": True}
         if not is_root():
             process = subprocess.Popen(command, env={**given, **env}, **pipes)

@@ -117,11 +117,7 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
     emulate, serve, load = (
         shlex.split(block.splitlines()[0])[1:] for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
     )
-    start = [
-        sys.executable,
-        "-c",
-        "import sys; from evenstep.cli.main import main; sys.exit(main(sys.argv[1:]))",
-    ]
+    start = [sys.executable, "-m", "evenstep"]
     more = ([], ["--admin-port", "0"])
     servers: list[subprocess.Popen[bytes]] = []
     try:

@@ -417,8 +417,8 @@ def test_a_table_on_a_full_disk_is_exit_2_and_one_line():
         seen = subprocess.run(
             [
                 sys.executable,
-                "-c",
-                "import sys; from evenstep.cli.main import main; sys.exit(main())",
+                "-m",
+                "evenstep",
                 *words,
                 "--format",
                 "json",
@@ -667,7 +667,7 @@ def test_requests_that_all_come_at_once_have_no_rate(capsys):
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_output_may_be_closed(closed, tmp_path):
     words = "compare sample:azure-conv --workers 2 --slots 4 --limit 30 --seeds 1 --policy jsq"
-    run = f"{sys.executable} -c 'from evenstep.cli.main import main; raise SystemExit(main())' {words} {closed}"
+    run = f"{sys.executable} -m evenstep {words} {closed}"
     done = subprocess.run(["/bin/sh", "-c", run], check=False, cwd=tmp_path)
     assert done.returncode == 0
 

@@ -73,6 +73,12 @@ def test_version_is_printed(capsys):
     assert capsys.readouterr().out == f"evenstep {__version__}\n"
 
 
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "evenstep", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"evenstep {__version__}\n")
+
+
 def test_a_word_that_is_no_utf_8_can_be_shown(echo):
     shown: list[str] = []
     echo(lambda args: shown.append(args.command_line) or 0)
@@ -275,8 +281,7 @@ def test_the_help_of_a_command_imports_nothing_heavy():
 
 
 def test_a_table_nobody_reads_to_its_end_is_no_error():
-    code = "import sys; from evenstep.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "trace", "inspect", "sample:azure-conv"]
+    command = [sys.executable, "-m", "evenstep", "trace", "inspect", "sample:azure-conv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert (process.wait(), process.stderr.read()) == (0, "")

@@ -22,7 +22,7 @@ over:
 policies: [jsq, br-0]
 metrics: [idle_share]
 """
-RUN = [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())", "sweep"]
+RUN = [sys.executable, "-m", "evenstep", "sweep"]
 
 
 @pytest.fixture

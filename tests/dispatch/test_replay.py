@@ -35,8 +35,9 @@ def log(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_log_replays_to_the_bit_in_a_fresh_process(log):
-    code = "from evenstep.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, "replay", str(log)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "evenstep", "replay", str(log)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "every decision is the same" in done.stdout
 

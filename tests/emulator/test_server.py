@@ -14,8 +14,6 @@ from evenstep.emulator.server import Emulator, introduction
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
 
-STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
-
 
 def test_it_says_what_listens_where():
     async def story():
@@ -100,7 +98,7 @@ def test_an_address_of_another_machine_is_one_clear_error():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
     engine = subprocess.Popen(
-        [sys.executable, "-c", STARTS, "emulate", "--port", "0"],
+        [sys.executable, "-m", "evenstep", "emulate", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

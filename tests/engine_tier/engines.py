@@ -18,7 +18,6 @@ from evenstep.load.processes import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-_EVENSTEP = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 READY_S = 600.0  # on two cores that others use; 20 to 50 otherwise
 
 
@@ -165,8 +164,8 @@ class Fleet:
         (port,) = free_ports(1)
         command = [
             sys.executable,
-            "-c",
-            _EVENSTEP,
+            "-m",
+            "evenstep",
             "serve",
             "--port",
             str(port),

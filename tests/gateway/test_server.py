@@ -59,9 +59,8 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
 
     async def story():
         async with running(overhead_s=0.5) as emulator:
-            code = "from evenstep.cli.main import main; raise SystemExit(main())"
             flags = ["--port", "0", "--worker", url(emulator), "--policy", "jsq", "--admin-port", "0"]
-            command = [sys.executable, "-c", code, "serve", *flags]
+            command = [sys.executable, "-m", "evenstep", "serve", *flags]
             env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
             watchdog = threading.Timer(60, process.kill)

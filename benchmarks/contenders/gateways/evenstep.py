@@ -11,7 +11,6 @@ from evenstep.load.processes import free_ports
 from gateway_peers import KEY, compile_kernels
 
 NAME, SHARE = "evenstep", 1.0
-_STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
 
 
 def have() -> str:
@@ -32,4 +31,4 @@ def command(folder: Path, engines: list[int], port: int) -> list[str]:
         "engines": {"first_byte_s": 5.0, "silence_s": 5.0},
     }
     conf.write_text(json.dumps(settings))
-    return [sys.executable, "-c", _STARTS, "serve", "--config", str(conf)]
+    return [sys.executable, "-m", "evenstep", "serve", "--config", str(conf)]

@@ -21,7 +21,6 @@ from evenstep.load.models import get
 from evenstep.load.settings import Target
 
 HOST = "127.0.0.1"  #: address that all started commands listen at
-_STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 _COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _PAUSE_S, _END_S = 0.05, 10.0
 _PORTS = range(20_000, 32_768)  # operating systems take the ports of outgoing connections from those above
@@ -61,7 +60,7 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
         EngineError: it ended before it was ready, or was not ready in time; the message has the last line of its output.
     """
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([sys.executable, "-m", "evenstep", *words], stdout=said, stderr=subprocess.STDOUT)
         try:
             _until_ready(process, Target(HOST, port, False, ""), path, wait_s, words, said)
             yield process.pid

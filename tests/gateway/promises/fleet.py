@@ -25,7 +25,6 @@ from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
 
 POLICY = "jsq"
-STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
 #: Waits that would only make tests slow; no breaker, where a test is not about it.
 QUICK: dict[str, Any] = {
     "gather_ms": 0.0,
@@ -155,7 +154,7 @@ class Process:
 
     def __init__(self, *arguments: str) -> None:
         self.child = subprocess.Popen(
-            [sys.executable, "-c", STARTS, *arguments],
+            [sys.executable, "-m", "evenstep", *arguments],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ},
