@@ -177,6 +177,25 @@ def test_any_routing_policy_leads_calls_to_the_engines_of_its_group(routing):
     assert shares.size == 4 and (shares > 0.15).all() and run.summary["tasks"] > 1200
 
 
+def test_a_long_queue_does_not_hide_how_full_an_engine_is_from_vllm(tmp_path):
+    """A policy of the test's own goes by vLLM's scores, with the share of 6,000 KV tokens in use."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nimport numpy as np\nfrom evenstep.routing.view import RoutingDecision\n"
+        "@dataclass(frozen=True)\nclass Mine:\n    memory_size = 1\n    def route(self, view):\n"
+        "        waiting, usage, start = view.queued, view.load / 6000, int(view.memory[0]) % view.load.size\n"
+        "        score = waiting + view.running + 6 * waiting * np.maximum(0, usage - 0.5)\n"
+        "        best = np.roll(np.arange(score.size), -start)[np.roll(score, -start).argmin()]\n"
+        "        return RoutingDecision(np.array([best]), np.array([start + 1]))\n"
+    )
+    runs = []
+    for routing in ("vllm", f"{file}:Mine"):
+        section = EngineSection(policy="vllm", engine="kv-tokens=6000", count=3, routing=routing)
+        network = Network({"pool": section}, {"chat": TaskSection(trace=TraceFile("chat"), engine="pool")})
+        runs.append(simulate_network(network, traces={"chat": CHAT}).calls.engine.tolist())
+    assert runs[0] == runs[1]
+
+
 def test_a_routing_policy_without_a_rule_is_asked_and_gives_the_same_run(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(

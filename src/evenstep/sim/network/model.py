@@ -91,14 +91,16 @@ class Site(Record):
 class Group(Record):
     """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy.
 
-    `policy` is the index of the policy's kernel, and `capacity` are the KV tokens of an engine; inf = no limit. `workers` to
-    `scratch_f` are where its parts of `Routing`'s tables and of `Net.route_flat` begin.
+    `policy` is the index of the policy's kernel, and `capacity` are the KV tokens of an engine; inf = no limit.
+    `reads_usage` is 1 if the policy is vLLM's, which goes by the share of memory in use. `workers` to `scratch_f` are where
+    its parts of `Routing`'s tables and of `Net.route_flat` begin.
     """
 
     first: int
     count: int
     policy: int
     capacity: float
+    reads_usage: int
     decisions: int  # of the policy
     workers: int
     memory: int

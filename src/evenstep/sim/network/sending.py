@@ -88,7 +88,10 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     need = float(call.prompt_tokens)
     if group.capacity < np.inf:
         for i in range(n):
-            floats[KV_FREE, i] = max(group.capacity - floats[LOAD, i] - floats[QUEUED_LOAD, i], need)
+            left = group.capacity - floats[LOAD, i]
+            floats[KV_FREE, i] = max(left - queued_tokens(net, group.first + i), need)
+            if group.reads_usage == 1:  # to this policy an engine's memory is the sum of load, queued_load and kv_free
+                floats[QUEUED_LOAD, i] = left - floats[KV_FREE, i]
     routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = call.request_id, call.request_class
     routing.waiting_i[KEY, 0] = call.affinity
     routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
@@ -138,4 +141,10 @@ def show_waiting(net: Net, e: int) -> None:
     place = group.workers + e - group.first
     if group.count > 1:
         net.routing.workers_i[place + QUEUED * group.count] = now.waiting + now.known - now.coming
-        net.routing.workers_f[place + QUEUED_LOAD * group.count] = float(site.prompt_tokens - now.taken_tokens)
+        net.routing.workers_f[place + QUEUED_LOAD * group.count] = queued_tokens(net, e)
+
+
+@part
+def queued_tokens(net: Net, e: int) -> float:
+    """Prompt and produced tokens of engine e's calls, queued or just sent."""
+    return float(net.sites[e].prompt_tokens - net.now[e].taken_tokens)

@@ -16,6 +16,7 @@ from evenstep.cost.batch import FEATURES
 from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
+from evenstep.routing.policies.vllm import VLLM
 from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of, plain_only
 from evenstep.scheduling.order import BY_CLASS, order_of
 from evenstep.scheduling.view import LIMITS, UNLIMITED
@@ -382,6 +383,7 @@ def _groups(places: list[Place], routes: list[Any]) -> tuple[Any, model.Routing,
         group.policy = routes.index(place.route)
         tokens, block = section.server.kv_tokens, section.server.block_tokens
         group.capacity = float(tokens // block * block) if tokens else math.inf
+        group.reads_usage = int(isinstance(place.routing, VLLM))
         workers += 4 * section.count
         ints, floats = np.zeros((4, section.count), np.int64), np.zeros((4, section.count))
         ints[FREE_SLOTS] = UNLIMITED  # an engine accepts every call and queues it
