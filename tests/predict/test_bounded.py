@@ -46,6 +46,15 @@ def test_an_answer_cut_at_a_cap_counts_once_in_the_other_predictor(of):
     assert bounded.counted == {**alone.counted, "capped": 12}
 
 
+@pytest.mark.parametrize("options", ["", ":Mine", ":window=7/drift=0", ":Mine:window=7/drift=0"])
+def test_the_other_predictor_may_be_a_file_in_a_folder(tmp_path, options):
+    file = tmp_path / "mine.py"
+    file.write_text("from evenstep.predict.survival import Survival as Mine\npredictor = Mine\n")
+    bounded = Bounded(of=f"{file}{options}")
+    assert isinstance(bounded._inner, Survival)
+    assert (bounded._inner.window, bounded._inner.drift) == ((7, 0.0) if "=" in options else (10_000, 2.0))
+
+
 def test_a_state_of_an_earlier_version_resumes():
     earlier = Bounded()
     state = {name: value for name, value in earlier.__dict__.items() if name != "_twice"}

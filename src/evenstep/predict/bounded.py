@@ -37,7 +37,8 @@ class Bounded:
     of: str = "survival"
 
     def __post_init__(self) -> None:
-        spec = names.parse(self.of.replace("/", ","))
+        before, equals, after = self.of.partition("=")  # slashes before it are those of a path
+        spec = names.parse(before + equals + after.replace("/", ","))
         if spec["name"] == "bounded":
             raise InputError("bounded", "of", self.of, "another predictor than itself")
         inner: Any = names.build("predict", spec)
