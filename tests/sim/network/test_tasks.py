@@ -129,6 +129,21 @@ def test_types_draw_their_arrivals_independently():
     assert not np.allclose(gaps[0], gaps[1])
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_gaps_of_one_trace_give_types_and_seeds_different_times(recorded):
+    """All types, and the replicates of each, arrived at the same instants."""
+    gaps = LikeTrace(np.arange(1.0, 1000.0))
+    task = TaskSection(calls={"call": call("one")}, arrivals=gaps, count=50)
+    traces = {name: Trace(np.full(50, 9), np.full(50, 9)) for name in "ab"} if recorded else {}
+    if recorded:
+        task = TaskSection(trace=TraceFile("x"), engine="one", arrivals=gaps)
+    network = replace(one_engine({"call": call("one")}), tasks={"a": task, "b": task})
+    times = [draw(network, traces, seed) for seed in range(2)]
+    seen = [tuple(one.arrival_s[one.task_type == k]) for one in times for k in range(2)]
+    assert len(set(seen)) == 4
+    assert all(np.allclose(np.diff(one, 2), 1.0) for one in seen)  # the gaps themselves, in their order
+
+
 @pytest.mark.parametrize("count", [None, 3])
 def test_recorded_tasks_that_arrive_at_the_stop_or_later_are_left_out(count):
     """They counted as unfinished, although they had not arrived."""

@@ -18,7 +18,7 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.engine.input import check_columns
 from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
-from evenstep.workload.synthetic.arrivals import Arrivals
+from evenstep.workload.synthetic.arrivals import Arrivals, LikeTrace
 
 #: First number of arrivals to draw if only `until_s` limits them.
 _FIRST = 1024
@@ -100,7 +100,8 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
 
 def _times(process: Arrivals, count: int, seed: int, name: str) -> F8:
     """float64[count], when tasks of the type `name` arrive, independent of other types; an InputError without times."""
-    times = process.times(count, seed ^ streams.stream_number(f"network-{name}"), 0)
+    replicate = int(isinstance(process, LikeTrace))  # its replicate 0 begins with the same gap under every key
+    times = process.times(count, seed ^ streams.stream_number(f"network-{name}"), replicate)
     if times is None:
         raise InputError("network", f"tasks.{name}.arrivals", "saturated", "a process with times")
     return times
