@@ -143,3 +143,21 @@ def test_a_skipped_row_that_goes_back_is_no_row_above(write):
     row = {"input_length": 5, "output_length": 5, "hash_ids": [], "session_id": "a"}
     path = write("x.jsonl", lines(*({**row, "timestamp": at} for at in (1000, 500, 2000))))
     assert mooncake.read(path, skip_bad_rows=True).think_s.tolist() == [0.0, 1.0]
+
+
+def test_a_row_without_a_time_comes_before_the_next_row_of_its_session(write):
+    """Its delay led beyond the next row's time: "after is 2; expected a row above"."""
+    row = {"input_length": 5, "output_length": 5, "session_id": "a"}
+    trace = mooncake.read(
+        write("x.jsonl", lines({**row, "timestamp": 0}, {**row, "delay": 5000}, {**row, "timestamp": 3000}))
+    )
+    assert trace.arrival_s.tolist() == [0.0, 3.0, 3.0]
+    assert (trace.after.tolist(), trace.think_s.tolist()) == ([-1, 0, 1], [0.0, 5.0, 0.0])
+
+
+def test_a_row_without_a_time_takes_none_from_a_skipped_row_that_goes_back(write):
+    row = {"input_length": 5, "output_length": 5, "session_id": "a"}
+    text = lines({**row, "timestamp": 5000}, {**row, "timestamp": 3000}, {**row, "delay": 100})
+    trace = mooncake.read(write("x.jsonl", text), skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 0.1]
+    assert (trace.after.tolist(), trace.think_s.tolist()) == ([-1, 0], [0.0, 0.1])

@@ -11,7 +11,7 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.workload.readers import blocks, json_table, links
-from evenstep.workload.table import Table, session_numbers
+from evenstep.workload.table import Bool, Table, session_numbers
 
 #: Field -> its names in files.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -50,8 +50,8 @@ def read(
     then spread over their tick, in the order of the rows and by keyed chance (`tick_ms`, `spread_ticks`).
 
     A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap between the
-    two times, the model's time included. Such a row may lack a time: it then arrives `delay` after the row it follows. The
-    other rows have to be in order of time.
+    two times, the model's time included. Such a row may lack a time: it then arrives `delay` after the row it follows, but
+    not later than the next row of its session that has a time. The other rows have to be in order of time.
 
     Args:
         seed: key of the spread.
@@ -92,23 +92,32 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
     times = table.number("timestamp", low=0.0, absent=-1.0)
-    given = times >= 0
-    for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
-        if times[after[row]] >= 0:
-            times[row] = times[after[row]] + max(delay[row], 0.0)
-    table.reject("timestamp", times < 0, "a time in milliseconds", "Only a later row of a session may lack it.")
-    before = table.bad.copy()
+    given, before = times >= 0, table.bad.copy()
     table.ascending("timestamp", times, given)
-    is_timed = (times >= 0) & (before | ~table.bad)
+    times = _filled(times, given & (before | ~table.bad), after, np.maximum(delay, 0.0))
+    table.reject("timestamp", times < 0, "a time in milliseconds", "Only a later row of a session may lack it.")
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
-    timed, _ = links.relinked(after, np.zeros(table.rows), is_timed)  # the last row above that has a right time
-    gaps = np.where(is_timed, links.gaps_after(timed, times), 0.0)
+    gaps = np.where(times[np.maximum(after, 0)] >= 0, links.gaps_after(after, times), 0.0)
     think = np.where(delay >= 0, delay / 1e3, gaps / 1e3)
     if bool(((after >= 0) & (delay < 0)).any()):
         notes += ("Think times without a delay are the gaps between a session's requests, the model's time included.",)
     return times, np.where(after >= 0, think, 0.0), notes
+
+
+def _filled(times: F8, given: Bool, after: I8, delay: F8) -> F8:
+    """A copy of `times` with one for each row whose time is not `given`, milliseconds; -1 if no row before it has one.
+
+    It is `delay`, milliseconds, after the row it follows (`after`), but not later than the next given time of its session.
+    """
+    times, latest = np.where(given, times, -1.0), np.full(times.size, np.inf)
+    for row in np.flatnonzero(after >= 0)[::-1]:  # a predecessor stands above
+        latest[after[row]] = times[row] if given[row] else latest[row]
+    for row in np.flatnonzero(~given & (after >= 0)):
+        if times[after[row]] >= 0:
+            times[row] = min(times[after[row]] + delay[row], latest[row])
+    return times
 
 
 def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
