@@ -89,6 +89,33 @@ def test_a_bad_row_of_a_session_is_skipped_and_its_follower_follows_its_predeces
     assert trace.think_s.tolist() == [0.0, 3.0]
 
 
+AFTER = "arrival_s,prompt_tokens,output_tokens,session,after\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("0,5,5,a,-1\n1,5,5,a,7\n2,5,5,a,0\n", "after is '7'; expected the number of a row, 0 to 2, or -1"),
+        ("0,5,5,a,-1\n1,5,5,a,1\n2,5,5,a,0\n", "after is '1'; expected a row above, or with times a row before it"),
+        ("0,5,5,a,-1\n1,5,5,a,2\n2,5,5,a,0\n", "after is '2'; expected a row above, or with times a row before it"),
+        ("0,5,5,a,-1\n1,5,5,b,0\n2,5,5,a,0\n", "after is '0'; expected a row of the same session"),
+    ],
+)
+def test_a_row_that_cannot_follow_the_row_it_names_is_named_or_skipped(write, rows, message):
+    """Such a row was an error with --skip-bad-rows, too, or an IndexError."""
+    path = write("x.csv", AFTER + rows)
+    with pytest.raises(InputError, match=rf"x\.csv:3: {message}"):
+        read_trace(path)
+    trace = read_trace(path, skip_bad_rows=True)
+    assert (trace.arrival_s.tolist(), trace.after.tolist()) == ([0.0, 2.0], [-1, 0])
+
+
+@pytest.mark.parametrize("circle", ["x,1,a,1\n5,1,a,1\n", "x,1,a,2\nx,1,a,1\n5,1,a,1\n"])
+def test_skipped_rows_that_follow_each_other_lead_to_no_endless_search(write, circle):
+    path = write("x.csv", "prompt_tokens,output_tokens,session,after\n5,1,a,-1\n" + circle)
+    assert read_trace(path, skip_bad_rows=True).after.tolist() == [-1, -1]
+
+
 def test_columns_in_memory_are_a_trace():
     trace = Trace.from_columns([5, 6], np.array([1.0, 2.0]), [1500, 500], unit="ms", session=["a", "a"])
     assert trace.prompt_tokens.tolist() == [6, 5] and trace.prompt_tokens.dtype == np.int64

@@ -57,7 +57,7 @@ def table(**columns: object) -> pa.Table:
         (table(arrival_s=[1.0, 0.5]), r"x\.parquet:2: arrival_s is 0\.5; expected a time not before"),
         (table(arrival_s=[0.0, float("nan")]), r"x\.parquet:2: arrival_s is nan"),
         (table(prompt_tokens=["a", "b"]), "prompt_tokens is 'string'; expected a column of numbers"),
-        (table(session=[0, 0], after=[-1, 1]), "after is 1; expected a row above"),
+        (table(session=[0, 0], after=[-1, 1]), r"x\.parquet:2: after is 1; expected a row above"),
         (pa.table({"a": [1]}), "expected a column 'prompt_tokens'"),
         (table(prefix_blocks=[1, 2]), r"x\.parquet: prefix_blocks is 'int64'; expected a list of block ids in every row"),
         (
@@ -74,6 +74,15 @@ def test_a_bad_table_is_named(tmp_path, content, message):
     pq.write_table(content, tmp_path / "x.parquet")
     with pytest.raises(InputError, match=message):
         parquet.read(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("after", [1, 7])
+def test_a_row_that_follows_itself_or_no_row_is_skipped(tmp_path, after):
+    """Among rows that are skipped this ended in a loop without end, or an IndexError."""
+    content = {"prompt_tokens": [5, 0, 6], "output_tokens": [1, 1, 2], "after": [-1, after, 1], "session": [0, 0, 0]}
+    pq.write_table(pa.table(content), tmp_path / "x.parquet")
+    trace = parquet.read(tmp_path / "x.parquet", skip_bad_rows=True)
+    assert (trace.prompt_tokens.tolist(), trace.after.tolist()) == ([5, 6], [-1, -1])
 
 
 def test_times_start_at_the_first_row_that_is_kept(tmp_path):

@@ -171,8 +171,7 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str
     if "session" in places:
         found["session"] = _sessions(table, places["session"])
     if "after" in places:
-        far = found["after"] >= table.rows
-        table.reject(places["after"], far, f"the number of a row, 0 to {table.rows - 1}, or -1")
+        found["after"] = _links(table, places["after"], found)
     table.require_rows()
     trace, said = _in_order(links.keep_rows(Trace(**found), ~table.bad))
     notes += said
@@ -243,6 +242,26 @@ def _sessions(table: Table, column: str) -> I8:
         return np.array([int(text or -1) for text in texts], np.int64)
     table.columns[column] = texts
     return session_numbers(table, column)
+
+
+def _links(table: Table, column: str, found: Mapping[str, Any]) -> I8:
+    """`after` of each row, int64[N], from the columns `found` so far; rows that cannot follow that row are rejected.
+
+    Links of rejected rows do not lead in a circle.
+    """
+    rows = np.arange(table.rows)
+    far = found["after"] >= rows.size
+    table.reject(column, far, f"the number of a row, 0 to {table.rows - 1}, or -1")
+    after: I8 = np.where(far, -1, found["after"])
+    place = rows
+    if "arrival_s" in found:
+        place = np.empty_like(rows)
+        place[np.argsort(found["arrival_s"], kind="stable")] = rows
+    follows = (after >= 0) & ~table.bad & ~table.bad[after]
+    table.reject(column, follows & (place[after] >= place), "a row above, or with times a row before it")
+    session = found.get("session", np.full(rows.size, -1))
+    table.reject(column, follows & (session[after] != session), "a row of the same session")
+    return np.where(table.bad & (after >= rows), -1, after)
 
 
 def _is_number(text: str) -> bool:

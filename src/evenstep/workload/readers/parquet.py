@@ -40,7 +40,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
     Raises:
         InputError: a damaged file, a missing column, another version, or a bad row (row from 1, column, value), which
-            `skip_bad_rows` skips unless its link or blocks are bad.
+            `skip_bad_rows` skips unless its blocks are bad, or its link is to another session.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -61,6 +61,10 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     }
     if "arrival_s" in checked:
         rows.ascending("arrival_s", checked["arrival_s"])
+    if "after" in checked:  # a link that is not upwards could lead in a circle
+        below = checked["after"] >= np.arange(rows.rows)
+        rows.reject("after", below, "a row above")
+        checked["after"] = np.where(below, -1, checked["after"])
     rows.require_rows()
     if prefix_blocks and _BLOCKS in there:
         checked[_BLOCKS] = _blocks(path, table.column(_BLOCKS), about)
