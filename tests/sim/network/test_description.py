@@ -72,7 +72,7 @@ def test_a_good_file_is_read(tmp_path):
             "kv-tokens=4096",
             "kv-tokens=100",
             "net.yaml line 9: tasks.agent.calls.plan is '100 + 10 tokens'; expected at most the 100 KV tokens of engine one. "
-            "Give engines.one.engine kv-tokens=109, or cut its lengths off",
+            "Give engines.one.engine kv-tokens=109, or cut its lengths off with the law capped",
         ),
         ("kv-tokens=4096", "data-parallel=2", "engines.one.engine.data_parallel is 2; expected 1. Use count"),
         (

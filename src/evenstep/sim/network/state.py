@@ -153,7 +153,7 @@ def check_memory(network: Network, calls: Calls) -> None:
         if least > capacity:
             field, shorter = f"tasks.{which[0]}.trace", "leave the request out of the trace"
             if network.tasks[which[0]].calls:
-                field, shorter = f"tasks.{which[0]}.calls.{which[1]}", "cut its lengths off with high=N"
+                field, shorter = f"tasks.{which[0]}.calls.{which[1]}", "cut its lengths off with the law capped"
             found, expected = calls.prompt[rows[k]], f"at most the {capacity} KV tokens of engine {name}"
             hint = f"Give engines.{name}.engine kv-tokens={least}, or {shorter}."
             raise InputError("network", field, f"{found} + {calls.output[rows[k]]} tokens", expected, hint)
