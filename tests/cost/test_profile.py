@@ -59,11 +59,20 @@ def test_beyond_the_last_point_padding_leaves_no_line_that_falls(tmp_path):
         folder(
             tmp_path,
             facts='{"layers": 1, "graph_tokens": 500}',
-            **{"dense.csv": "layer,tokens,time_us\nmlp,1,1\nmlp,490,6\nmlp,500,5\n"},
+            **{"dense.csv": "layer,tokens,time_us\nmlp,1,1\nmlp,240,6\nmlp,500,5\n"},
         )
     )
     measured, *more = (law.seconds(Batch(tokens=tokens)) for tokens in (501, 600, 5_000, 50_000))
     assert more == [measured] * 3
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_beyond_the_last_measured_tokens_time_grows_as_within_them(name):
+    """The noise of the last two points, 16 tokens apart, went on: 4,096 tokens took 16 % longer than 2,048."""
+    law = Profile(name)
+    half, last, twice, four = (law.seconds(Batch(tokens=tokens)) for tokens in (1024, 2048, 4096, 8192))
+    assert twice - last == pytest.approx(2 * (last - half), rel=0.1)
+    assert four - twice == pytest.approx(2 * (twice - last), rel=1e-6)
 
 
 def test_ranks_below_the_first_measured_point_take_the_time_of_that_point(tmp_path):

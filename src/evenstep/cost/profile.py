@@ -35,9 +35,10 @@ class Profile:
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
-    * Between the points of a table lines are straight; beyond the last point the last line goes on, but those of
-      layers, head and collectives only if they rise. The table of experts is read at its nearest point there. Attention of a
-      mixed batch grows there by as many seconds as that of its chunk alone, and as that of its decodes alone.
+    * Between the points of a table lines are straight; beyond the last point the last line of attention goes on, and those
+      of layers, head and collectives grow as on average over the upper half of their points, but never fall. The table of
+      experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
+      chunk alone, and as that of its decodes alone.
 
     Args:
         path: a folder, or the name of a bundled profile.
@@ -159,24 +160,34 @@ class Profile:
 
 
 def _ends_added(lines: F8) -> F8:
-    """A measured line, float64[2, P], for loops that extend it: level before its first point, never falling at its end.
+    """A measured line, float64[2, P], for loops that extend it: level before its first point, `rise_after` after its last.
 
-    If it begins above 1 (token or request), its first seconds are added at 1, too. If it falls at last, so are its last.
+    If it begins above 1 (token or request), its first seconds are added at 1, too, and a point at twice its last one.
     """
     if lines[0, 0] > 1:
         lines = np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
-    if lines[1, -1] < lines[1, -2]:
-        lines = np.concatenate([lines, [[lines[0, -1] + 1.0], [lines[1, -1]]]], axis=1)
-    return lines
+    last, seconds = lines[:, -1]
+    return np.concatenate([lines, [[2.0 * last], [seconds + rise_after(lines) * last]]], axis=1)
+
+
+def rise_after(lines: F8) -> float:
+    """Seconds a token (request, byte) after the last point of a measured line, float64[2, P]: the mean of its upper half.
+
+    Two neighbouring points would tell more of the noise of their times. It is 0 if the upper half falls.
+    """
+    last, seconds = lines[:, -1]
+    half = max(last / 2.0, lines[0, 0])
+    return max(0.0, (seconds - float(on_lines(lines, half))) / (last - half))
 
 
 def along(table: F8, at: F8) -> F8:
-    """Seconds at `at`, float64[N], on a measured line, float64[2, P]; outside its points at least those of its nearest one.
+    """Seconds at `at`, float64[N], on a measured line, float64[2, P]: before its first point, those of that point.
 
-    Before the first point they are those of that point. After the last one the line goes on if it rises.
+    After the last point they grow by `rise_after`.
     """
-    beyond = np.where(at > table[0, -1], table[1, -1], 0.0)
-    return np.where(at <= table[0, 0], table[1, 0], np.maximum(on_lines(table, at), beyond))
+    last, seconds = table[:, -1]
+    beyond = seconds + rise_after(table) * (at - last)
+    return np.where(at <= table[0, 0], table[1, 0], np.where(at > last, beyond, on_lines(table, at)))
 
 
 def captured(most: int) -> list[int]:
