@@ -121,6 +121,16 @@ def on_lines(lines: F8, at: Any) -> Any:
     return y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k])
 
 
+def rise_after(lines: F8) -> float:
+    """Seconds a token (request, byte) after the last point of a measured line, float64[2, P]: the mean of its upper half.
+
+    Two neighbouring points would tell more of the noise of their times. It is 0 if the upper half falls.
+    """
+    last, seconds = lines[:, -1]
+    half = max(last / 2.0, lines[0, 0])
+    return max(0.0, (seconds - float(on_lines(lines, half))) / (last - half))
+
+
 def check_numbers(where: str, **values: float) -> None:
     """Raise an `InputError` that names the first value that is not a finite number >= 0."""
     check_range(where, "a finite number >= 0", low=0, finite=True, **values)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, layout, on_lines
+from evenstep.cost.batch import Batch, layout, on_lines, rise_after
 from evenstep.cost.knots import averaged
 from evenstep.cost.profile_tables import rows_of
 from evenstep.errors import InputError
@@ -20,8 +20,8 @@ class BatchTable:
 
     ``batch-table:path=iterations.csv``. The file is CSV with the columns ``tokens`` and ``seconds``, others are ignored, a
     row for each iteration, plain or gzipped (``.gz``); it is read once. Below the first number of tokens the seconds are
-    constant, and beyond the last the last line goes on. Where noise would make more tokens take less time, the larger value
-    counts.
+    constant, and beyond the last they grow as on average over the upper half. Where noise would make more tokens take less
+    time, the larger value counts.
 
     Args:
         path: the file.
@@ -41,7 +41,9 @@ class BatchTable:
         if len(tokens) < 2:
             raise InputError(self.path, "tokens", list(tokens), "iterations of two or more different sizes")
         rising = np.maximum.accumulate(mean).tolist()
-        points = zip((tokens[0] - 1.0, *tokens), (rising[0], *rising), strict=True)
+        last, more = tokens[-1], rise_after(np.array([tokens, rising]))
+        rising = [rising[0], *rising, rising[-1] + more * last]
+        points = zip((tokens[0] - 1.0, *tokens, 2.0 * last), rising, strict=True)
         object.__setattr__(self, "points", tuple(points))
 
     def seconds(self, batch: Batch) -> float:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, check_numbers, layout, on_lines
+from evenstep.cost.batch import Batch, check_numbers, layout, on_lines, rise_after
 from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError, check_range
@@ -168,16 +168,6 @@ def _ends_added(lines: F8) -> F8:
         lines = np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
     last, seconds = lines[:, -1]
     return np.concatenate([lines, [[2.0 * last], [seconds + rise_after(lines) * last]]], axis=1)
-
-
-def rise_after(lines: F8) -> float:
-    """Seconds a token (request, byte) after the last point of a measured line, float64[2, P]: the mean of its upper half.
-
-    Two neighbouring points would tell more of the noise of their times. It is 0 if the upper half falls.
-    """
-    last, seconds = lines[:, -1]
-    half = max(last / 2.0, lines[0, 0])
-    return max(0.0, (seconds - float(on_lines(lines, half))) / (last - half))
 
 
 def along(table: F8, at: F8) -> F8:
