@@ -82,7 +82,20 @@ def test_ids_count_as_well_and_are_held_against_the_usage():
 def test_with_usage_at_the_end_alone_events_are_counted_until_it_comes():
     answer, meters = answered([event(" a"), event(" b c"), event("", finish="length"), last_usage(4), DONE])
     assert (answer.error, answer.tokens, answer.counting) == ("", 4, "usage")
-    assert sum(meters.tokens) == 2
+    assert list(meters.gaps_s) == [1.0]
+
+
+def test_tokens_that_only_the_usage_at_the_end_tells_are_spread_over_the_events():
+    answer, meters = answered([event(" a"), event(" b c"), event(" d"), event("", finish="length"), last_usage(7), DONE], 7)
+    assert (answer.error, answer.tokens, meters.tokens) == ("", 7, [0, 2, 2, 3])
+    fewer, meters = answered([event(" a"), event(" b"), event("", finish="stop"), last_usage(1), DONE])
+    assert (fewer.error, fewer.tokens, sum(meters.tokens)) == ("", 1, 1)
+
+
+def test_chunks_after_one_with_usage_are_counted_even_if_they_tell_none():
+    answer, meters = answered([event(" a", 1), event(" b"), event(" c d"), event("", finish="length"), last_usage(4), DONE])
+    assert (answer.error, answer.tokens, meters.tokens) == ("", 4, [0, 1, 1, 2])
+    assert list(meters.gaps_s) == [1.0, 1.0]
 
 
 def test_without_any_usage_the_count_is_marked_estimated():

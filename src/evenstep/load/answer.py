@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -57,6 +58,12 @@ class Meters:
             self.tokens.extend([0] * (bucket + 1 - len(self.tokens)))
             self.tokens[bucket] += tokens
 
+    def spread(self, times_s: Sequence[float], tokens: int) -> None:
+        """Give events at clock times `times_s`, each counted as one token, even shares of `tokens` in place of that."""
+        events = len(times_s)
+        for place, at_s in enumerate(times_s):
+            self.count(at_s, tokens * (place + 1) // events - tokens * place // events - 1)
+
 
 @dataclass(slots=True, eq=False)
 class Answer:
@@ -67,7 +74,8 @@ class Answer:
         meters: counters of the run, to which its tokens and gaps are added.
         counting: how its tokens were counted (usage, ids, or estimated from events); valid for a good answer.
         tokens: output tokens so far: number of token ids, else the usage if every chunk has it, else number of events with
-            output; then, without ids, `end` takes the count from the last usage, if one came.
+            output; then, without ids, `end` takes the count from the last usage, if one came, and spreads it over these
+            events in `meters`.
         prompt_tokens: prompt tokens that the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before it.
         last_s: clock time of its last token so far; nan before the first.
@@ -90,7 +98,7 @@ class Answer:
     crc: int = 0
     _events: EventReader = field(default_factory=lambda: EventReader(_LIMIT))
     _done: bool = False
-    _estimated: int = 0
+    _estimated_s: array[float] = field(default_factory=lambda: array("d"))  # times of events counted as one token each
     _ids: int = -1
     _usage: int = -1
 
@@ -156,7 +164,7 @@ class Answer:
         elif len(chunk.choices) > 1 or chunk.choices[0].index != 0:
             self.fail("bad-chunk", "a chunk of another choice than the one asked for")
         else:
-            self._chunk(chunk, chunk.choices[0])
+            self._chunk(chunk, chunk.choices[0], now_s)
         if self.tokens > before:
             self.meters.count(now_s, self.tokens - before)
             if before == 0:
@@ -165,7 +173,7 @@ class Answer:
                 self.meters.gaps_s.append(now_s - self.last_s)
             self.last_s = now_s
 
-    def _chunk(self, chunk: Chunk, choice: Choice) -> None:
+    def _chunk(self, chunk: Chunk, choice: Choice, now_s: float) -> None:
         """Count the tokens of a chunk's only choice, add them to `crc`, and keep its finish_reason."""
         content = choice.content
         before = self.tokens
@@ -179,8 +187,8 @@ class Answer:
         if chunk.usage is not None:
             self._told(chunk.usage)
         elif self._ids < 0 and (content or choice.others):
-            self._estimated += 1
-            self.tokens = self._estimated
+            self._estimated_s.append(now_s)
+            self.tokens += 1
         if self.finish is not None and self.tokens > before:
             self.fail("tokens-twice", "tokens after the finish_reason")
         if choice.finish_reason is not None:
@@ -197,12 +205,14 @@ class Answer:
             self.fail(kind, f"{self._ids} token ids came, usage tells {count}")
         self._usage = count
         if self._ids < 0:
-            self.tokens = max(self.tokens, count) if self._estimated == 0 else self.tokens
+            self.tokens = self.tokens if self._estimated_s else max(self.tokens, count)
 
     def _settle(self) -> None:
         """Set the final count of tokens, and record an error if it is 0 or does not fit the request."""
         self.counting = "ids" if self._ids >= 0 else "usage" if self._usage >= 0 else "estimated"
         if self.counting == "usage":
+            told = self.tokens - len(self._estimated_s)  # of chunks with usage before the first without
+            self.meters.spread(self._estimated_s, self._usage - told)
             self.tokens = self._usage
         if self.tokens == 0:
             self.fail("empty", "the answer ended without a token")
