@@ -104,3 +104,19 @@ def test_a_load_that_a_workload_file_asks_for_is_said_to_need_a_fleet(tmp_path, 
     )
     trace = _trace(LoadSettings(source=str(file), **more))
     assert sum("The file asks for a load of 0.9" in note for note in trace.notes) == notes
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "caf\u00e9", "byte\udcff"])
+def test_a_key_of_the_environment_that_no_header_can_hold_is_refused_unseen(key, trace, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    assert main(["load", trace, "--url", "http://127.0.0.1:9"]) == 2
+    said = capsys.readouterr().err
+    assert "environment: OPENAI_API_KEY is '(hidden)'; expected printable ASCII" in said
+    assert key not in said
+
+
+def test_white_space_around_a_key_of_the_environment_is_no_part_of_it(trace, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame\r\n")
+    with emulated(speed=500.0) as url:
+        assert main(["load", trace, "--url", url]) == 0
+    assert "12 of 12 good" in capsys.readouterr().out

@@ -50,14 +50,16 @@ class Load:
         need_package("evenstep load", "httptools")
         from evenstep.load.page import table
         from evenstep.load.run import Interrupted, drive
-        from evenstep.load.settings import LoadSettings, checked
+        from evenstep.load.settings import LoadSettings, check_key, checked
         from evenstep.load.summary import failures, notes, summary
 
         settings = checked(flags.settled(args, LoadSettings))
         outputs.check_report(args.report)
         outputs.check_report(args.save_requests, "--save-requests", ".parquet")
+        if settings.api_key is None and (key := os.environ.get("OPENAI_API_KEY", "").strip()):
+            check_key(key, "environment", "OPENAI_API_KEY")
+            settings = replace(settings, api_key=key)
         trace = _trace(settings)
-        settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
         bar, partial = outputs.LoadBar(), False
         try:
             outcome = drive(trace, settings, bar.draw)

@@ -152,6 +152,12 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
         raise settled.refusal("prompts", "text for --endpoint chat")
     if value.model == "":
         raise settled.refusal("model", "a name")
-    if value.api_key is not None and not (value.api_key.isascii() and value.api_key.isprintable() and value.api_key):
-        raise InputError(settled.origin["api_key"], "--api-key", "(hidden)", "printable ASCII")
+    if value.api_key is not None:
+        check_key(value.api_key, settled.origin["api_key"], "--api-key")
     return value
+
+
+def check_key(key: str, where: str, field: str) -> None:
+    """Check that a key can stand in a header; else raise an `InputError`, which does not show it."""
+    if not (key.isascii() and key.isprintable() and key):
+        raise InputError(where, field, "(hidden)", "printable ASCII")
