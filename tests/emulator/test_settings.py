@@ -42,6 +42,7 @@ def test_memory_is_whole_blocks_and_bounds_a_request():
         ({"kv_tokens": 10}, "--kv-tokens is 10; expected at least one block of 16"),
         ({"mean_output_tokens": 0.5}, "--mean-output-tokens is 0.5"),
         ({"model": ""}, "--model is ''"),
+        ({"model": "byte\udcff"}, "--model is 'byte\\udcff'; expected a name that can be printed"),
         ({"law": "linear", "per_token_s": 1e-6}, "--per-token-s is 1e-06; expected no value when a law is given"),
         ({"law": "lineer"}, "Did you mean linear"),
         (

@@ -78,6 +78,7 @@ def test_objectives_that_cannot_be_meant_are_refused(text):
         ({"goodput": "x:1"}, "--goodput"),
         ({"api_key": "a\nb"}, "--api-key"),
         ({"model": ""}, "--model"),
+        ({"model": "byte\udcff"}, "--model"),
     ],
 )
 def test_what_does_not_fit_is_named(given, said):

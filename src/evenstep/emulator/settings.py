@@ -141,8 +141,8 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
         raise settled.refusal("kv_tokens", f"at least one block of {value.block_size} tokens")
     if 0 < value.mean_output_tokens < 1:
         raise settled.refusal("mean_output_tokens", "0, or a number >= 1")
-    if not value.model:
-        raise settled.refusal("model", "a name")
+    if not (value.model and value.model.isprintable()):
+        raise settled.refusal("model", "a name that can be printed")
     of_steps = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
     for law, what, names in (
         (value.law, "a law", ("overhead_s", "per_token_s", "sync_s")),

@@ -150,8 +150,8 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
         )
     if value.prompts == "ids" and value.chat:
         raise settled.refusal("prompts", "text for --endpoint chat")
-    if value.model == "":
-        raise settled.refusal("model", "a name")
+    if value.model is not None and not (value.model and value.model.isprintable()):
+        raise settled.refusal("model", "a name that can be printed")
     if value.api_key is not None:
         check_key(value.api_key, settled.origin["api_key"], "--api-key")
     return value
