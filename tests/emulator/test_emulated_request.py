@@ -56,16 +56,16 @@ def test_text_parts_are_joined():
 
 
 def test_usage_in_each_event_needs_usage_at_the_end_except_where_it_stands_alone():
-    def told(each_alone=False, **options):
-        body = json.dumps({"prompt": "x", "stream_options": options}).encode()
-        read = asked(body, chat=False, model="m", longest=100, each_alone=each_alone)
+    def told(sglang=False, **options):
+        body = json.dumps({"prompt": "x", "stream": True, "stream_options": options}).encode()
+        read = asked(body, chat=False, model="m", longest=100, sglang=sglang)
         return read.usage_last, read.usage_each
 
     assert told() == (False, False)
     assert told(include_usage=True) == (True, False)
     assert told(include_usage=True, continuous_usage_stats=True) == (True, True)
     assert told(continuous_usage_stats=True) == (False, False)
-    assert told(each_alone=True, continuous_usage_stats=True) == (False, True)
+    assert told(sglang=True, continuous_usage_stats=True) == (False, True)
 
 
 def test_a_seed_counts_where_something_is_drawn():
@@ -91,6 +91,8 @@ def test_fields_of_real_engines_that_change_nothing_here_are_ignored():
         ({"max_tokens": "many"}, 400, "max_tokens"),
         ({"n": 0}, 400, "n"),
         ({"min_tokens": -1}, 400, "min_tokens"),
+        ({"min_tokens": 17}, 400, "min_tokens"),
+        ({"stream_options": {"include_usage": True}}, 400, "stream_options"),
         ({"stop": ["a", ""]}, 400, "stop"),
         ({"echo": True}, 400, "echo"),
         ({"best_of": 3}, 400, "best_of"),

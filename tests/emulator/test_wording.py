@@ -12,7 +12,7 @@ WORD = 3  # " bab"
 
 def wording(dialect="vllm", *, chat=False, answer_id="cmpl-1", **body):
     base = {"messages": [{"role": "user", "content": "hi"}]} if chat else {"prompt": "hi"}
-    read = asked(json.dumps({**base, **body}).encode(), chat=chat, model="m", longest=999, each_alone=True)
+    read = asked(json.dumps({**base, **body}).encode(), chat=chat, model="m", longest=999, sglang=True)
     return Wording(read, dialect, answer_id, 17, "m")
 
 

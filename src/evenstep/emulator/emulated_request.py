@@ -116,11 +116,11 @@ class EmulatedRequest:
         return self.transfer.get("do_remote_prefill") is True
 
 
-def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> EmulatedRequest:
+def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = False) -> EmulatedRequest:
     """Parse the body of a chat or completion request; a wrong body, or another model's name, raises `RefusedError`.
 
-    Prompt and answer together may have `longest` tokens at most. With `each_alone`, ``continuous_usage_stats`` works
-    without ``include_usage``, as in SGLang.
+    Prompt and answer together may have `longest` tokens at most. As in SGLang (`sglang`), ``continuous_usage_stats`` works
+    without ``include_usage``, and ``stream_options`` may come without ``stream``, which vLLM refuses.
     """
     kind = _Chat if chat else _Completion
     try:
@@ -136,18 +136,22 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
         prompts = _chat_prompt(read) if isinstance(read, _Chat) else _prompts(read)
     except (InputError, msgspec.ValidationError) as error:
         raise RefusedError(400, str(error), "prompt") from None
-    _check(read, prompts)
+    _check(read, prompts, sglang)
     size = max(int(prompt.size) for prompt in prompts)
     options = read.stream_options or _StreamOptions()
+    max_tokens = _max_tokens(read, size, longest)
+    if (read.min_tokens or 0) > max_tokens:
+        said = f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {read.min_tokens}."
+        raise RefusedError(400, said, "min_tokens")
     return EmulatedRequest(
         chat=chat,
         prompts=prompts,
         n=read.n or 1,
-        max_tokens=_max_tokens(read, size, longest),
+        max_tokens=max_tokens,
         min_tokens=read.min_tokens or 0,
         stream=bool(read.stream),
         usage_last=bool(options.include_usage),
-        usage_each=bool(options.continuous_usage_stats) and (each_alone or bool(options.include_usage)),
+        usage_each=bool(options.continuous_usage_stats) and (sglang or bool(options.include_usage)),
         stop=(read.stop,) if isinstance(read.stop, str) else tuple(read.stop or ()),
         stop_ids=frozenset(read.stop_token_ids or ()),
         ends=not read.ignore_eos,
@@ -159,12 +163,14 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
     )
 
 
-def _check(read: _Completion | _Chat, prompts: tuple[I8, ...]) -> None:
-    """Raise `RefusedError` if a field is out of range or not emulated, or if a prompt has no tokens."""
+def _check(read: _Completion | _Chat, prompts: tuple[I8, ...], sglang: bool) -> None:
+    """Raise `RefusedError` if a field is out of range, out of place or not emulated, or if a prompt has no tokens."""
     if read.n is not None and not 1 <= read.n <= 128:
         raise RefusedError(400, f"n must be in 1..128, got {read.n}.", "n")
     if read.min_tokens is not None and read.min_tokens < 0:
         raise RefusedError(400, f"min_tokens must be >= 0, got {read.min_tokens}.", "min_tokens")
+    if read.stream_options not in (None, _StreamOptions()) and not (read.stream or sglang):
+        raise RefusedError(400, "Stream options can only be defined when `stream=True`.", "stream_options")
     if not prompts or any(prompt.size == 0 for prompt in prompts):
         raise RefusedError(400, "The prompt has no tokens.", "prompt")
     if read.stop == "" or "" in (read.stop if isinstance(read.stop, list) else ()):

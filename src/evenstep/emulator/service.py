@@ -63,8 +63,8 @@ class PortService:
         if head.method != "POST":
             raise RefusedError(405, f"{head.path} takes POST.")
         fleet, settings = self._fleet, self._fleet.settings
-        each_alone, chat = settings.dialect == "sglang", _GENERATES[head.path]
-        read = asked(body, chat=chat, model=settings.model, longest=settings.longest, each_alone=each_alone)
+        sglang, chat = settings.dialect == "sglang", _GENERATES[head.path]
+        read = asked(body, chat=chat, model=settings.model, longest=settings.longest, sglang=sglang)
         named = rank_of(read, head.headers.get("x-data-parallel-rank"), self._ranks)
         rank = fleet.lightest(self._ranks) if named is None else named
         if fleet.rank(rank).dead:
