@@ -22,6 +22,14 @@ def test_a_completion_has_16_tokens_unless_told_and_a_chat_all_that_fits():
     read = chat()
     assert read.max_tokens == 100 - read.prompt_tokens
     assert chat(max_tokens=9, max_completion_tokens=7).max_tokens == 7
+    assert completion(max_tokens=None).max_tokens == 100 - completion().prompt_tokens
+
+
+def test_an_answer_ends_where_the_context_does_and_sglang_refuses_one_that_would_not_fit():
+    body = json.dumps({"prompt": [5] * 90, "max_tokens": 30}).encode()
+    assert asked(body, chat=False, model="m", longest=100).max_tokens == 10
+    with pytest.raises(RefusedError, match="maximum context length is 100"):
+        asked(body, chat=False, model="m", longest=100, sglang=True)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,8 @@ def test_fields_of_real_engines_that_change_nothing_here_are_ignored():
         ({"prompt": ["x", 5]}, 400, "prompt"),
         ({"prompt": [99999999]}, 400, "prompt"),
         ({"max_tokens": 0}, 400, "max_tokens"),
-        ({"max_tokens": 99}, 400, "max_tokens"),
+        ({"max_tokens": 101}, 400, "max_tokens"),
+        ({"prompt": [5] * 100}, 400, "max_tokens"),
         ({"max_tokens": "many"}, 400, "max_tokens"),
         ({"n": 0}, 400, "n"),
         ({"min_tokens": -1}, 400, "min_tokens"),

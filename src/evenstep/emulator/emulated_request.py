@@ -39,7 +39,7 @@ class _Body(msgspec.Struct, kw_only=True):
     n: int | None = 1
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
-    max_tokens: int | None = None
+    max_tokens: int | None | msgspec.UnsetType = msgspec.UNSET
     min_tokens: int | None = 0
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -119,7 +119,7 @@ class EmulatedRequest:
 def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = False) -> EmulatedRequest:
     """Parse the body of a chat or completion request; a wrong body, or another model's name, raises `RefusedError`.
 
-    Prompt and answer together may have `longest` tokens at most. As in SGLang (`sglang`), ``continuous_usage_stats`` works
+    Prompt and answer together have `longest` tokens at most. As in SGLang (`sglang`), ``continuous_usage_stats`` works
     without ``include_usage``, and ``stream_options`` may come without ``stream``, which vLLM refuses.
     """
     kind = _Chat if chat else _Completion
@@ -139,7 +139,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     _check(read, prompts, sglang)
     size = max(int(prompt.size) for prompt in prompts)
     options = read.stream_options or _StreamOptions()
-    max_tokens = _max_tokens(read, size, longest)
+    max_tokens = _max_tokens(read, size, longest, sglang)
     if (read.min_tokens or 0) > max_tokens:
         said = f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {read.min_tokens}."
         raise RefusedError(400, said, "min_tokens")
@@ -218,20 +218,21 @@ def _content(message: _Message) -> str:
     return "".join(map(str, parts))
 
 
-def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
-    """Most output tokens. Without a limit in the request: what fits, of a completion at most 16, as in vLLM.
+def _max_tokens(read: _Completion | _Chat, size: int, longest: int, sglang: bool) -> int:
+    """Most output tokens. Without a limit in the request, what fits, but 16 in a completion that does not mention it.
 
-    `size` is the number of tokens of the longest prompt. A limit that is < 1, or a limit or prompt that does not fit, raises
-    `RefusedError`.
+    `size` is the number of tokens of the longest prompt. A limit < 1, and a limit or prompt above `longest`, raise
+    `RefusedError`. If only both together are above it, the answer gets what is left, as in vLLM; SGLang refuses that, too.
     """
     wish = read.max_tokens
     if isinstance(read, _Chat) and read.max_completion_tokens is not None:
         wish = read.max_completion_tokens
-    if wish is None:
-        wish = max(1, longest - size) if isinstance(read, _Chat) else min(16, max(1, longest - size))
+    left = longest - size
+    if wish is None or wish is msgspec.UNSET:
+        wish = max(1, left) if wish is None or isinstance(read, _Chat) else min(16, max(1, left))
     if wish < 1:
         raise RefusedError(400, f"max_tokens must be at least 1, got {wish}.", "max_tokens")
-    if size + wish > longest:
+    if left < 1 or wish > (left if sglang else longest):
         said = f"This model's maximum context length is {longest} tokens; the request asks for {size + wish} "
         raise RefusedError(400, f"{said}({size} in the prompt, {wish} for the answer).", "max_tokens")
-    return wish
+    return min(wish, left)
