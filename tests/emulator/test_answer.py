@@ -353,3 +353,14 @@ def test_what_a_gateway_asks_for_beside_the_client_can_be_taken_out_again_to_the
         assert reply.feed(stream(ours)) + reply.end() == stream(client)
         assert (reply.done, reply.failure, reply.estimated) == (True, None, False)
         assert reply.produced == (3 if "stop" in more else 5 * more.get("n", 1))
+
+
+def test_the_offsets_of_a_stream_go_on_from_event_to_event():
+    made, out, _ = answer(logprobs=1, n=2)
+    made.begin()
+    for step in range(3):
+        for part in made.parts:
+            made.produced(part, 3 + step, "length" if step == 2 else None)
+        made.flush()
+    told = [(e["choices"][0]["index"], e["choices"][0]["logprobs"]["text_offset"]) for e in events(out.sent)[:-1]]
+    assert told == [(0, [0]), (1, [0]), (0, [4]), (1, [4]), (0, [8]), (1, [8])]

@@ -178,6 +178,8 @@ class Answer:
             part.text = tokens.text_of(part.ids)
         events = self._wording.events(part)
         part.told = part.finish is not None
+        if self.asked.logprobs:
+            part.offset += len(tokens.text_of(part.ids))
         part.ids, part.text, part.prompt = [], "", None
         return events
 

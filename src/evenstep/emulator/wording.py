@@ -41,6 +41,7 @@ class Choice:
         key: key by which the host knows it.
         stopping: watches for stop texts; None = the request has no stop texts.
         told: whether its last event was sent.
+        offset: characters of its tokens that were sent, for ``text_offset``; counted only for log-probabilities.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Choice:
     key: int = -1
     stopping: Stopping | None = None
     told: bool = False
+    offset: int = 0
 
 
 class Wording:
@@ -98,7 +100,7 @@ class Wording:
         return self._template % (
             choice.index,
             body,
-            orjson.dumps(self._logprobs(choice.ids)) if self._asked.logprobs else b"null",
+            orjson.dumps(self._logprobs(choice)) if self._asked.logprobs else b"null",
             b"null" if choice.finish is None else b'"%b"' % choice.finish.encode(),
             self._usual_tail if usual else self._tail(choice),
             self._usage_so_far(choice.prompt_tokens, choice.produced),
@@ -161,7 +163,7 @@ class Wording:
         """A choice of an answer that is not streamed."""
         value: dict[str, Any] = {"index": choice.index}
         value |= {"message": {"role": "assistant", "content": choice.text}} if self._asked.chat else {"text": choice.text}
-        value["logprobs"] = self._logprobs(choice.ids) if self._asked.logprobs else None
+        value["logprobs"] = self._logprobs(choice) if self._asked.logprobs else None
         value |= {"finish_reason": choice.finish, self._stop_key: choice.stop_reason}
         if self._ids:
             value["token_ids"] = choice.ids
@@ -169,11 +171,11 @@ class Wording:
                 value["prompt_token_ids"] = choice.prompt
         return value
 
-    def _logprobs(self, ids: Sequence[int]) -> dict[str, Any]:
-        """The object ``logprobs`` of some tokens, with `LOGPROB` for each, in the form of a chat or a completion."""
-        texts = [tokens.TEXT[i] for i in ids]
+    def _logprobs(self, choice: Choice) -> dict[str, Any]:
+        """The object ``logprobs`` of a choice's unsent tokens, `LOGPROB` each, in the form of a chat or a completion."""
+        texts = [tokens.TEXT[i] for i in choice.ids]
         if not self._asked.chat:
-            offsets = [*accumulate(map(len, texts), initial=0)][:-1]
+            offsets = [*accumulate(map(len, texts), initial=choice.offset)][:-1]
             values = [LOGPROB] * len(texts)
             top = [{text: LOGPROB} for text in texts]
             return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}
