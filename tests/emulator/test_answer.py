@@ -10,7 +10,7 @@ from tests.emulator.running import events
 from evenstep.emulator.answer import Answer
 from evenstep.emulator.emulated_request import asked
 from evenstep.emulator.faults import Fault
-from evenstep.emulator.tokens import END
+from evenstep.emulator.tokens import END, TEXT
 from evenstep.emulator.wording import Wording
 from evenstep.engines.dialects.sglang import SGLang
 from evenstep.engines.dialects.vllm import VLLM
@@ -364,3 +364,11 @@ def test_the_offsets_of_a_stream_go_on_from_event_to_event():
         made.flush()
     told = [(e["choices"][0]["index"], e["choices"][0]["logprobs"]["text_offset"]) for e in events(out.sent)[:-1]]
     assert told == [(0, [0]), (1, [0]), (0, [4]), (1, [4]), (0, [8]), (1, [8])]
+
+
+def test_a_stop_text_ends_no_answer_of_fewer_tokens_than_asked_for():
+    made, out, host = answer(stop=[TEXT[3]], min_tokens=2)
+    made.begin()
+    feed(made, 3, 4, 3, finish=None)
+    assert "".join(texts(out)) == TEXT[3] + TEXT[4]
+    assert (made.parts[0].stop_reason, host.stopped) == (TEXT[3], [(100, "stop")])

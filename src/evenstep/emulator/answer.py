@@ -102,7 +102,7 @@ class Answer:
         part.ids.append(token)
         part.produced += 1
         if part.stopping is not None:
-            shown, stop = part.stopping.feed(tokens.TEXT[token])
+            shown, stop = part.stopping.feed(tokens.TEXT[token], part.produced > self.asked.min_tokens)
             part.text += shown
             if stop is not None:
                 part.stop_reason = stop

@@ -39,7 +39,7 @@ class _Body(msgspec.Struct, kw_only=True):
     n: int | None = 1
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
-    max_tokens: int | None | msgspec.UnsetType = msgspec.UNSET
+    max_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     min_tokens: int | None = 0
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -74,7 +74,7 @@ class EmulatedRequest:
     Args:
         prompts: int64 token ids of each prompt; no prompt is empty.
         max_tokens: most output tokens of a sequence.
-        min_tokens: output tokens before which a sequence does not end by itself.
+        min_tokens: output tokens before which a sequence does not end, neither by itself nor by `stop` or `stop_ids`.
         usage_last, usage_each: whether a stream reports usage in a last event, and the usage so far in each event.
         stop, stop_ids: texts, and token ids, that end a sequence.
         ends: whether the model may end a sequence by itself (no ``ignore_eos``).

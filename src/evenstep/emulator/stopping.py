@@ -6,24 +6,30 @@ from __future__ import annotations
 class Stopping:
     """Watches the text of one answer for its stop texts: `stops`, at least one, each not empty.
 
-    The stop text that is complete first ends the answer. Of several that are complete at once, it is the one that begins
-    first, then the longest.
+    The stop text that ends first ends the answer. Of several that end at the same character, it is the first in `stops`.
     """
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = stops
         self._held = ""
 
-    def feed(self, text: str) -> tuple[str, str | None]:
-        """Add text; returns the text that may be shown now, and the stop text if one is complete, else None.
+    def feed(self, text: str, may_stop: bool = True) -> tuple[str, str | None]:
+        """Add text; returns the text that may be shown now, and the stop text if one ends in it, else None.
 
-        Text that may be the beginning of a stop text is held back. A stop text and the text after it are dropped.
+        Text that may be the beginning of a stop text is held back. A stop text and the text after it are dropped. Unless the
+        answer `may_stop`, a stop text that ends in this text is text like any other.
         """
+        before = len(self._held)
         self._held += text
-        places = [(self._held.find(stop), -len(stop), stop) for stop in self._stops if stop in self._held]
-        if places:
-            place, _, stop = min(places)
-            shown, self._held = self._held[:place], ""
+        ends = [
+            (place + len(stop), number)
+            for number, stop in enumerate(self._stops if may_stop else ())
+            if (place := self._held.find(stop, max(0, before - len(stop) + 1))) >= 0
+        ]
+        if ends:
+            end, number = min(ends)
+            stop = self._stops[number]
+            shown, self._held = self._held[: end - len(stop)], ""
             return shown, stop
         held, size = self._held, len(self._held)
         keep = [k for stop in self._stops for k in range(1, min(len(stop), size + 1)) if held.endswith(stop[:k])]
