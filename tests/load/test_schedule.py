@@ -77,6 +77,25 @@ def test_a_user_thinks_inside_a_session_and_only_there():
     assert taken(schedule, 2.0) == [(2, 2.0)]
 
 
+def test_requests_outside_sessions_that_wait_for_each_other_have_one_user():
+    schedule = Schedule(trace(after=[-1, -1, 0, 1]), users=1)
+    assert taken(schedule, 0.0) == [(0, 0.0)]
+    schedule.ended(0, 1.0)
+    assert taken(schedule, 1.0) == [(2, 1.0)]
+    schedule.ended(2, 2.0)
+    assert taken(schedule, 2.0) == [(1, 2.0)]
+    schedule.ended(1, 3.0)
+    assert taken(schedule, 3.0) == [(3, 3.0)]
+
+
+def test_a_session_that_waits_for_another_has_its_user():
+    schedule = Schedule(trace(session=[2, 1, 2], after=[-1, -1, 1]), users=1)
+    assert taken(schedule, 0.0) == [(0, 0.0), (1, 0.0)]
+    schedule.ended(0, 1.0)
+    schedule.ended(1, 1.0)
+    assert taken(schedule, 1.0) == [(2, 1.0)]
+
+
 def test_more_users_than_sessions_are_no_error():
     assert len(taken(Schedule(trace(session=[-1, -1]), users=9), 0.0)) == 2
 

@@ -4,7 +4,8 @@ Calls of agent tasks start by the rules of `Workflow`, requests of a trace in an
 may wait for another to end, well or not: the one in its column ``after``, or the previous one of its session.
 
 * Open loop: a request is due at its own time, or at the end of the request it waits for if that is later.
-* Closed loop: each user has one session, or one request outside sessions, at a time. The user's requests that wait for no
+* Closed loop: each user has one session, or one request outside sessions, at a time; requests outside sessions that wait
+  for each other are one session. The user's requests that wait for no
   other are due at once, the others ``think_s`` after the end of the request they wait for. When all of them have ended, the
   user takes the next session or request of the trace. Only a closed loop uses ``think_s``.
 * Requests due at the same time start in the order of the trace.
@@ -86,7 +87,7 @@ class Schedule(Due):
         self._waiting: dict[int, list[int]] = {}
         for row in np.flatnonzero(self._after >= 0).tolist():
             self._waiting.setdefault(int(self._after[row]), []).append(row)
-        self._unit, units = units_of(trace)
+        self._unit, units = _linked(*units_of(trace), self._after)
         self._members: list[list[int]] = [[] for _ in range(units)]
         for row, unit in enumerate(self._unit.tolist()):
             self._members[unit].append(row)
@@ -164,6 +165,23 @@ class Workflow(Due):
             self._pending[child] -= 1
             if not self._pending[child]:
                 self.comes(child, now_s + self._delay_s[child])
+
+
+def _linked(unit: I8, units: int, after: I8) -> tuple[I8, int]:
+    """Join the units (session, or request alone) of rows that wait for each other; returns as `units_of`, by first rows."""
+    joined = list(range(units))
+
+    def first(one: int) -> int:
+        while joined[one] != one:
+            joined[one] = joined[joined[one]]
+            one = joined[one]
+        return one
+
+    for row in np.flatnonzero(after >= 0).tolist():
+        one, other = first(int(unit[row])), first(int(unit[after[row]]))
+        joined[max(one, other)] = min(one, other)
+    kept, place = np.unique([first(one) for one in range(units)], return_inverse=True)
+    return place.reshape(-1)[unit], int(kept.size)
 
 
 def order_of(trace: Trace) -> I8:
