@@ -98,6 +98,11 @@ def test_chunks_after_one_with_usage_are_counted_even_if_they_tell_none():
     assert list(meters.gaps_s) == [1.0, 1.0]
 
 
+def test_a_usage_of_no_tokens_is_none_where_text_came():
+    answer, _ = answered([event(" a"), event(" b c"), event("", finish="length"), last_usage(0), DONE])
+    assert (answer.error, answer.tokens, answer.counting) == ("", 2, "estimated")
+
+
 def test_without_any_usage_the_count_is_marked_estimated():
     answer, _ = answered([event(" a"), event(" b c"), event("", finish="length"), DONE])
     assert (answer.error, answer.tokens, answer.counting) == ("", 2, "estimated")

@@ -209,7 +209,7 @@ class Answer:
 
     def _settle(self) -> None:
         """Set the final count of tokens, and record an error if it is 0 or does not fit the request."""
-        self.counting = "ids" if self._ids >= 0 else "usage" if self._usage >= 0 else "estimated"
+        self.counting = "ids" if self._ids >= 0 else "usage" if self._usage > 0 else "estimated"
         if self.counting == "usage":
             told = self.tokens - len(self._estimated_s)  # of chunks with usage before the first without
             self.meters.spread(self._estimated_s, self._usage - told)
