@@ -25,6 +25,10 @@ def event(text=None, tokens=None, finish=None, ids=None, **more):
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
+def handed_back(text, tokens):
+    return event(text, tokens, "stop").replace(b'"finish_reason"', b'"stop_reason": "recomputed", "finish_reason"')
+
+
 def last_usage(tokens):
     usage = {"prompt_tokens": 7, "completion_tokens": tokens}
     return b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n"
@@ -134,6 +138,7 @@ def test_the_role_of_a_chat_is_no_token():
         ([event(" a b c d", 4, "length"), event(" e", 5), DONE], "tokens-twice"),
         ([event("", 0, "stop"), last_usage(0), DONE], "empty"),
         ([event(" a", 1, "abort"), DONE], "finish-abort"),
+        ([event(" a", 1), handed_back(" b", 2), last_usage(2), DONE], "finish-recomputed"),
     ],
 )
 def test_what_is_not_whole_is_an_error(events, kind):

@@ -4,7 +4,8 @@ An answer without an error is good. The kinds of error are:
 
 * ``error-event``: an error object in the stream; ``bad-chunk``: an invalid chunk, or the stream ends inside an event;
 * ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: data after ``[DONE]``;
-* ``finish-REASON``: a finish_reason other than stop, length and tool_calls; ``empty``: an end without any token;
+* ``finish-REASON``: a finish_reason other than stop, length and tool_calls, or the stop_reason ``recomputed`` of an engine
+  that hands a request back; ``empty``: an end without any token;
 * ``tokens-missing``: fewer token ids than the usage says, or finish_reason length with fewer tokens than requested;
 * ``tokens-twice``: more token ids than the usage says, more tokens than requested, a usage that decreases, or tokens after
   the finish_reason. Estimated counts are not compared with the request.
@@ -30,6 +31,7 @@ from evenstep.errors import EngineError
 Counting = Literal["usage", "ids", "estimated"]
 _LIMIT, _64_BITS = 16 << 20, (1 << 64) - 1
 _GOOD = frozenset(("stop", "length", "tool_calls"))
+_HANDED_BACK = "recomputed"  # in place of a finish_reason, or as stop_reason beside one
 
 
 class Meters:
@@ -79,7 +81,7 @@ class Answer:
         prompt_tokens: prompt tokens that the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before it.
         last_s: clock time of its last token so far; nan before the first.
-        finish: its finish_reason; None before it comes.
+        finish: its finish_reason, or ``recomputed``; None before it comes.
         error: kind of its first error, from the module's list; empty = no error so far.
         message: that error in words.
         crc: CRC-32 of its token ids, or of its text if the server sends no ids.
@@ -191,8 +193,8 @@ class Answer:
             self.tokens += 1
         if self.finish is not None and self.tokens > before:
             self.fail("tokens-twice", "tokens after the finish_reason")
-        if choice.finish_reason is not None:
-            self.finish = choice.finish_reason
+        if choice.finish_reason is not None:  # no request has stop texts, so this stop_reason is the engine's own
+            self.finish = _HANDED_BACK if choice.stop_reason == _HANDED_BACK else choice.finish_reason
 
     def _told(self, usage: Usage) -> None:
         """Set the counts from a usage object; record an error if its tokens decrease or differ from the number of ids."""
