@@ -99,6 +99,7 @@ def test_fields_of_real_engines_that_change_nothing_here_are_ignored():
         ({"prompt": [5] * 100}, 400, "max_tokens"),
         ({"max_tokens": "many"}, 400, "max_tokens"),
         ({"n": 0}, 400, "n"),
+        ({"n": 2, "temperature": 0}, 400, "n"),
         ({"min_tokens": -1}, 400, "min_tokens"),
         ({"min_tokens": 17}, 400, "min_tokens"),
         ({"stream_options": {"include_usage": True}}, 400, "stream_options"),

@@ -15,6 +15,8 @@ from evenstep.emulator import tokens
 from evenstep.errors import EvenstepError, InputError
 from evenstep.request import I8
 
+_GREEDY = 1e-5  # temperature below which vLLM takes the likeliest token
+
 
 class RefusedError(EvenstepError):
     """A refused request: the engine answers with this HTTP status and an error object; `param` names the wrong field."""
@@ -120,7 +122,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     """Parse the body of a chat or completion request; a wrong body, or another model's name, raises `RefusedError`.
 
     Prompt and answer together have `longest` tokens at most. As in SGLang (`sglang`), ``continuous_usage_stats`` works
-    without ``include_usage``, and ``stream_options`` may come without ``stream``, which vLLM refuses.
+    without ``include_usage``; ``stream_options`` without ``stream``, and several greedy answers, are not refused as by vLLM.
     """
     kind = _Chat if chat else _Completion
     try:
@@ -155,7 +157,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
         stop=(read.stop,) if isinstance(read.stop, str) else tuple(read.stop or ()),
         stop_ids=frozenset(read.stop_token_ids or ()),
         ends=not read.ignore_eos,
-        seed=None if read.temperature == 0 else read.seed,
+        seed=None if read.temperature is not None and read.temperature < _GREEDY else read.seed,
         logprobs=read.logprobs is not None and read.logprobs is not False,
         return_ids=bool(read.return_token_ids),
         transfer=read.kv_transfer_params or {},
@@ -167,6 +169,8 @@ def _check(read: _Completion | _Chat, prompts: tuple[I8, ...], sglang: bool) -> 
     """Raise `RefusedError` if a field is out of range, out of place or not emulated, or if a prompt has no tokens."""
     if read.n is not None and not 1 <= read.n <= 128:
         raise RefusedError(400, f"n must be in 1..128, got {read.n}.", "n")
+    if read.temperature is not None and read.temperature < _GREEDY and (read.n or 1) > 1 and not sglang:
+        raise RefusedError(400, f"n must be 1 when using greedy sampling, got {read.n}.", "n")
     if read.min_tokens is not None and read.min_tokens < 0:
         raise RefusedError(400, f"min_tokens must be >= 0, got {read.min_tokens}.", "min_tokens")
     if read.stream_options not in (None, _StreamOptions()) and not (read.stream or sglang):
