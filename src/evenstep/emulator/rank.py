@@ -74,13 +74,14 @@ class Sequence:
 class Counts:
     """A rank's counters since it was created.
 
-    The first three split the tokens of admitted sequences by source; an evicted sequence counts at each admission.
+    The first three split the prompts of admitted sequences by source. As in vLLM, a sequence counts at its first admission,
+    and not again after an eviction.
 
     Args:
         local_tokens: tokens that the rank has to compute.
         cached_tokens: tokens found in its prefix cache.
         fetched_tokens: tokens whose KV came from another engine.
-        looked_up_tokens: tokens looked up in the prefix cache, once for each sequence.
+        looked_up_tokens: tokens looked up in the prefix cache.
         found_tokens: looked-up tokens that were found.
         evictions: number of evictions of running sequences.
         expired_leases: finished sequences whose KV was not fetched in time.
@@ -222,8 +223,10 @@ class Rank:
             budget -= tokens
 
     def _count_sources(self, one: Sequence, cached: int, ready: int) -> None:
-        """Count the tokens of an admitted sequence by source: `ready` tokens have KV, `cached` of them from the cache."""
-        if one.evictions == 0 and self.memory.sharing:  # as vLLM counts them: once a request, however often it is evicted
+        """Count the prompt of a new sequence by source: `ready` tokens have KV, `cached` of them from the cache."""
+        if one.evictions:
+            return
+        if self.memory.sharing:
             self.counts.looked_up_tokens += one.total
             self.counts.found_tokens += cached
         fetched = ready - cached + bool(one.fetched)  # the last token's KV came too, and is computed once more
