@@ -28,6 +28,17 @@ def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
                 sockets.listening("x", host, port)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="two sockets are not bound to one port there")
+def test_of_two_processes_that_start_at_once_one_is_told_that_the_port_is_taken():
+    with sockets.listening("x", "127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        second = sockets.listening("x", "127.0.0.1", port)
+        sockets.listen("x", first, 10)
+        with pytest.raises(InputError, match=rf"x: --port is '127.0.0.1:{port}'; expected a free port"):
+            sockets.listen("x", second, 10)
+        assert second.fileno() == -1
+
+
 def test_an_ipv6_address_stands_in_brackets():
     assert [sockets.in_url(host) for host in ("::1", "127.0.0.1", "localhost")] == ["[::1]", "127.0.0.1", "localhost"]
 

@@ -22,7 +22,7 @@ _FILES = 65536
 
 
 def listening(where: str, host: str, port: int) -> socket.socket:
-    """Make a TCP socket bound to an address; the caller calls ``listen`` on it and closes it.
+    """Make a TCP socket bound to an address; the caller calls `listen` with it, and closes it.
 
     Args:
         where: the command's name in errors.
@@ -47,9 +47,28 @@ def listening(where: str, host: str, port: int) -> socket.socket:
         found.close()
         if error.errno == errno.EADDRNOTAVAIL:
             raise InputError(where, "--host", host, ours, f"{error.strerror}.") from None
-        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
-        raise InputError(where, "--port", f"{host}:{port}", "a free port" if port else ours, hint) from None
+        raise _taken(where, host, port, error) from None
     return found
+
+
+def listen(where: str, bound: socket.socket, backlog: int) -> None:
+    """Begin to listen at a socket of `listening`, before an event loop gets it: uvloop tells no failure of its own.
+
+    A port at which another process listens by now, though both were bound to it, raises `InputError` and closes the socket.
+    """
+    try:
+        bound.listen(backlog)
+    except OSError as error:
+        host, port = bound.getsockname()[:2]
+        bound.close()
+        raise _taken(where, host, port, error) from None
+
+
+def _taken(where: str, host: str, port: int, error: OSError) -> InputError:
+    """The error for a port that cannot be had; with port 0, the address is at fault."""
+    expected = "a free port" if port else "an address of this machine"
+    hint = f"{error.strerror}. Give another --port, or 0 for any free one."
+    return InputError(where, "--port", f"{host}:{port}", expected, hint)
 
 
 def in_url(host: str) -> str:

@@ -10,6 +10,7 @@ import sys
 import pytest
 from tests.emulator.running import FAST, running
 
+from evenstep import sockets
 from evenstep.emulator.server import Emulator, introduction
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
@@ -41,6 +42,25 @@ def test_a_port_that_is_taken_is_one_clear_error_and_leaves_no_port_open():
             with pytest.raises(InputError, match=rf"--port is '127.0.0.1:{port}'; expected a free port"):
                 await Emulator(settings).open()
 
+        asyncio.run(story())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="two sockets are not bound to one port there")
+def test_an_emulator_that_another_forestalls_at_its_port_does_not_say_that_it_listens(monkeypatch):
+    other = sockets.listening("other", "127.0.0.1", 0)
+    port = other.getsockname()[1]
+
+    def forestalled(where, host, port):
+        bound = sockets.listening(where, host, port)
+        other.listen()
+        return bound
+
+    async def story():
+        monkeypatch.setattr("evenstep.emulator.server.listening", forestalled)
+        with pytest.raises(InputError, match=rf"--port is '127.0.0.1:{port}'; expected a free port"):
+            await Emulator(EmulatorSettings(**{**FAST, "port": port})).open()
+
+    with other:
         asyncio.run(story())
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
-from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_package, on_end
+from evenstep.sockets import allow_files, collect_rarely, in_url, listen, listening, loop_factory, need_package, on_end
 
 if TYPE_CHECKING:
     from evenstep.emulator.connection import Connection
@@ -46,6 +46,8 @@ class Emulator:
         with ExitStack() as bound:
             numbers = [settings.port + offset if settings.port else 0 for offset in range(len(behind))]
             sockets = [bound.enter_context(listening(_WHERE, settings.host, port)) for port in numbers]
+            for one in sockets:
+                listen(_WHERE, one, _BACKLOG)
             self.ports = [(int(one.getsockname()[1]), ranks) for one, ranks in zip(sockets, behind, strict=True)]
             by_rank = [number for number, ranks in self.ports for _ in ranks]
             self.fleet = Fleet(settings, asyncio.get_running_loop(), by_rank)
@@ -66,7 +68,7 @@ class Emulator:
             await server.wait_closed()
 
     async def _listen(self, index: int, bound: socket.socket) -> None:
-        """Listen on a bound socket for requests to the ranks of the port with this index in `ports`."""
+        """Serve, on a socket that listens, requests to the ranks of the port with this index in `ports`."""
         from evenstep.emulator.connection import Connection
         from evenstep.emulator.service import PortService
 
@@ -87,6 +89,7 @@ class Emulator:
             elif not (dead or index in self._servers or index in self._opening):
                 try:
                     bound = listening(_WHERE, self.settings.host, port)
+                    listen(_WHERE, bound, _BACKLOG)
                 except InputError as error:
                     taken = taken or error
                     continue

@@ -78,6 +78,7 @@ class Server:
             self.gateway = Gateway(config, loop, salt_of(config.decisions), client_context(config.engines))
             self.gateway.pools.is_scraped = self._is_scraped
             self.gateway.check()
+            sockets.listen(WHERE, bound, _BACKLOG)
         except BaseException:
             bound.close()
             raise

@@ -62,9 +62,9 @@ def waiting_room(bound: socket.socket) -> Generator[None]:
     """Answer on the gateway's socket during a ``with`` block: healthy, not ready, and 503 to everything else.
 
     Each connection has a thread, which answers once. The gateway's own socket, `bound`, begins to listen here and stays open
-    after the block. Its backlog keeps unanswered connections for the gateway.
+    after the block. Its backlog keeps unanswered connections for the gateway. Raises InputError for a port that is taken.
     """
-    bound.listen(_BACKLOG)
+    sockets.listen(WHERE, bound, _BACKLOG)
     host, port, *_ = bound.getsockname()
     server = ThreadingHTTPServer((host, port), _Answer, bind_and_activate=False)
     server.socket.close()
