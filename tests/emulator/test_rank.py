@@ -18,7 +18,6 @@ def step(one):
     one.check()
     produced = [s.key for s in one.scheduled if s.resident == s.total]
     for s in one.scheduled:
-        one.publish(s)
         s.total += s.resident == s.total
     return produced
 
@@ -89,6 +88,13 @@ def test_a_prompt_seen_before_is_found_in_the_cache():
     assert (one.counts.looked_up_tokens, one.counts.found_tokens) == (20, 8)
     one.remove(first)
     assert one.memory._holders == {101: 1, 102: 1}
+
+
+def test_a_prompt_is_found_by_the_next_sequence_of_the_same_step():
+    one = rank(sharing=True)
+    one.waiting += [work(1, 10, chain=[101, 102]), work(2, 10, chain=[101, 102])]
+    assert step(one) == [1, 2]
+    assert (one.prefill_tokens, one.counts.cached_tokens, one.memory.used) == (12, 8, 4)
 
 
 def test_a_prompt_that_is_cached_whole_still_computes_its_last_block():

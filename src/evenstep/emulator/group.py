@@ -284,8 +284,6 @@ class Group:
             for one in rank.scheduled:
                 if one.gone:
                     continue
-                if one.published < len(one.chain):
-                    rank.publish(one)
                 if one.resident < one.total:
                     continue  # more of its prompt is to come
                 token, finish = self._next_token(one)

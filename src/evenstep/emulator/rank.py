@@ -244,10 +244,15 @@ class Rank:
         if self.batch is not None:
             add(self.batch, tokens, one.resident, decodes)
         one.resident += tokens
+        if one.published < len(one.chain):
+            self._publish(one)
         self.scheduled.append(one)
 
-    def publish(self, one: Sequence) -> None:
-        """Share the prompt blocks of a sequence that are now full; a copy of a block already shared stays private."""
+    def _publish(self, one: Sequence) -> None:
+        """Share the prompt blocks of a sequence that the planned step fills; a copy of a shared block stays private.
+
+        As in vLLM, the next sequence of the same step finds them.
+        """
         full = min(one.resident // self.memory.block_size, len(one.chain))
         while one.published < full:
             if self.memory.publish(one.chain[one.published]):
