@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gc
 import os
+import re
 import signal
 import socket
 import sys
@@ -74,6 +75,11 @@ def _taken(where: str, host: str, port: int, error: OSError) -> InputError:
 def in_url(host: str) -> str:
     """A host as URLs write it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
+
+
+def without_user(url: str) -> str:
+    """The URL for an error: user and password, which no URL of a server may have here, become ``(hidden)``."""
+    return re.sub(r"^(https?:)?/*.*@", r"\1//(hidden)@", url, flags=re.IGNORECASE | re.DOTALL)
 
 
 def need_gateway_extra(where: str) -> None:

@@ -52,6 +52,13 @@ def test_what_is_no_url_of_a_server_is_refused(url):
         target_of(url)
 
 
+@pytest.mark.parametrize("url", ["http://user:word@llm", "user:word@llm:8000", "http://user:word@llm:x"])
+def test_a_password_in_a_url_is_not_shown_when_it_is_refused(url):
+    with pytest.raises(InputError, match=r"--url is '.*//\(hidden\)@llm") as caught:
+        target_of(url)
+    assert "word" not in str(caught.value)
+
+
 def test_objectives_are_milliseconds_by_name():
     assert LoadSettings(goodput="ttft:500, tpot:50").objectives() == {"ttft": 500.0, "tpot": 50.0}
     assert LoadSettings().objectives() == {}

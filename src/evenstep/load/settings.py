@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from evenstep.config import Settled
 from evenstep.errors import InputError, nearest
-from evenstep.sockets import in_url
+from evenstep.sockets import in_url, without_user
 
 #: Latencies that a goodput objective may limit.
 OBJECTIVES = ("ttft", "tpot", "e2el")
@@ -119,10 +119,10 @@ def target_of(url: str) -> Target:
         host, port = parts.hostname or "", parts.port
         host.encode("idna")  # as the look-up will encode it
     except ValueError:
-        raise InputError("evenstep load", "--url", url, expected) from None
+        raise InputError("evenstep load", "--url", without_user(url), expected) from None
     fits = parts.scheme in ("http", "https") and host and port != 0 and not (parts.query or parts.fragment)
     if not fits or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
-        raise InputError("evenstep load", "--url", url, expected, "Keys go into --api-key.")
+        raise InputError("evenstep load", "--url", without_user(url), expected, "Keys go into --api-key.")
     secure = parts.scheme == "https"
     path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     return Target(host, port or (443 if secure else 80), secure, path)

@@ -16,7 +16,7 @@ from evenstep.dispatch.settings import WorkerSpec
 from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
 from evenstep.gateway.config.secrets import covered, read_secret
-from evenstep.sockets import in_url
+from evenstep.sockets import in_url, without_user
 
 #: Slots of a worker if the config does not set them.
 DEFAULT_SLOTS = 256
@@ -96,7 +96,7 @@ class Worker:
         that is empty to a group called ``name``. Raises InputError for an invalid URL or rank, an empty model, both `rank`
         and `ranks`, or `first_rank` without either.
         """
-        where = f"worker {self.name or _without_user(self.url)}"
+        where = f"worker {self.name or without_user(self.url)}"
         address = _address(self.url, where)
         if "" in self.models:
             raise InputError(where, "models", "", "names that are not empty", "Leave it out to ask the engine.")
@@ -229,7 +229,7 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
     check_range(where, "a number from 1 to 65535", above=0, below=65536, port=source.port)
     check_range(where, "a number above 0", above=0, finite=True, every_s=source.every_s)
     if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
-        shown = _without_user(common.url)
+        shown = without_user(common.url)
         raise InputError(where, "worker.url", shown, "http:// or https://, with a path where there is one")
     if common.name:
         raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
@@ -259,7 +259,7 @@ def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError
 def _address(url: str, where: str) -> str:
     """``host:port`` of a URL, with the scheme's default port if it has none. Raises InputError if the URL is invalid."""
     shape = "http://host:port or https://host:port"
-    shown = _without_user(url)
+    shown = without_user(url)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -272,11 +272,6 @@ def _address(url: str, where: str) -> str:
     if re.search(r"[^\x21-\x7e]", url):
         raise InputError(where, "url", shown, shape, "In ASCII, without blanks.")
     return f"{in_url(parts.hostname)}:{port or (443 if parts.scheme == 'https' else 80)}"
-
-
-def _without_user(url: str) -> str:
-    """The URL for an error: user and password, which a URL of a worker must not have, become ``(hidden)``."""
-    return re.sub(r"^(https?:)?/*.*@", r"\1//(hidden)@", url, flags=re.IGNORECASE | re.DOTALL)
 
 
 def worker_of(text: str, where: str) -> Worker:
@@ -304,7 +299,7 @@ def worker_of(text: str, where: str) -> Worker:
 def _shown(text: str) -> str:
     """The text of a worker for an error; its API key and all after it become ``(hidden)``, since a key may hold a comma."""
     before, key, _ = text.partition("api_key")
-    return _without_user(f"{before}{key}=(hidden)" if key else text)
+    return without_user(f"{before}{key}=(hidden)" if key else text)
 
 
 def group_of(text: str, where: str) -> list[Worker]:
