@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow
 import pytest
 
 from evenstep.errors import InputError
@@ -51,6 +52,14 @@ def test_a_row_of_a_trace_is_a_request():
 def test_columns_of_different_lengths_are_named(change, said):
     with pytest.raises(InputError, match=said):
         replace(trace(), name="made", **change)
+
+
+@pytest.mark.parametrize("column", ["prompt_tokens", "arrival_s"])
+@pytest.mark.parametrize("kind", [list, tuple, pyarrow.array])
+def test_a_column_that_is_no_array_is_refused_with_the_way_to_convert_it(column, kind):
+    said = f"made: {column} is '{type(kind([1, 2])).__name__}'; expected a NumPy array. Trace.from_columns takes"
+    with pytest.raises(InputError, match=said):
+        replace(trace(), name="made", **{column: kind([1, 2, 3, 4])})
 
 
 def test_iterating_gives_every_row_once():

@@ -114,7 +114,7 @@ class Trace:
         notes: sentences on rows the reader dropped, sorted, spread or assumed; every host prints them.
 
     Raises:
-        InputError: a column that has not one value for each request.
+        InputError: a column that is no NumPy array, or has not one value for each request.
     """
 
     prompt_tokens: I8
@@ -171,6 +171,10 @@ class Trace:
         if self.prefix_blocks is not None:
             shapes["prefix_blocks.offsets"] = np.shape(self.prefix_blocks.offsets), rows + 1
         for name, (shape, size) in shapes.items():  # compiled loops read columns unchecked
+            column = getattr(self, name, None)
+            if column is not None and not isinstance(column, np.ndarray):
+                hint = "Trace.from_columns takes columns of any kind."
+                raise InputError(self.name or "trace", name, type(column).__name__, "a NumPy array", hint)
             if shape != (size,):
                 expected = f"shape ({size},), " + ("one value a request" if size == rows else "one more than requests")
                 raise InputError(self.name or "trace", name, shape, expected)
