@@ -11,6 +11,7 @@ from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
+from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
 from evenstep.routing.policies.max_min import MaxMin
 from evenstep.routing.policies.min_min import MinMin
@@ -96,7 +97,9 @@ def test_no_run_shows_expected_output_tokens_so_a_policy_that_needs_them_is_refu
         ({"policy": Oldest}, "policy is 'Oldest'; expected an object. Write Oldest()."),
         ({"cluster": {"workers": 4}}, "cluster is {'workers': 4}; expected a Cluster."),
         ({"step_time": 0.005}, "step_time is 0.005; expected a law."),
+        ({"step_time": Linear}, "step_time is <class 'evenstep.cost.linear.Linear'>; expected a law."),
         ({"predictor": "survival"}, "predictor is 'survival'; expected an object with the methods predict and learn"),
+        ({"predictor": Oracle}, "predictor is <class 'evenstep.predict.oracle.Oracle'>; expected an object"),
     ],
 )
 def test_an_argument_of_another_kind_is_named_before_anything_looks_into_it(changes, message):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.cost.linear import Linear
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
@@ -135,6 +136,8 @@ def test_columns_that_are_no_trace_are_named(columns, said, ranks):
         ("policy", "sarathi"),
         ("policy", Sarathi),
         ("batch_time", "unit"),
+        ("batch_time", Unit),
+        ("batch_time", Linear()),
         ("door", "back"),
         ("until_s", math.nan),
         ("until_s", -1),

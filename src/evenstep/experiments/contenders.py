@@ -43,8 +43,9 @@ class Contender:
         policy: Any = self.policy
         if isinstance(policy, Mapping):
             policy = names.build("routing", cast("Mapping[str, Any]", policy))
-        if not callable(getattr(policy, "route", None)):
-            raise InputError(self.name, "policy", type(policy).__name__, "an object with a method `route(view)`")
+        if isinstance(policy, type) or not callable(getattr(policy, "route", None)):
+            hint = f"Write {policy.__name__}()." if isinstance(policy, type) else ""
+            raise InputError(self.name, "policy", type(policy).__name__, "an object with a method `route(view)`", hint)
         spec, usual = self.predictor, getattr(policy, "usual_predictor", None)
         if spec is None and usual is not None:
             spec = {"name": usual}
@@ -72,6 +73,8 @@ def contender(asked: PolicySpec) -> Contender:
             _named(cast("Mapping[str, Any]", given))
         return _from_spec(_shown(spec), spec)
     if isinstance(asked, tuple):
+        if len(asked) != 2:
+            raise InputError("policy", "pair", asked, "a policy and its predictor", "Put several policies in a list.")
         policy, predictor = asked
         spec = _named(predictor)
         return Contender(f"{policy!r} with {_shown(spec)}", policy, spec)
@@ -111,9 +114,12 @@ def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
     return Contender(name, spec, {**predictor, **inside})
 
 
-def _named(predictor: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a predictor as a new mapping; `InputError` if it has no ``name``."""
-    spec: dict[str, Any] = {**names.parse(predictor)} if isinstance(predictor, str) else dict(predictor)
+def _named(predictor: Any) -> dict[str, Any]:
+    """The spec of a predictor as a new mapping; `InputError` if it has no ``name``, or is neither text nor a mapping."""
+    if not isinstance(predictor, str | Mapping):
+        hint = "Each run builds its own predictor from it."
+        raise InputError("policy", "predictor", type(predictor).__name__, "a spec such as 'oracle'", hint)
+    spec: dict[str, Any] = {**names.parse(predictor)} if isinstance(predictor, str) else {**predictor}
     if "name" not in spec:
         raise InputError("policy", "predictor.name", "missing", "a predictor's name", "Write {'name': 'oracle'}.")
     return spec

@@ -7,6 +7,7 @@ import pytest
 
 import evenstep
 from evenstep.cost.linear import Linear
+from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contenders
@@ -78,6 +79,10 @@ def test_another_baseline_adds_differences_to_it():
         ({"rate": -1.0}, "expected a finite number > 0"),
         ({"cluster": {"workers": 4}}, "compare: cluster is .*; expected a Cluster"),
         ({"step_time": 0.005}, "compare: step_time is 0.005; expected a law"),
+        ({"step_time": evenstep.Linear}, "compare: step_time is <class .*; expected a law"),
+        ({"step_time": TokenBudget()}, "compare: step_time is TokenBudget.*; expected a law"),
+        ({"baseline": 1}, "baseline is 1; expected one of the policies compared"),
+        ({"progress": print}, "progress is 'builtin_function_or_method'; expected a Progress"),
     ],
 )
 def test_bad_input_is_one_error(changes, message):

@@ -60,7 +60,7 @@ def compare(
         slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``; without one there are no goodput metrics.
         processes: number of processes. Default: all cores if that saves time; 1 where forking is unsafe (more need a
             ``__main__`` guard there) or if a policy is an object.
-        progress: receives messages; silent when left out.
+        progress: a `Progress` of `evenstep.experiments.progress`, which receives messages; silent when left out.
 
     Returns: the comparison, see `Compared`; ``found["jsq"].mean("idle_time_share")`` is one of its figures.
 
@@ -74,6 +74,10 @@ def compare(
     objective: Any = slo_of(slo) if isinstance(slo, str) else slo
     if objective is not None and not isinstance(objective, Slo):
         raise InputError("compare", "slo", objective, "an objective", 'For instance slo="ttft=2s,tpot=50ms".')
+    told: Any = progress
+    if told is not None and not isinstance(told, Progress):
+        hint = "Write evenstep.experiments.progress.Bar()."
+        raise InputError("compare", "progress", type(told).__name__, "a Progress", hint)
     fleet = cluster if cluster is not None else Cluster(arrivals="saturated" if load is None and rate is None else "timed")
     law = step_time if step_time is not None else Linear()
     workload = Reading(source, limit, seed=seed, prefix_blocks=fleet.prefix_cache_blocks > 0).workload()

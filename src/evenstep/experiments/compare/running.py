@@ -97,5 +97,5 @@ def collected(
 def place_of(baseline: str | None, names: Sequence[str]) -> int:
     """The index of the baseline in `names`, from 0; 0 if it is None. `InputError` if it is not there."""
     if baseline is not None and baseline not in names:
-        raise InputError("compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names))
+        raise InputError("compare", "baseline", baseline, "one of the policies compared", nearest(str(baseline), names))
     return names.index(baseline) if baseline is not None else 0

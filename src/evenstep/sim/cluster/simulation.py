@@ -195,7 +195,7 @@ def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
     """Raise an InputError, about `where`, if `cluster` is no `Cluster` or `step_time` no step-time law; None is allowed."""
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")
-    if step_time is not None and not callable(getattr(step_time, "table", None)):
+    if step_time is not None and (isinstance(step_time, type) or not isinstance(step_time, StepTime)):
         raise InputError(where, "step_time", step_time, "a law", "Write evenstep.Linear(overhead_s=0.005).")
 
 
@@ -212,7 +212,7 @@ def _check_kinds(trace: Any, policy: Any, predictor: Any, power: Any, slo: Any) 
         raise InputError("simulate", "policy", policy, "an object with a method route(view)", hint)
     if isinstance(policy, type):
         raise InputError("simulate", "policy", policy.__name__, "an object", f"Write {policy.__name__}().")
-    if predictor is not None and not callable(getattr(predictor, "predict", None)):
+    if isinstance(predictor, type) or not (predictor is None or callable(getattr(predictor, "predict", None))):
         hint = "Each predictor is a class in evenstep.predict."
         raise InputError("simulate", "predictor", predictor, "an object with the methods predict and learn", hint)
 

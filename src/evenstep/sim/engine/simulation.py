@@ -88,8 +88,8 @@ def simulate_engine(
     label = name or type(policy).__name__
     if isinstance(policy, type) or not callable(getattr(policy, "form_batch", None)):
         raise InputError(label, "policy", policy, "an object with a method form_batch(view)")
-    law = batch_time or TokenBudget()
-    if not callable(getattr(law, "table", None)):
+    law: Any = batch_time or TokenBudget()
+    if isinstance(law, type) or not isinstance(law, BatchTime):
         raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
     check_integers("simulate_engine", 0, seed=seed)
     given: list[tuple[str, Any, type]] = [("trace", trace, Trace), ("engine", engine or Engine(), Engine)]
