@@ -169,6 +169,23 @@ def test_rows_without_a_session_in_memory_are_in_none(session):
     assert trace.after.tolist() == [-1, -1, -1, 0, -1]
 
 
+@pytest.mark.parametrize(
+    "caps",
+    [
+        [np.int64(5), None],
+        np.array([np.int32(5), None], object),
+        np.ma.array([5, 9], mask=[False, True]),
+    ],
+)
+def test_a_missing_number_among_numpy_numbers_is_no_cap(caps):
+    assert Trace.from_columns([1, 2], [3, 4], max_tokens=caps).max_tokens.tolist() == [5, 0]
+
+
+def test_a_missing_number_in_an_array_of_pandas_is_no_cap():
+    caps = pytest.importorskip("pandas").array([5, None], "Int64")
+    assert Trace.from_columns([1, 2], [3, 4], max_tokens=caps).max_tokens.tolist() == [5, 0]
+
+
 def test_nan_in_memory_is_no_cap_and_no_length():
     assert Trace.from_columns([1, 2], [3, 4], max_tokens=[5.0, np.nan]).max_tokens.tolist() == [5, 0]
     with pytest.raises(InputError, match="from_columns:1: prompt_tokens is None"):

@@ -283,11 +283,11 @@ def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
 def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     """A column in memory as an array of numbers, or as a list if it holds anything else.
 
-    Values of datetime64 become seconds from the earliest. Except in fields of seconds, nan, NaT and NA become None, as an
-    empty cell of a file. Any but one dimension is an `InputError`.
+    Values of datetime64 become seconds from the earliest. Masked values, and except in fields of seconds also nan, NaT and
+    NA, become None, as an empty cell of a file. Any but one dimension is an `InputError`.
     """
-    if np.ma.is_masked(values):
-        values = values.astype(object).filled(None)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        values = values.tolist()  # None where it is masked
     try:
         found = np.asarray(values)
     except ValueError:  # lists inside, of different lengths
@@ -303,7 +303,8 @@ def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     is_time = field.endswith("_s")
     if found.dtype.kind in "iu" or (found.dtype.kind == "f" and (is_time or not np.isnan(found).any())):
         return np.ascontiguousarray(found)
-    return [None if not is_time and _is_missing(value) else value for value in found.tolist()]
+    plain = (value.item() if isinstance(value, np.number) else value for value in found.tolist())
+    return [None if not is_time and _is_missing(value) else value for value in plain]
 
 
 def _is_missing(value: Any) -> bool:
