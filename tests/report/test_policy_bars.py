@@ -48,6 +48,12 @@ def test_a_picture_shows_itself_and_is_written_as_svg_or_png(tmp_path):
         drawn.save(tmp_path / "a.pdf")
 
 
+def test_a_policy_may_have_dollars_in_its_name():
+    found = comparison()
+    named = replace(found, policies=(replace(found.policies[0], policy="mine$x_$.py:Even"), *found.policies[1:]))
+    assert "<svg" in Picture(named, "makespan_s")._repr_svg_()
+
+
 @pytest.mark.parametrize("metric", ["window", "overloaded", "idle"])
 def test_what_is_no_number_is_refused(metric):
     with pytest.raises(InputError, match="metric is"):

@@ -65,6 +65,6 @@ def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
         if interval is not None and interval.half is not None:
             axes.errorbar(mean * scale, place, xerr=interval.half * scale, fmt="none", color="#222222", capsize=3, lw=1)
     names = [result.policy + (" *" if result.oracle else "") for result in comparison.policies]
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlabel(title + (" (* is shown true lengths)" if any(n.endswith(" *") for n in names) else ""))
