@@ -31,6 +31,7 @@ from evenstep.sim.cluster.model import ShortRun
 from evenstep.sim.cluster.plain_door import PlainDoor, door_of
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
 from evenstep.sim.cluster.state import Options, State, prepared
+from evenstep.sim.in_one_piece import in_one_piece
 
 
 def run(
@@ -104,6 +105,8 @@ def _carry(
 
         route, answering = ask.route_into, ask.answering(plain.answer)
     advance = _loop(isinstance(state.run, ShortRun))
+    if plain is None:  # else Ctrl-C has to reach the policy's own Python
+        advance = partial(in_one_piece, advance)
     with answering:
         while (status := advance(route, state.run)) != model.DONE:
             if status == model.FLUSH:

@@ -21,6 +21,7 @@ from evenstep.sim.engine import model, plain_door
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, iterations, prepared
+from evenstep.sim.in_one_piece import in_one_piece
 
 #: Rows of the first table of iterations: per request, at least and at most. Unused rows cost no memory, and a run that fits
 #: one table copies nothing. Each further table is as long as all before it.
@@ -83,7 +84,7 @@ class Course:
         """
         try:
             if self.plain is None:
-                return int(self.loop(self.form_batch, self.run))
+                return int(in_one_piece(self.loop, self.form_batch, self.run))
             with plain_door.answering(self.plain.answer):
                 code = int(self.loop(self.form_batch, self.run))
             if self.plain.error is not None:

@@ -1,0 +1,60 @@
+"""Calls of compiled loops that Ctrl-C does not break."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+from evenstep import compiled
+from evenstep.experiments.contenders import contender
+from evenstep.request import Trace
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.sim.cluster.simulation import Cluster, simulate
+from evenstep.sim.engine.simulation import Engine, simulate_engine
+from evenstep.sim.in_one_piece import in_one_piece
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="needs numba")
+@pytest.mark.parametrize("spec", ["fcfs", "bf-io:horizon=2,predictor=survival", "an engine's"])
+def test_ctrl_c_while_numba_reads_the_arguments_of_a_loop_ends_the_run(monkeypatch, spec):
+    """It became a TypeError of numba, "This is a bug of evenstep", and exit code 70."""
+    from numba.core import serialize
+
+    class Interrupted(dict):  # where numba's code in Python looks up what it reads arguments with
+        def __getitem__(self, key):
+            signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(key)
+
+    def run():
+        trace = Trace(np.array([3, 4, 5]), np.array([2, 2, 2]), arrival_s=np.zeros(3))
+        if spec == "an engine's":
+            return simulate_engine(trace, Vllm(), engine=Engine())
+        policy, predictor = contender(spec).build()
+        return simulate(trace, policy, cluster=Cluster(workers=2, slots=1), predictor=predictor, records=False)
+
+    run()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(serialize, "_unpickled_memo", Interrupted(serialize._unpickled_memo))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_during_a_call_in_one_piece_is_handled_after_it_even_if_it_raises():
+    done = []
+
+    def kernel(fails):
+        signal.raise_signal(signal.SIGINT)
+        done.append(fails)
+        if fails:
+            raise ValueError
+
+    for fails in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            in_one_piece(kernel, fails)
+    assert done == ([False, True] if compiled.numba is not None else [])
