@@ -118,6 +118,7 @@ def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(
         (["--batch-time", "token-budget:a-s=-1"], "a_s is -1"),
         (["--rate", "2"], "a rate or a load, not both"),
         (["--arrivals", "closed"], "timed or together with --engine"),
+        (["--arrivals", "together"], "--arrivals is 'together'; expected timed, since --load is given"),
         (["--baseline", "jsq"], "baseline is 'jsq'"),
     ],
 )

@@ -60,20 +60,21 @@ def traces_of(
     """Read the workload of `settings` and make its replicates, in order, at the requested rate or load.
 
     A rate or load in the settings wins over one in a workload file. A load is a share of `capacity` on replicate 0. With
-    arrivals ``together``, all requests arrive at 0 s. With `fewer`, the list ends before the first replicate that equals an
-    earlier one; otherwise that is an error. `times_from` is the error's hint if there are no arrival times. `InputError` for
-    a file that cannot be read, and for timed arrivals without times or under a law of infinite mean.
+    arrivals ``together``, all requests arrive at 0 s, at no rate. With `fewer`, the list ends before the first replicate
+    that equals an earlier one; otherwise that is an error. `times_from` is the error's hint if there are no arrival times.
+    `InputError` for a file that cannot be read, and for timed arrivals without times or under a law of infinite mean.
     """
     found = Reading.of(settings).workload()
-    a_second = settings.rate if settings.rate is not None else found.requests_per_s
-    by_load = settings.load is not None or (found.load is not None and settings.rate is None)
+    source = found.source
     if settings.arrivals == "timed":
+        a_second = settings.rate if settings.rate is not None else found.requests_per_s
+        by_load = settings.load is not None or (found.load is not None and settings.rate is None)
         check_arriving(found, at_rate=by_load or a_second is not None)
-    if by_load:
-        load = settings.load or found.load or 0.0
-        a_second = load * capacity(replicate(found.source, 0, settings.seed), settings)
-        check_rate("--load", load, a_second)
-    source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
+        if by_load:
+            load = settings.load or found.load or 0.0
+            a_second = load * capacity(replicate(source, 0, settings.seed), settings)
+            check_rate("--load", load, a_second)
+        source = rescaled(source, requests_per_s=a_second, seed=settings.seed)
 
     def make(index: int) -> Trace:
         trace = replicate(source, index, settings.seed)

@@ -81,7 +81,7 @@ class EngineSettings:
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
-    """Check ranges, and that rate and load are not both given; return the settings.
+    """Check ranges, that rate and load are not both given, and neither if all requests come at once; return the settings.
 
     `InputError` for the first value out of range; the message begins with `where`, the command or file.
     """
@@ -92,6 +92,9 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
         check_range_if_given(where, "a finite number > 0", above=0, finite=True, **given)
     if settings.arrivals not in ("timed", "together"):
         raise InputError(where, "--arrivals", settings.arrivals, "timed or together with --engine")
+    if settings.arrivals == "together" and not (settings.rate is None and settings.load is None):
+        given = "--load" if settings.rate is None else "--rate"
+        raise InputError(where, "--arrivals", "together", f"timed, since {given} is given")
     if settings.rate is not None and settings.load is not None:
         raise InputError(where, "--load", settings.load, "a rate or a load, not both")
     return settings
