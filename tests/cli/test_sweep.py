@@ -149,6 +149,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch):
         ),
         (["s.yaml", "--until", "ci(idle) < 2%"], "Did you mean idle_share"),
         (["s.yaml", "--until", "ci(idle_share) < 2%", "--most-seeds", "1"], "--most-seeds is 1"),
+        (["s.yaml", "--most-seeds", "9"], "--most-seeds is 9; expected no value without --until"),
         (["s.yaml", "--processes", "0"], "--processes is 0"),
         (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected no value without --executor ray"),
         (["s.yaml", "--executor", "rya"], "Did you mean ray?"),

@@ -73,7 +73,7 @@ def sweep(
         until: add replicates to a point until this holds for all its policies, e.g. ``ci(idle_share) < 2%``; wins over the
             file.
         most_seeds: most replicates of a point under `until`, >= 2; wins over the file. A point that reaches them without
-            meeting `until` ends there.
+            meeting `until` ends there. Without an `until` it is refused.
         executor: ``processes`` of this machine, or ``ray``.
         processes: number of processes; None = begin here, and use all cores if it takes long.
         ray_address: address of the Ray cluster; None = the connected one, else RAY_ADDRESS, else a temporary one.
@@ -117,6 +117,8 @@ class Sweep:
         if most_seeds is not None:
             if most_seeds < 2:
                 raise InputError("sweep", "--most-seeds", most_seeds, "an integer >= 2")
+            if until is None and found.until is None:
+                raise InputError("sweep", "--most-seeds", most_seeds, "no value without --until, which adds replicates")
             found = replace(found, most_seeds=most_seeds)
         if until is not None:
             parse_until(until, metric_names(), "--until")
