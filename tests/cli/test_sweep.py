@@ -152,6 +152,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch):
         (["s.yaml", "--most-seeds", "9"], "--most-seeds is 9; expected no value without --until"),
         (["s.yaml", "--processes", "0"], "--processes is 0"),
         (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected no value without --executor ray"),
+        (["s.yaml", "--executor", "ray", "--processes", "2"], "--processes is 2; expected no value with --executor ray"),
         (["s.yaml", "--executor", "rya"], "Did you mean ray?"),
         (["s.yaml", "--out", "/nowhere/at/all/x.parquet"], "/nowhere/at/all"),
         (["s.yaml", "--out", ""], "--out: file is '.'; expected a file, not a folder"),

@@ -76,6 +76,9 @@ class SweepCommand:
         check_at_least("evenstep sweep", 1, args, "processes")
         if args.ray_address is not None and args.executor != "ray":
             raise InputError("evenstep sweep", "--ray-address", args.ray_address, "no value without --executor ray")
+        if args.processes is not None and args.executor == "ray":
+            hint = "Ray makes a run on each core of its cluster."
+            raise InputError("evenstep sweep", "--processes", args.processes, "no value with --executor ray", hint)
         out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
         outputs.check_report(str(out), "--out", ".parquet")
         cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
