@@ -79,7 +79,9 @@ def test_a_dry_run_says_how_much_there_is(folder, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["cached"], found["seconds"]) == (8, None)
     assert main(["sweep", "s.yaml", "--dry-run"]) == 0
-    assert "nothing is left to run" in capsys.readouterr().out
+    assert "nothing is left to run\n" in capsys.readouterr().out
+    assert main(["sweep", "s.yaml", "--dry-run", "--until", "ci(idle_share) < 0.001%"]) == 0
+    assert "nothing is left to run, and then the replicates that the rule asks for\n" in capsys.readouterr().out
 
 
 def test_a_damaged_cache_is_said(folder, capsys):

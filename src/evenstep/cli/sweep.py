@@ -123,6 +123,8 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
     found = running.forecast(args.processes)
     most = f", {found.most_runs} at most" if found.most_runs > found.runs else ""
     left = "nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go"
+    if most:
+        left += ", and then the replicates that the rule asks for"
     lines = [f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache", left]
     return outputs.answer(args, {"version": 1, **asdict(found)}, lines)
 
