@@ -32,6 +32,15 @@ CHARTS = [
 ]
 
 
+@pytest.mark.filterwarnings("error")
+def test_steps_that_take_no_time_have_no_power():
+    """The report of a law without seconds warned of an all-nan slice, and drew an empty chart."""
+    found = runs()
+    for run in found.values():
+        run.steps.duration_s[:] = 0.0
+    assert plots.power_over_time(found) == ""
+
+
 @pytest.mark.parametrize("chart", CHARTS)
 def test_every_policy_has_a_line_and_the_svg_is_well_formed(chart):
     root = ET.fromstring(chart(runs()))

@@ -174,13 +174,14 @@ def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
 
 
 def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
-    """SVG chart of lines on common axes, every point drawn; "" if `series` is empty. x begins at 0; nan in y breaks a line.
+    """SVG chart of lines on common axes, every point drawn; "" without any value. x begins at 0; nan in y breaks a line.
 
     Args:
         series: for each line the number of its policy (`svg.series_of`), x and y, float64[N] each.
         label, x_title, y_title: description of the chart for screen readers, and titles of its axes.
         tight: True = the y axis begins just below the smallest value, else at 0.
     """
+    series = [one for one in series if np.isfinite(one[2]).any()]
     if not series:
         return ""
     y = from_zero([s[2] for s in series])
