@@ -105,7 +105,8 @@ def test_a_column_has_one_type():
 
 
 def test_values_read_as_in_yaml():
-    assert [value_text(v) for v in (None, True, 0.25, 3, [1, 2], "x")] == [
+    assert [value_text(v) for v in (None, [], True, 0.25, 3, [1, 2], "x")] == [
+        "none",
         "none",
         "true",
         "0.25",

@@ -127,13 +127,16 @@ def is_number(value: object) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value as text: ``none``, ``true``, ``false``, list items joined by commas, floats to 6 digits (`:g`)."""
+    """A parameter's value as text: ``none`` (of an empty list, too), ``true``, ``false``, list items joined by commas.
+
+    Floats have 6 digits (`:g`).
+    """
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return ",".join(value_text(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return ",".join(value_text(item) for item in value) or "none"  # pyright: ignore[reportUnknownVariableType]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
