@@ -66,6 +66,8 @@ def test_the_fleet_of_unequal_workers_under_another_law_is_told():
     assert "3 slots in all" in tables.fleet_sentence(found)
     assert "and the time that its law gives for the slowest worker" in tables.fleet_sentence(found)
     assert "3 slots in all" in html.subtitle(found)
+    one = dataclasses.replace(found, conditions=dataclasses.replace(found.conditions, workers=1, slots=1, slots_total=1))
+    assert "1 worker, each with 1 slot;" in tables.fleet_sentence(one) and "1 worker, 1 slot each;" in html.subtitle(one)
 
 
 def test_one_replicate_says_so_and_shows_no_interval():

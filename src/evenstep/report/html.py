@@ -12,7 +12,7 @@ from typing import Any
 from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
 from evenstep.measure.records import Run
 from evenstep.report import plots
-from evenstep.report.numbers import MISSING, percent, relative, short
+from evenstep.report.numbers import MISSING, counted, percent, relative, short
 from evenstep.report.svg import LIGHT, series_class, series_of
 from evenstep.report.tables import NO_PREFILL, error_sentence, mean_text, replicates_sentence, window_sentence
 
@@ -141,9 +141,10 @@ def subtitle(comparison: Comparison) -> str:
     arrivals = f"{c.arrivals} arrivals" + (f" with a pool of {c.pool}" if c.arrivals == "saturated" else "")
     law = "" if math.isnan(c.seconds_per_token) else f", t_l = {c.seconds_per_token:g} s a token"
     costs = " to ".join(f"{one:g}" for one in sorted({min(c.overhead_s), max(c.overhead_s)}))
-    slots = f"{c.slots} slots each" if c.slots_total == c.slots * c.workers else f"{c.slots_total} slots in all"
+    fleet = counted(c.workers, "worker")
+    slots = f"{counted(c.slots, 'slot')} each" if c.slots_total == c.slots * c.workers else f"{c.slots_total} slots in all"
     return (
-        f"{trace.get('requests', 0):,} requests, {trace.get('output_tokens', 0):,} output tokens; {c.workers} workers"
+        f"{trace.get('requests', 0):,} requests, {trace.get('output_tokens', 0):,} output tokens; {fleet}"
         f"{groups}, {slots}; {arrivals}; C = {costs} s{law}. Simulated."
     )
 

@@ -342,7 +342,7 @@ def fleet_sentence(comparison: Comparison) -> str:
     """A sentence on the simulated fleet, its step-time law, and the arrivals."""
     found = comparison.conditions
     same = found.slots_total == found.slots * found.workers
-    slots = f"each with {found.slots:,} slots" if same else f"with {found.slots_total:,} slots in all"
+    slots = f"each with {counted(found.slots, 'slot')}" if same else f"with {found.slots_total:,} slots in all"
     costs = sorted({1e3 * min(found.overhead_s), 1e3 * max(found.overhead_s)})
     law = f"a step takes {' to '.join(map(short, costs))} ms"
     if not math.isnan(found.seconds_per_token):
