@@ -38,3 +38,10 @@ def test_the_page_is_self_contained_and_draws_a_curve_a_horizon():
     assert "&lt;made&gt;" in page and "<made>" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert "evenstep predict evaluate made" in page
+
+
+def test_the_caption_shows_the_colour_of_each_curve():
+    """Its class had no style, so the colours of the curves were explained nowhere."""
+    page = prediction.page(found(), "")
+    assert page.count('<span class="swatch c0"></span>survival') == 2
+    assert ".swatch {" in page

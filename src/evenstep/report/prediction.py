@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.measure.metrics import known
 from evenstep.predict.evaluation import Evaluation, Score
-from evenstep.report.html import document, table
+from evenstep.report.html import document, swatch, table
 from evenstep.report.svg import Board, Scale
 from evenstep.report.tables import aligned
 
@@ -81,7 +81,7 @@ def _reliability(found: Evaluation, horizon: int) -> str:
         mean, share, _ = score.reliability
         known = np.isfinite(mean)
         board.line(mean[known], share[known], number)
-        names.append(f'<span class="key c{number % 8}"></span> {escape(score.predictor)}')
+        names.append(f"{swatch(number)}{escape(score.predictor)}")
     caption = f"H = {horizon}: {', '.join(names)}. The diagonal is a chance that means what it says."
     return f"<figure>{board.svg()}<figcaption>{caption}</figcaption></figure>"
 
