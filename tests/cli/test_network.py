@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from tests.sim.network.networks import EXAMPLES
@@ -102,6 +103,16 @@ def test_a_report_is_written(tmp_path, capsys):
     assert main(["network", "run", LOOP, "--until-s", "20", "--seeds", "1", "--report", str(report)]) == 0
     text = report.read_text()
     assert "Network agent-loop" in text and text.count("<svg") == 2 and "<script" not in text
+
+
+def test_a_report_shows_which_line_of_its_charts_is_which_engine(tmp_path, capsys):
+    """Its caption listed the engines, and nothing told their colours."""
+    report = tmp_path / "net.html"
+    small = str(EXAMPLES / "rybko-stolyar-small.yaml")
+    assert main(["network", "run", small, "--until-s", "20", "--seeds", "1", "--report", str(report)]) == 0
+    legend, _, charts = report.read_text().partition('<div class="charts">')
+    shown = dict(re.findall(r'<span class="swatch (c\d)"></span>(\w+)</span>', legend))
+    assert sorted(shown.values()) == ["one", "two"] and set(re.findall(r'"line (c\d)"', charts)) == set(shown)
 
 
 def test_a_seed_out_of_range_and_an_order_twice_are_refused(capsys):

@@ -12,9 +12,10 @@ import numpy as np
 from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.metrics import known
 from evenstep.measure.network_records import LIVE
-from evenstep.report.html import document, framed
+from evenstep.report.html import document, framed, legend
 from evenstep.report.numbers import MISSING, relative, short
 from evenstep.report.plots import lines
+from evenstep.report.svg import series_of
 from evenstep.report.tables import aligned
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
         _part("Orders", [*order_lines(found), "", *type_lines(found)]),
         _part("Loads and verdicts", judged_lines(judged, run)),
         _part(f"Engines under {run.order}, first replicate", engine_lines(run, len(run.engines))),
+        legend(list(run.engines)[:_MOST_ENGINES]),
         '<div class="charts">',
         *_charts(run),
         "</div>",
@@ -207,10 +209,10 @@ def _part(title: str, text: Iterable[str]) -> str:
 
 def _charts(run: NetworkRun) -> Iterable[str]:
     """Charts over time of tokens and calls, as HTML, for the first 16 engines."""
-    names = list(run.engines)[:_MOST_ENGINES]
+    number = series_of(list(run.engines)[:_MOST_ENGINES])
     for title, values in (("tokens still to run", run.tokens), ("calls in the engine", run.requests)):
-        series = [(k, run.times_s, values[:, k].astype(np.float64)) for k in range(len(names))]
-        caption = f"By engine: {', '.join(names)}. First replicate under {run.order}."
+        series = [(own, run.times_s, values[:, k].astype(np.float64)) for k, own in enumerate(number.values())]
+        caption = f"By engine. First replicate under {run.order}."
         yield framed(title.capitalize(), lines(series, f"{title} over time", "time, s", title), caption)
 
 
