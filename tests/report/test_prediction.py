@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
@@ -45,3 +46,10 @@ def test_the_caption_shows_the_colour_of_each_curve():
     page = prediction.page(found(), "")
     assert page.count('<span class="swatch c0"></span>survival') == 2
     assert ".swatch {" in page
+
+
+def test_chances_that_are_all_alike_are_drawn_as_a_dot():
+    """A line through one point is not to be seen."""
+    page = prediction.page(found(), "")
+    dots = re.findall(r"<title>survival: told [\d.]+%, left ([\d.]+)%, (\d+) predictions</title>", page)
+    assert ("100.0", str(found().scores[1].predictions)) in dots

@@ -11,6 +11,7 @@ import numpy as np
 from evenstep.measure.metrics import known
 from evenstep.predict.evaluation import Evaluation, Score
 from evenstep.report.html import document, swatch, table
+from evenstep.report.numbers import counted
 from evenstep.report.svg import Board, Scale
 from evenstep.report.tables import aligned
 
@@ -78,9 +79,12 @@ def _reliability(found: Evaluation, horizon: int) -> str:
     board.line(diagonal, diagonal, 0, "grid")
     names: list[str] = []
     for number, score in enumerate(s for s in found.scores if s.horizon == horizon):
-        mean, share, _ = score.reliability
+        mean, share, count = score.reliability
         known = np.isfinite(mean)
         board.line(mean[known], share[known], number)
+        for told, left, many in zip(mean[known], share[known], count[known], strict=True):
+            title = f"{score.predictor}: told {told:.1%}, left {left:.1%}, {counted(int(many), 'prediction')}"
+            board.dot(told, left, number, np.nan, np.nan, title)
         names.append(f"{swatch(number)}{escape(score.predictor)}")
     caption = f"H = {horizon}: {', '.join(names)}. The diagonal is a chance that means what it says."
     return f"<figure>{board.svg()}<figcaption>{caption}</figcaption></figure>"
