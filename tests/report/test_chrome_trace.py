@@ -47,6 +47,15 @@ def test_the_first_step_by_hand(tmp_path):
     assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["worker 0", "worker 1"]
 
 
+def test_a_worker_alone_never_waits(tmp_path):
+    """Half of its steps ended in a wait of 1e-10 microseconds, which was rounding."""
+    trace, law = Trace(np.arange(20, 60), np.arange(1, 41)), Linear()
+    run = simulate(trace, FCFS(), cluster=Cluster(workers=1, slots=2), step_time=law, workers=10_000)
+    write_chrome_trace(tmp_path / "one.json", run.workers, law, run.conditions)
+    events = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
+    assert {e["name"] for e in events if e["ph"] == "X"} == {"decode"}
+
+
 def test_a_law_of_the_longest_is_drawn_from_its_samples(tmp_path):
     law = Unequal(share=0.5, overhead_s=1.0, per_token_s=1.0)
     trace = Trace(np.array([9, 1, 5]), np.array([1, 1, 1]))

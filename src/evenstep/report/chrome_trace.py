@@ -14,6 +14,7 @@ from evenstep.measure.records import Conditions, WorkerTable
 
 _PROCESS = 1
 _MICRO = 1e6  # the format counts microseconds
+_ROUNDING = 1e-9  # a wait of a smaller share of its step is rounding
 
 
 def write_chrome_trace(
@@ -86,7 +87,7 @@ def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int
         seconds = float(busy[worker])
         events.append({**common, "name": "decode", "ts": start * _MICRO, "dur": seconds * _MICRO, "args": args})
         waits = duration - seconds
-        if waits > 0:
+        if waits > _ROUNDING * duration:
             events.append({**common, "name": "barrier wait", "ts": (start + seconds) * _MICRO, "dur": waits * _MICRO})
     top = float(load.max())
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
