@@ -17,8 +17,8 @@ from evenstep.sim.in_one_piece import in_one_piece
 
 
 @pytest.mark.skipif(compiled.numba is None, reason="needs numba")
-@pytest.mark.parametrize("spec", ["fcfs", "bf-io:horizon=2,predictor=survival", "an engine's"])
-def test_ctrl_c_while_numba_reads_the_arguments_of_a_loop_ends_the_run(monkeypatch, spec):
+@pytest.mark.parametrize(("spec", "ranks"), [("fcfs", 0), ("bf-io:horizon=2,predictor=survival", 0), ("", 1), ("", 2)])
+def test_ctrl_c_while_numba_reads_the_arguments_of_a_loop_ends_the_run(monkeypatch, spec, ranks):
     """It became a TypeError of numba, "This is a bug of evenstep", and exit code 70."""
     from numba.core import serialize
 
@@ -29,8 +29,8 @@ def test_ctrl_c_while_numba_reads_the_arguments_of_a_loop_ends_the_run(monkeypat
 
     def run():
         trace = Trace(np.array([3, 4, 5]), np.array([2, 2, 2]), arrival_s=np.zeros(3))
-        if spec == "an engine's":
-            return simulate_engine(trace, Vllm(), engine=Engine())
+        if ranks:
+            return simulate_engine(trace, Vllm(), engine=Engine(data_parallel=ranks))
         policy, predictor = contender(spec).build()
         return simulate(trace, policy, cluster=Cluster(workers=2, slots=1), predictor=predictor, records=False)
 
@@ -55,6 +55,12 @@ def test_a_signal_during_a_call_in_one_piece_is_handled_after_it_even_if_it_rais
             raise ValueError
 
     for fails in (False, True):
-        with pytest.raises(KeyboardInterrupt):
-            in_one_piece(kernel, fails)
+        with pytest.raises(KeyboardInterrupt), in_one_piece() as call:
+            call(kernel, fails)
     assert done == ([False, True] if compiled.numba is not None else [])
+
+
+def test_a_signal_between_two_calls_is_handled_at_once():
+    with pytest.raises(KeyboardInterrupt), in_one_piece():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

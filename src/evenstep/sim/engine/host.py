@@ -21,7 +21,7 @@ from evenstep.sim.engine import model, plain_door
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, iterations, prepared
-from evenstep.sim.in_one_piece import in_one_piece
+from evenstep.sim.in_one_piece import Call, at_once, in_one_piece
 
 #: Rows of the first table of iterations: per request, at least and at most. Unused rows cost no memory, and a run that fits
 #: one table copies nothing. Each further table is as long as all before it.
@@ -35,16 +35,17 @@ def run(task: Task) -> EngineRun:
     tables: list[Iterations] = []
     size = min(max(_ROWS_A_REQUEST * len(task.trace), _LEAST_ROWS), _MOST_ROWS)
     learned, code = 0, model.TABLE_FULL
-    while code not in (model.DONE, model.STOPPED):
-        if code == model.ASK and task.quantiles is not None:
-            learned = believe(task.quantiles, task.trace, course.run, learned)
-        elif code != model.TABLE_FULL:
-            raise PolicyError(f"{task.label}: {said(code, course.run)}")
-        elif task.records:
-            size = max(size, sum(table.start_s.size for table in tables))
-            tables.append(iterations(size))
-            course.write_to(tables[-1])
-        code = course.advance()
+    with in_one_piece() as course.call:
+        while code not in (model.DONE, model.STOPPED):
+            if code == model.ASK and task.quantiles is not None:
+                learned = believe(task.quantiles, task.trace, course.run, learned)
+            elif code != model.TABLE_FULL:
+                raise PolicyError(f"{task.label}: {said(code, course.run)}")
+            elif task.records:
+                size = max(size, sum(table.start_s.size for table in tables))
+                tables.append(iterations(size))
+                course.write_to(tables[-1])
+            code = course.advance()
     if tables:
         used = int(course.run.now.rows)
         tables[-1] = Iterations._make(column[:used] for column in tables[-1])
@@ -53,6 +54,8 @@ def run(task: Task) -> EngineRun:
 
 class Course:
     """Runs the loop on the state `run`, with the policy's kernel or, without one or at the plain door, its `form_batch`.
+
+    A host may set `call`, the function that calls the loop with a kernel.
 
     An InputError if the run asks for the compiled door and the policy has no kernel.
     """
@@ -67,6 +70,7 @@ class Course:
         self.plain = plain_door.PlainDoor(task.policy, run) if kernel is None else None
         self.form_batch: Any = (kernel or plain_door).form_batch_into
         self.loop: Any = compiled.entry(loop.advance)
+        self.call: Call = at_once
 
     def called_often(self) -> None:
         """Make each later `advance` start faster and the kernel slightly slower: for hosts that call it once a batch."""
@@ -84,7 +88,7 @@ class Course:
         """
         try:
             if self.plain is None:
-                return int(in_one_piece(self.loop, self.form_batch, self.run))
+                return int(self.call(self.loop, self.form_batch, self.run))
             with plain_door.answering(self.plain.answer):
                 code = int(self.loop(self.form_batch, self.run))
             if self.plain.error is not None:

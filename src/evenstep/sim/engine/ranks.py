@@ -33,6 +33,7 @@ from evenstep.sim.engine.host import Course, believe, conditions_of, counted, ma
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, named, prepared, rank_of
+from evenstep.sim.in_one_piece import in_one_piece
 
 #: Words of `Now` that are summed over ranks.
 _SUMS = ("gaps", "evictions", "wasted_tokens", "moved_tokens", "prefill_tokens", "decode_tokens", "gap_sum_s")
@@ -44,7 +45,10 @@ def run(task: Task) -> EngineRun:
     """Run a trace through `data_parallel` ranks in lock-step; results and errors as of `simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     group = Ranks(task)
-    group.go_on()
+    with in_one_piece() as call:
+        for rank in group.ranks:
+            rank.call = call
+        group.go_on()
     group.gather()
     counts = counted([one.run for one in group.ranks], task.policy)
     if len(group.ranks) > 1:
