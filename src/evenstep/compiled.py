@@ -670,12 +670,17 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
     Returns:
         A namedtuple class ``Options``; and lines of Python source that read a variable ``parameters``, as `parameters` makes
         it, and end with ``options = Options(...)``.
+
+    Raises:
+        TypeError: a field is text that is no choice.
     """
     names: list[str] = []
     lines = ["at = 0"]
     hints = get_type_hints(policy)
     for field in dataclasses.fields(policy):
         hint, name = hints[field.name], field.name
+        if hint is str:
+            raise TypeError(f"option {name} is any text; expected numbers, or the words that it may be, as a Literal")
         words = _words(hint)
         if words:
             found = [f"{name}_{re.sub(r'[^0-9a-zA-Z]', '_', word)}" for word in words]

@@ -12,9 +12,11 @@ lengths of all its arrays, in their order, by a function `room` instead. A field
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import ArrayOf, part
+from evenstep.errors import PolicyError
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: Guard words after every array that a compiled door may write, to detect writes past its end.
@@ -65,26 +68,53 @@ def rule_of_file(door: Door, function: F) -> F:
     return made
 
 
+def ruled_door(policy: object) -> Any:
+    """The compiled door of a policy (`compiled.door_of`); a `PolicyError` if no file of its classes has a rule."""
+    door = compiled.door_of(policy)
+    if door is None:
+        raise PolicyError(f"{type(policy).__name__} has no rule; expected a function marked with @rule in its file")
+    return door
+
+
 def _entry(door: Door, made: Any, policy: type) -> Any:
+    """Make the door of a policy class (`_door_of`). A rule that cannot be made or compiled is a `PolicyError`."""
+    try:
+        return _door_of(door, made, policy)
+    except Exception as error:
+        file = Path(getattr(made, "py_func", made).__code__.co_filename).name
+        raise PolicyError(f"{file}: the rule of {policy.__name__} is refused: {_said(error, file)}") from error
+
+
+def _said(error: Exception, file: str) -> str:
+    """What an error says in its first line; if it is numba's, also the line of the file that does not compile."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines()]
+    said = next((line for line in lines if line and not line.startswith("Failed in nopython mode")), "")
+    place = re.search(rf'File "(?:[^"]*/)?{re.escape(file)}", line (\d+)', text)
+    return f"{f'line {place[1]}: ' if place else ''}{type(error).__name__}: {said.rstrip(' :')}"
+
+
+def _door_of(door: Door, made: Any, policy: type) -> Any:
     """Make the door of a policy class: an object with the compiled function under its name, and ``scratch``.
 
     ``scratch(*sizes, parameters)`` gives the (int64, float64) entries of working space that the function needs. A TypeError
-    if an array of `Work` declares no length and the file has no function `room`.
+    if `Work` does not begin with the arrays that it is given, or an array declares no length and the file has no `room`.
     """
     module: dict[str, Any] = getattr(made, "py_func", made).__globals__
     work: Any = module.get("Work", door.work)
     names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
     read = _reader(policy)
-    kinds = list(_arrays(work, names, door))[len(door.given) :]
-    room = module.get("room") or _room(kinds, door)
-    if room is None:
-        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room in the same file")
+    arrays, first = list(_arrays(work, names, door)), [one.partition("[")[0] for one in door.given]
+    if [name for name, *_ in arrays[: len(first)]] != first:
+        raise TypeError(f"{work.__name__} begins with other arrays; expected {', '.join(first)}")
+    kinds = arrays[len(first) :]
+    room = module.get("room") or _room(work, kinds, door)
     scope: dict[str, Any] = {**door.scope, "rule": made, "read": part(read), "room": part(room)}
     windows, lines = list(door.given), []
     ends = {"scratch_i": str(door.taken[0]), "scratch_f": str(door.taken[1])}
     if kinds:
         lines = [f"lengths = room({', '.join(door.sizes.values())}, options)"]
-    for k, (buffer, dimensions, _) in enumerate(kinds):
+    for k, (_, buffer, dimensions, _) in enumerate(kinds):
         length = f"lengths[{k}]" if dimensions == 1 else f"lengths[{k}][0] * lengths[{k}][1]"
         lines.append(f"end{k} = {ends[buffer]} + {length}")
         shape = f".reshape(lengths[{k}])" if dimensions == 2 else ""
@@ -96,7 +126,7 @@ def _entry(door: Door, made: Any, policy: type) -> Any:
     def scratch(*given: Any) -> tuple[int, int]:
         *sizes, parameters = given
         numbers = [int(np.prod(length)) for length in room(*sizes, read(parameters))] if kinds else []
-        ints = sum(n for n, (buffer, *_) in zip(numbers, kinds, strict=True) if buffer == "scratch_i")
+        ints = sum(n for n, (_, buffer, *_) in zip(numbers, kinds, strict=True) if buffer == "scratch_i")
         return door.taken[0] + ints, door.taken[1] + sum(numbers) - ints
 
     function = compiled.generated(source, scope, made, door.signature)
@@ -109,10 +139,12 @@ def _reader(policy: type) -> Any:
     return _function("def read(parameters):\n    " + "\n    ".join([*lines, "return options"]), {"Options": options})
 
 
-def _room(kinds: list[tuple[str, int, str]], door: Door) -> Any:
-    """A function of the door's sizes and of options that returns all declared lengths; None if an array declares none."""
-    if not all(length for *_, length in kinds):
-        return None
+def _room(work: type, kinds: list[tuple[str, str, int, str]], door: Door) -> Any:
+    """A function of the door's sizes and of options that returns all declared lengths; an array without one: TypeError."""
+    for name, *_, length in kinds:
+        if not length:
+            said = f'Annotated[Ints, "2 * {next(iter(door.sizes))}"]'
+            raise TypeError(f"{work.__name__}.{name} has no length; expected one, as {said}")
     lengths = "".join(f"({length}), " for *_, length in kinds)
     return _function(f"def room({', '.join(door.sizes)}, options):\n    return ({lengths})", {})
 
@@ -128,8 +160,8 @@ def _is_struct(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, tuple)
 
 
-def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tuple[str, int, str]]:
-    """Yield scratch array, dimensions and declared length ("" = none) of each array of working space, also inside structs.
+def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tuple[str, str, int, str]]:
+    """Yield name, scratch array, dimensions and declared length ("" = none) of each array, also inside structs.
 
     `names` resolve the annotations of `work`. A field that is neither a struct nor a writable array raises a TypeError.
     """
@@ -144,7 +176,7 @@ def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tu
         if array is None:
             raise TypeError(f"{work.__name__}.{name} is {hint}; expected Ints, Floats or Table")
         length = next((mark for mark in marks if isinstance(mark, str)), "")
-        yield "scratch_i" if array.dtype == "int64" else "scratch_f", array.dimensions, length
+        yield name, "scratch_i" if array.dtype == "int64" else "scratch_f", array.dimensions, length
 
 
 def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Iterator[str], scope: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from tests.routing._routed import moment
 
 from evenstep import compiled, names
+from evenstep.errors import PolicyError
 from evenstep.routing.view import horizon_of
 
 
@@ -79,7 +80,30 @@ def test_working_space_without_a_size_is_refused(tmp_path):
         work.load[0] = 1.0
     """,
     )
-    with pytest.raises(TypeError, match="expected a function room"):
+    with pytest.raises(PolicyError, match=r"^mine\.py: the rule of Mine is refused: .*Work\.load has no length; expected"):
+        policy.route(view())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("    last: str = 'x'\n@rule\ndef route(view, options, work):\n    pass\n", "option last is any text; expected"),
+        (
+            "    pass\nclass Work(NamedTuple):\n    bound: Floats\n@rule\ndef route(view, options, work):\n    pass\n",
+            "Work begins with other arrays; expected worker, memory, bound",
+        ),
+        ("    pass\n", "^Mine has no rule; expected a function marked with @rule"),
+        pytest.param(
+            "    pass\n@rule\ndef route(view, options, work):\n    work.worker[0] = [1, 2]\n",
+            r"^mine\.py: the rule of Mine is refused: line 10: [^\n\x1b]*$",
+            marks=pytest.mark.skipif(compiled.numba is None, reason="only a compiler refuses it"),
+        ),
+    ],
+    ids=["text", "begins with other arrays", "no rule", "does not compile"],
+)
+def test_a_mistake_in_a_rule_is_said_in_one_line_and_is_no_bug_of_evenstep(text, said, tmp_path):
+    policy = written(tmp_path, "@dataclass(frozen=True)\nclass Mine(Ruled):\n" + text)
+    with pytest.raises(PolicyError, match=said):
         policy.route(view())
 
 

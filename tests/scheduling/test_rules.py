@@ -97,7 +97,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
             work.order[0] = 1
         """,
     )
-    with pytest.raises(TypeError, match="expected a function room"):
+    with pytest.raises(PolicyError, match=r"Work\.order has no length; expected one, as Annotated\[Ints, .2 \* running.\]"):
         policy.form_batch(view_of([], [waits(3)], free=9))
 
 

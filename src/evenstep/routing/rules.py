@@ -23,7 +23,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import ROUTE, Floats, Ints, ReadFloats, ReadInts, ReadTable
-from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file
+from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file, ruled_door
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, horizon_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -134,7 +134,7 @@ class Ruled:
 
     def route(self, view: RoutingView) -> RoutingDecision:
         """Run the rule on copies of a view's arrays. The answer's `memory` is never None."""
-        return call_of(compiled.door_of(self), self, view).decision()
+        return call_of(ruled_door(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:

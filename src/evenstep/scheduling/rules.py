@@ -24,7 +24,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import BATCH, Floats, Ints
 from evenstep.errors import PolicyError
-from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file
+from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file, ruled_door
 from evenstep.request import I8
 from evenstep.scheduling.batch import Batch, closed, opened
 from evenstep.scheduling.view import EVICTED, PICKED, ROWS, BatchDecision, EngineView, RuleView
@@ -85,7 +85,7 @@ class Ruled:
 
         Raises: PolicyError if a position in its answer repeats, is outside the view, or is not in queue order.
         """
-        return call_of(compiled.door_of(self), self, view).decision()
+        return call_of(ruled_door(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
