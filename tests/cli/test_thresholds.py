@@ -89,6 +89,15 @@ def test_where_only_nested_wait_does_not_fit_wait_is_told_and_why(capsys):
     assert found["wait"]["gates"] and list(found["nested_wait"]) == ["not_solved"]
 
 
+def test_one_number_of_segments_is_not_said_to_need_the_least(capsys):
+    """With 4 segments asked for, the error said that these need the least memory; 2 need less."""
+    flags = ["--rate", "2", "--engine", "kv-tokens=1000000"]
+    assert main([*FILE, *flags, "--segments", "4"]) == 2
+    assert capsys.readouterr().err.endswith("That is with 4 segments.\n")
+    assert main([*FILE, *flags]) == 0
+    assert "segments, which need the least." in capsys.readouterr().out
+
+
 def test_a_trace_without_times_needs_a_rate_and_no_flag_that_is_not_there(tmp_path, capsys):
     file = tmp_path / "t.csv"
     file.write_text("prompt_tokens,output_tokens\n5,6\n7,8\n")

@@ -102,7 +102,7 @@ def best(
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
     needed = least.solved.enough_kv_tokens
     if kv_tokens is not None and needed > kv_tokens:
-        hint = f"That is with {least.segments} segments, which need the least."
+        hint = f"That is with {least.segments} segments{', which need the least' if len(tried) > 1 else ''}."
         raise InputError("segments", "kv_tokens", f"{kv_tokens:,.0f}", f"at least {math.ceil(needed):,}", hint)
     return least
 
