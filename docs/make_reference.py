@@ -109,7 +109,7 @@ All other headers to an engine are built anew, so a client's header cannot pick 
 ## Metrics
 
 On the admin port under `/metrics`. Metrics of one served model have the label `model`. Further labels are `worker`, `group`,
-`tenant`, `class`, `policy`, `outcome`, `reason`, `stage`, `code`, `def` and `of`. Fallback reasons: {reasons}.
+`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. Fallback reasons: {reasons}.
 
 {metrics}
 ## Admin API
