@@ -169,6 +169,28 @@ def test_new_wants_a_name_python_can_import(name, tmp_path, monkeypatch, capsys)
     assert "NAME is" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("filling", ["--kind", "scheduling"]),
+        ("engine", ["--kind", "scheduling"]),
+        pytest.param("work", ["--rule"], marks=pytest.mark.slow),
+        pytest.param("ints", ["--rule"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_new_policy_s_class_hides_no_name_that_its_files_use(name, options, tmp_path, monkeypatch, capsys):
+    """A rule called Work, a policy called Filling and the test of one called Engine failed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["policy", "new", *options, name]) == 0
+    assert f"class {name.title()}Policy" in Path(f"{name}.py").read_text()
+    assert main(["policy", "check", *(options if "--kind" in options else []), f"{name}.py"]) == 0
+    assert "promises kept" in capsys.readouterr().out
+    for key, test in runpy.run_path(f"test_{name}.py").items():
+        if key.startswith("test_"):
+            test()
+
+
 @pytest.mark.slow
 def test_check_runs_both_doors_of_a_built_in_policy_to_one_digest(capsys):
     assert main(["policy", "check", "br-0:candidates=4", "--format", "json"]) == 0

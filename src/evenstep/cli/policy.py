@@ -7,6 +7,7 @@ current folder, and replaces no file. ``check`` tests the promises of a policy, 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib.util
 import inspect
@@ -135,8 +136,10 @@ def _new(args: argparse.Namespace) -> int:
             hint = f"{path} is there; move it away or take another name."
             raise InputError(where, "NAME", args.name, "a name whose files do not exist yet", hint)
     title = "".join(word.capitalize() for word in name.split("_"))
-    for path, part in files.items():
-        text = (TEMPLATES / f"{args.kind}_{part}.py.txt").read_text(encoding="utf-8")
+    texts = [(TEMPLATES / f"{args.kind}_{part}.py.txt").read_text(encoding="utf-8") for part in files.values()]
+    if any(title in _words(text) for text in texts):
+        title += "Policy"  # a class Work would hide the Work of its file
+    for path, text in zip(files, texts, strict=True):
         try:
             path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
         except OSError as error:
@@ -149,6 +152,13 @@ def _new(args: argparse.Namespace) -> int:
     print(f"Check it:   evenstep policy check {kind}{name}.py")
     print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 {rival} --policy {name}.py")
     return 0
+
+
+def _words(text: str) -> set[str]:
+    """The names that Python source imports, defines as classes, or uses."""
+    nodes = list(ast.walk(ast.parse(text)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return used | {node.name for node in nodes if isinstance(node, ast.alias | ast.ClassDef)}
 
 
 def _check(args: argparse.Namespace) -> int:
