@@ -129,6 +129,14 @@ def test_what_is_not_found_is_one_error(name, message):
     assert message in str(caught.value)
 
 
+def test_a_file_that_binds_no_policy_is_called_by_its_name(tmp_path):
+    """The error named a module that only evenstep knows, evenstep_user_mine_ and a hash."""
+    path = tmp_path / "mine.py"
+    path.write_text("class Mine:\n    pass\n")
+    with pytest.raises(InputError, match=r"thing is 'policy'; expected a name bound in mine\.py\. Known: Mine\."):
+        names.find("routing", str(path))
+
+
 def test_an_error_calls_what_it_misses_as_users_do():
     """A room's own name, ``batch``, said nothing to a user who wrote ``--batch-time nan``."""
     for room, noun in (("batch", "batch-time law"), ("routing", "policy"), ("cost", "law"), ("cli", "command")):

@@ -286,7 +286,8 @@ def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
         return module
     if not hasattr(module, thing):
         here = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
-        raise InputError(name, "thing", thing, f"a name bound in {module.__name__}", nearest(thing, here))
+        place = Path(str(module.__file__)).name if module.__name__.startswith(USER_MODULE) else module.__name__
+        raise InputError(name, "thing", thing, f"a name bound in {place}", nearest(thing, here))
     return getattr(module, thing)
 
 
