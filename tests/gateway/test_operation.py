@@ -66,7 +66,7 @@ def test_without_an_admin_port_there_is_none():
         ({"workers": "http://127.0.0.1:1,api_key=env:NO_SUCH_KEY"}, "api_key is 'env:NO_SUCH_KEY'"),
         (
             {"admin__host": "192.0.2.1", "admin__key": "x"},
-            "admin: host is '192.0.2.1'; expected an address of this machine",
+            "command line: admin.host is '192.0.2.1'; expected an address of this machine",
         ),
     ],
 )
@@ -81,10 +81,12 @@ def test_what_is_wrong_is_said_at_the_start(flags, said):
 
 
 def test_a_taken_port_is_said_at_the_start():
+    """The error called it port, which the command took for the gateway's own --port where that was given."""
+
     async def story():
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
-            with pytest.raises(InputError, match=f"admin: port is '127.0.0.1:{port}'; expected a free port"):
+            with pytest.raises(InputError, match=f"command line: admin.port is '127.0.0.1:{port}'; expected a free port"):
                 async with operating(admin__port=port):
                     pass
 

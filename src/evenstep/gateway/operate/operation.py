@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep.config import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.layers import Sources, placed
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import server_context
@@ -191,10 +191,12 @@ class Operation:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             if not isinstance(error, OSError) or error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-                raise InputError("admin", "host", admin.host, "an address of this machine") from None
+                wrong = InputError("admin", "host", admin.host, "an address of this machine")
+                raise placed(wrong, self._settled.origin) from None
             if self._settled.origin["admin.port"] != "default":
                 hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
-                raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
+                wrong = InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint)
+                raise placed(wrong, self._settled.origin) from None
             await web.TCPSite(runner, admin.host, 0, ssl_context=context).start()  # `introduction` reports it
         self.port = runner.addresses[0][1]
 
