@@ -437,6 +437,18 @@ def test_a_request_that_failed_on_all_healthy_engines_waits_for_an_ejected_one_n
         assert isinstance(command, Reject) and (command.status, command.reason) == (503, "expired")
 
 
+def test_a_request_waits_for_the_probe_of_an_ejected_engine_that_is_probed_at_once():
+    story = two_workers(breaker_failures=1, cooldown_s=0.0, backoff_s=0.0)
+    story.tell(ev.Probed, worker="a", ok=False)
+    first = story.sent(1)
+    assert first.worker == "b"
+    assert story.fails(first, "status") == []
+    assert story.tick(0.1) == []
+    story.tell(ev.Probed, worker="a", ok=True)
+    (second,) = story.tick(0.2)
+    assert isinstance(second, SendDecode) and second.worker == "a"
+
+
 @pytest.mark.parametrize("tier", ["pool", "prefill"])
 @pytest.mark.parametrize("ttl_s", [1.0, 30.0])
 def test_another_longest_wait_holds_for_requests_that_wait_already(tier, ttl_s):

@@ -16,6 +16,7 @@ from evenstep.dispatch.turn import Turn
 
 _QUEUED = (int(State.POOLED), int(State.SEATING))
 _WAITING = (*_QUEUED, int(State.FOR_PREFILLER))
+_PROBED_S = 1.0  # time for an ejected engine to answer its probe, however soon that is sent
 
 
 class Deadlines:
@@ -50,12 +51,13 @@ class Deadlines:
     def set(self, row: int) -> None:
         """Set the deadline of a waiting request: `ttl_s` after it entered its queue.
 
-        If it has failed before and all engines left for it are ejected, at most twice `cooldown_s` after that entry.
+        If it has failed before and all engines left for it are ejected, at most twice `cooldown_s`, or 1 s if that is
+        longer, after that entry.
         """
         settings, at, exclusions = self._turn.settings, self._rows.at, self._exclusions
         ttl_s = settings.ttl_s
         if row in exclusions.excluded and not exclusions.has_others(row, is_up=True):
-            ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
+            ttl_s = min(ttl_s, max(_PROBED_S, 2.0 * settings.cooldown_s))
         self.timers.set(("ttl", row), at.queued_s[row] + ttl_s)
 
     def set_anew(self) -> None:
