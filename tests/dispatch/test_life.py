@@ -85,6 +85,39 @@ def test_a_prompt_is_prefilled_first_where_there_are_prefillers():
     assert story.d.fleet.prefill.free("p") == pytest.approx(0.9)
 
 
+def test_a_decoder_that_lacks_the_adapter_costs_no_second_prefill():
+    story = Story(backoff_s=0.0)
+    story.worker("p", role="prefill")
+    for name in "abc":
+        story.worker(name)
+    story.arrives(1)
+    story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12)
+    for name in "abc":
+        (sent,) = story.tick()
+        assert sent == SendDecode(1, sent.leg, name, sent.row)
+        assert story.d.fleet.prefill.free("p") < 0.9, "its KV is kept"
+        told = story.fails(sent, "unable")
+    assert told == [Reject(1, 502, "failed"), Release(1, "p")]
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_kept_prompt_goes_with_its_prefiller(drain):
+    story = Story(backoff_s=1.0)
+    for name in "pq":
+        story.worker(name, role="prefill")
+    for name in "ab":
+        story.worker(name)
+    story.arrives(1)
+    story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12)
+    (sent,) = story.tick()
+    story.fails(sent, "unable")
+    told = story.tell(ev.WorkerRemoved, worker="p", drain=drain)
+    assert (Removed("p") in told) is not drain
+    told = story.tick(at=1.0) or story.tick()
+    assert told == [SendDecode(1, 3, "b", sent.row) if drain else SendPrefill(1, 3, "q")]
+
+
 def test_a_prefiller_that_was_not_heard_of_takes_no_work_until_it_is():
     story = Story()
     story.worker("p", role="prefill", heard=False)

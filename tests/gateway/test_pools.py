@@ -244,7 +244,8 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
-def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed():
+@pytest.mark.parametrize("is_split", [False, True])
+def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed(is_split):
     """Its 404 counted as a failure: healthy engines were ejected, and a request of more tries than `retries` got the 404."""
 
     async def answers(number, head, body, writer):
@@ -257,17 +258,25 @@ def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed():
         else:
             await answers(number, head, body, writer)
 
+    async def prefills(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":%d}}' % number))
+
     async def story():
         async with AsyncExitStack() as stack:
             bare = [await stack.enter_async_context(engine(lacks)) for _ in range(4)]
             loaded = await stack.enter_async_context(engine(answers))
-            workers = *(Worker(one.url, models=["m"]) for one in bare), Worker(loaded.url, models=["m", "lora"])
+            workers = [*(Worker(one.url, models=["m"]) for one in bare), Worker(loaded.url, models=["m", "lora"])]
+            prefiller = await stack.enter_async_context(engine(prefills))
+            workers += [Worker(prefiller.url, models=["m", "lora"], role="prefill")] * is_split
             async with serving(*workers, policy="round-robin", dispatch=msgspec.structs.replace(QUICK, retries=1)) as server:
                 for model in ("lora", "m") * 10:
                     body = {"model": model, "prompt": "x"}
                     assert b" 200 OK" in await raw(server, request(body, headers="Connection: close\r\n"))
                 (pool,) = server.gateway.pools.all
                 assert all(one.is_up for one in pool.dispatcher.fleet.mirror.workers)
+            if is_split:
+                assert len(prefiller.asked) == 20, "each request is prefilled once"
+                assert all(b'"kv_transfer_params":{"of":' in body for one in (*bare, loaded) for _, body in one.asked)
 
     asyncio.run(story())
 

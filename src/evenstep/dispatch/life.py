@@ -122,7 +122,8 @@ class Life:
             self._slots.take_off(row)
             self._limits.of[row].waiting += 1
             self._prefixes.waits_again(row)
-        self._prefills.leave(row, told=was_placed)
+        if not (was_placed and kind == "unable"):  # an engine that is unable has not fetched the prompt's KV
+            self._prefills.leave(row, told=was_placed)
         if had_tokens:
             self._meters.recomputes += 1
             if kind != "recomputed" or has_new:
@@ -166,7 +167,8 @@ class Life:
 
     def backed_off(self, row: int) -> None:
         """Queue a request whose wait before its next try is over: for a prefiller if it needs one, else in the pool."""
-        needs_prefill = self._fleet.is_split and not self._rows.at.produced[row]
+        has_prefill = self._rows.at.produced[row] or row in self._prefills.prefiller_of
+        needs_prefill = self._fleet.is_split and not has_prefill
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
     def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
