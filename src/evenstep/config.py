@@ -465,6 +465,19 @@ def numeral(value: Any, hint: Any) -> Any:
     return f"{sign.strip('+')}{whole.lstrip('0') or '0'}{part}{power}"
 
 
+def of_text(value: Any, hint: Any) -> Any:
+    """Convert the text of a flag or a variable to the type `hint`. Raises msgspec.ValidationError if it does not fit.
+
+    Bytes that are no UTF-8 stay as they are in text, such as a path, and fit no other type.
+    """
+    import msgspec
+
+    try:
+        return msgspec.convert(numeral(value, hint), hint, strict=False)
+    except UnicodeEncodeError:
+        return msgspec.convert(value.encode(errors="replace").decode(), hint, strict=False)
+
+
 def expectation(said: str, hint: Any) -> str:
     """The values that would have been accepted, as a noun phrase for `InputError.expected`, such as ``a number``.
 
@@ -507,9 +520,7 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
 
     hint = get_type_hints(kind)[name]
     try:
-        made = msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
-    except UnicodeEncodeError:  # bytes on the command line that are no UTF-8
-        return _one(kind, name, value.encode(errors="replace").decode(), layer)
+        made = of_text(value, hint) if layer.text else msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
         meant = nearest(str(value), _choices(hint))

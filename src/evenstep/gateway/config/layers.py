@@ -174,9 +174,7 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None
     try:
-        return msgspec.convert(settings.numeral(text, hint), hint, strict=False)
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return _read(text.encode(errors="replace").decode(), hint, place, name)
+        return settings.of_text(text, hint)
     except msgspec.ValidationError as error:
         raise InputError(place, name, unless_secret(name, text), settings.expectation(str(error), hint)) from None
 

@@ -126,8 +126,7 @@ class ProxiedRequest:
         head, backend = self._answer, self._backend
         assert head is not None and backend is not None
         is_engines = head.status >= 500 or 300 <= head.status < 400
-        is_ours = bool(backend.api_key) and backend.refuses_our_key(head.status, self._request.context.credentials)
-        if is_engines or is_ours:
+        if is_engines or backend.refuses_our_key(head.status):
             self._again()
             return
         if self._refused:
