@@ -422,13 +422,13 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
 
 
 def unless_secret(field: str, value: Any) -> Any:
-    """The value as an error may show it: ``(hidden)`` if the field is a secret, or the value has one inside, as ``key: x``.
+    """The value as an error may show it: ``(hidden)`` if the field is a secret, or the value names one inside.
 
-    Secrets are ``keys`` with its items, and each ``key``, ``api_key``, ``token`` and ``salt``. Empty text, ``missing`` and
-    None are never hidden.
+    Secrets are ``keys``, its items and those of ``workers``, and each ``key``, ``api_key``, ``token`` and ``salt``. Empty
+    text, ``missing`` and None are never hidden.
     """
-    is_secret = re.search(r"(^|\.)(keys(\[\d+\])?|key|api_key|token|salt)$", field)
-    holds_one = re.search(r"\b(key|api_key|token|salt)\b[\"']?\s*[:=]", str(value))
+    is_secret = re.search(r"(^|\.)(keys|(keys|workers)\[\d+\]|key|api_key|token|salt)$", field)
+    holds_one = re.search(r"\b(key|api_key|token|salt)\b", str(value))
     return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
 
 
