@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from msgspec import structs
 from tests.gateway.running import (
@@ -184,5 +185,24 @@ def test_who_leaves_before_the_dispatcher_heard_of_it_is_told_of_once():
             assert [one.outcome for one in ended] == ["cancelled"]
             pool.dispatcher.check()
             assert pool.dispatcher.snapshot()["requests_present"] == 0
+
+    asyncio.run(story())
+
+
+def test_a_reload_without_a_predictor_takes_the_policys_own_and_an_equal_one_keeps_what_it_has_learned():
+    async def story():
+        async with engine(one_token) as one, serving(one.url, policy="br-h:horizon=5", predictor="survival") as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            deciding = pool.dispatcher.parts.deciding
+            found, config = deciding.predictor, gateway.config
+            gateway.reload(config)
+            assert deciding.predictor is found
+            gateway.reload(replace(config, predictor=""))
+            assert deciding.predictor_text == "bounded"
+            gateway.reload(replace(config, policy="best", predictor=""))
+            assert deciding.predictor_text == "bounded:of=memorised"
+            gateway.reload(replace(config, policy="jsq", predictor=""))
+            gateway.reload(config)
+            assert deciding.predictor_text == "survival"
 
     asyncio.run(story())

@@ -37,6 +37,12 @@ HALF_OF = 1 << 14
 _idle_workers = compiled.entry(showing.idle_workers)
 
 
+def default_predictor(policy: Any) -> str:
+    """The predictor, as ``NAME[:key=value,...]``, of a policy with a horizon for which none is named."""
+    usual = str(getattr(policy, "usual_predictor", "")).replace(",", "/")
+    return f"{PREDICTOR}:of={usual}" if usual else PREDICTOR
+
+
 class Deciding(Restored):
     """Asks the policy, and keeps its predictor and memory. Call `load` first.
 
@@ -80,8 +86,7 @@ class Deciding(Restored):
         call = PolicyCall(policy)
         text, found = self.predictor_text, self.predictor
         if call.horizon and (predictor or not found):
-            usual = str(getattr(call.policy, "usual_predictor", "")).replace(",", "/")
-            text = predictor or (f"{PREDICTOR}:of={usual}" if usual else PREDICTOR)
+            text = predictor or default_predictor(call.policy)
             found = names.build("predict", names.parse(text))
             if is_oracle(found):
                 raise InputError(text, "predictor", "an oracle", "a predictor that sees no true lengths")

@@ -19,10 +19,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from evenstep import names
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.requests.tenants import Tenants
+from evenstep.dispatch.rounds.deciding import default_predictor
 from evenstep.dispatch.settings import Settings
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
@@ -291,7 +293,14 @@ class ServedModel:
         return estimate
 
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
-        """Use these from the next decision on. An invalid policy or predictor raises InputError, and changes nothing."""
+        """Use these from the next decision on; an empty predictor is the policy's default.
+
+        The predictor in use keeps what it has learned if it is the same. An invalid policy or predictor raises InputError,
+        and changes nothing.
+        """
+        predictor = predictor or default_predictor(names.build("routing", names.parse(policy)))
+        if predictor == self.dispatcher.parts.deciding.predictor_text:
+            predictor = ""
         self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
 
     # --- workers -------------------------------------------------------------------------------------------------
