@@ -41,3 +41,11 @@ def test_bad_probes_double_the_wait_up_to_the_cap():
     found.cooled("a")
     assert [found.probed("a", False) for _ in range(3)] == [2.0, 3.0, 3.0]
     assert found.probed("a", True) == 0.0 and not found.is_ejected("a")
+
+
+def test_other_limits_hold_for_the_next_ejection_and_no_wait_is_longer_than_the_cap():
+    found = breaker()
+    found.limits(2, 2.0, 3.0)
+    assert found.eject("a") == 2.0
+    found.limits(2, 60.0, 30.0)
+    assert found.eject("b") == 30.0 and found.probed("a", False) == 4.0

@@ -20,7 +20,7 @@ class Circuit:
     Args:
         failures: failures in a row that count against the engine.
         state: ``closed`` = it gets requests; ``open`` = ejected; ``probing`` = ejected, and a probe was sent.
-        cooldown_s: seconds from its next ejection, or last bad probe, to the probe after it.
+        cooldown_s: seconds from its ejection, or last bad probe, to the probe after it.
     """
 
     failures: int = 0
@@ -33,7 +33,7 @@ class Breaker:
 
     Args:
         failures: failures in a row after which an engine is ejected.
-        cooldown_s, cap_s: seconds before it is probed, doubled after each bad probe, and the cap.
+        cooldown_s, cap_s: seconds before it is probed, doubled after each bad probe, and the longest such wait.
 
     Attributes:
         circuits: name -> circuit of each engine in the fleet.
@@ -47,11 +47,11 @@ class Breaker:
         self._doubted: dict[int, list[str]] = {}  # request -> engines it failed on, perhaps by its own fault
 
     def limits(self, failures: int, cooldown_s: float, cap_s: float) -> None:
-        """Set other limits, as in the constructor, from the next failure on; a present circuit keeps its `cooldown_s`."""
+        """Set other limits, as in the constructor, from the next failure on; an ejected engine keeps its `cooldown_s`."""
         self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
 
     def add(self, name: str) -> None:
-        self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)
+        self.circuits[name] = Circuit()
 
     def remove(self, name: str) -> None:
         del self.circuits[name]
@@ -88,7 +88,7 @@ class Breaker:
     def eject(self, name: str) -> float:
         """Open the engine's circuit; returns the seconds until it is to be probed, which the caller schedules."""
         circuit = self.circuits[name]
-        circuit.state = "open"
+        circuit.state, circuit.cooldown_s = "open", min(self.cap_s, self.cooldown_s)
         return circuit.cooldown_s
 
     def cooled(self, name: str) -> None:
@@ -102,7 +102,7 @@ class Breaker:
         """
         circuit = self.circuits[name]
         if ok:
-            self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)
+            self.circuits[name] = Circuit()
             self.failing.discard(name)
             return 0.0
         circuit.cooldown_s = min(self.cap_s, 2 * max(circuit.cooldown_s, 0.001))
