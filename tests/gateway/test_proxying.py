@@ -109,6 +109,20 @@ def test_a_kept_connection_that_is_reset_at_once_costs_nothing():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("status", "expected", "asked"), [(400, 400, 1), (500, 502, 2)])
+def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expected, asked):
+    async def refuses(number, head, body, writer):
+        writer.write(whole(status, b"x" * 70_000))
+
+    async def story():
+        async with engine(refuses) as one, engine(refuses) as two, serving(one.url, two.url) as server:
+            answer = await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 %d " % expected)
+            assert len(one.asked) + len(two.asked) == asked
+
+    asyncio.run(story())
+
+
 def test_what_an_engine_says_against_it_is_told_in_openais_form():
     async def story():
         async def refuses(number, head, body, writer):

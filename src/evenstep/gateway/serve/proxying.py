@@ -107,7 +107,7 @@ class ProxiedRequest:
             self._size += len(data)
             if self._size > MOST_REFUSAL:
                 cancel(self)
-                self._again()
+                self.ended()
             else:
                 self._pieces.append(data)
             return
