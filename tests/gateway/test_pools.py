@@ -244,6 +244,34 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("pages", [[MODELS, b'{"data":[{"id":"m"},{"id":"lora","parent":"m"}]}'], [MODELS, b'{"data":[{"id":"n"}]}']])
+def test_a_worker_that_is_described_anew_while_it_says_its_models_serves_these(monkeypatch, pages):
+    serves(monkeypatch, pages)
+    ended, before = Question.ended, list[str]()
+
+    def described_anew(self):
+        while before:
+            pools.add(dataclasses.replace(pools.workers[before.pop()], slots=7))
+        ended(self)
+
+    monkeypatch.setattr(Question, "ended", described_anew)
+
+    async def story():
+        nonlocal pools
+        async with engine(nothing) as one, serving(one.url) as server:
+            pools = server.gateway.pools
+            before.extend(pools.workers)
+            server.gateway.reload(server.gateway.config)
+            name = "lora" if b"lora" in pages[-1] else "n"
+            await until(lambda: name in pools.listed())
+            await until(lambda: not pools._tasks)
+            (backend,) = (one for pool in pools.all for one in pool.backends.values())
+            assert backend.worker.slots == 7 and name in backend.serves
+
+    pools = None
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("is_split", [False, True])
 def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed(is_split):
     """Its 404 counted as a failure: healthy engines were ejected, and a request of more tries than `retries` got the 404."""

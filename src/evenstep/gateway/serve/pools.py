@@ -283,8 +283,9 @@ class Pools:
         worker, names = self.workers.get(backend.name), {card.name for card in cards}
         if worker is None or self._pool_of.get(backend.name) is not pool:
             return
+        backend = pool.backends[backend.name]  # it may have been described anew
         if names and backend.serves.isdisjoint(names):
-            await self._changes(pool, worker, backend.serves, cards)
+            self._changes(worker, backend.serves, cards)
             return
         backend.serves |= names
         self._list(pool, cards)
@@ -389,10 +390,10 @@ class Pools:
             return False
         if backend.denied <= names:
             return True
-        await self._changes(pool, worker, backend.denied, cards)
+        self._changes(worker, backend.denied, cards)
         return False
 
-    async def _changes(self, pool: ServedModel, worker: Worker, former: Iterable[str], cards: list[ModelCard]) -> None:
+    def _changes(self, worker: Worker, former: Iterable[str], cards: list[ModelCard]) -> None:
         """Log that a worker's models have changed; let it serve the new ones, unless its description names its models."""
         text = "%s does not serve %s any more; it serves %s"
         _log.warning(text, worker.name, ", ".join(sorted(former)), ", ".join(sorted(card.name for card in cards)))
@@ -400,9 +401,8 @@ class Pools:
             return
         fresh = self.backend_of(worker)
         fresh.endpoint.restarts.clear()
-        await fresh.learn_version(_PROBE_S)
-        if self._pool_of.get(worker.name) is pool:
-            self._place(self._pool_with(cards), fresh, cards)
+        self._place(self._pool_with(cards), fresh, cards)
+        self._later(fresh.learn_version(_PROBE_S))
 
     # --- health --------------------------------------------------------------------------------------------------
 
