@@ -138,6 +138,27 @@ def test_workers_join_are_described_anew_and_leave():
     asyncio.run(story())
 
 
+def test_a_worker_at_another_url_is_asked_for_its_models_however_often_it_is_described():
+    async def stalls(number, head, body, writer):
+        return STALLS
+
+    async def story():
+        async with engine(stalls) as one, serving(Worker(url=one.url, name="w")) as server:
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+            leaves.write(request({"model": "m", "prompt": "x"}))
+            await until(lambda: one.asked)
+            pools.remove("w", drain=True)
+            for slots in (4, 8):
+                pools.add(Worker(url="http://127.0.0.1:1", name="w", slots=slots))
+                assert pools.unknown == ["w"] and pool.is_leaving("w")
+            pools.add(Worker(url=one.url, name="w", slots=3))
+            assert not pools.unknown and not pool.is_leaving("w")
+            leaves.close()
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("discovery", "after"), [(Discovery(), b" 404 "), (Discovery(dns=[Dns(name="engines.invalid")]), b" 503 ")]
 )

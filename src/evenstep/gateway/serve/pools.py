@@ -143,17 +143,16 @@ class Pools:
         if known is not None:
             self._retire(known.url)
         backend.endpoint.restarts.clear()  # it may be another engine now
+        self._stop_learning(worker.name)
         pool = self._pool_of.get(worker.name)
         if named is not None:
-            self._stop_learning(worker.name)
             self._place(named, backend, cards)
             self._later(backend.learn_version(_PROBE_S))
-        elif pool is not None and known is not None and known.url == worker.url:
-            backend.serves = pool.backends[worker.name].serves
+        elif pool is not None and (former := pool.backends[worker.name]).worker.url == worker.url:
+            backend.serves = former.serves
             self._attach(pool, backend)
             self._later(backend.learn_version(_PROBE_S))
         else:
-            self._stop_learning(worker.name)
             self._learning[worker.name] = self.loop.create_task(self._learn(backend))
 
     def remove(self, name: str, drain: bool) -> None:
