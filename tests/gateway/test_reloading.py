@@ -60,6 +60,7 @@ def test_what_the_file_says_anew_holds_and_workers_come_and_go(tmp_path):
         ("policy: jsq", "policy: jqs", r"gateway\.yaml line 2: policy is 'jqs'; expected a known policy"),
         ("policy: jsq", "policy: jsq:tie=3", r"gateway\.yaml line 2: policy is 'jsq:tie=3'.*'tie'.*ties"),
         ("policy: jsq", "policy: br-h\npredictor: nobody", r"line 3: predictor is 'nobody'"),
+        ("policy: jsq", "policy: br-h\npredictor: oracle", r"line 3: predictor is 'oracle'; expected a .* no true lengths"),
         ("slots: 2", "slots: 0", "slots is 0"),
         ("http://b:1", "http://x:1", "url is 'http://x:1'; expected http://b:1"),
         ("policy: jsq", "policy: br-0\nkeys: [{key: 'env:NO_SUCH', tenant: t}]", "a variable that is set"),
