@@ -192,6 +192,14 @@ def test_a_reload_that_cannot_be_made_changes_nothing():
     assert story.d.snapshot()["predictor"] == "survival"
 
 
+def test_a_policy_that_does_not_look_ahead_is_shown_without_the_predictor_of_the_one_before():
+    story = Story("br-h:horizon=4", predictor="survival")
+    story.tell(ev.Reloaded, policy="jsq")
+    assert story.d.snapshot()["predictor"] == ""
+    story.tell(ev.Reloaded, policy="br-h:horizon=4")
+    assert story.d.snapshot()["predictor"] == "survival"
+
+
 def test_pool_bypass_binds_each_request_as_it_comes_up_to_a_margin_beyond_the_slots():
     story = Story("br-0:bypass=true", bypass_margin=1)
     story.worker("a", slots=1)

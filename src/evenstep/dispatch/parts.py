@@ -67,7 +67,7 @@ class Parts:
             "requests_present": len(self.rows.by_request),
             "tenants": {name: here.requests for name, here in self.limits.present.items()},
             "policy": deciding.call.text,
-            "predictor": deciding.predictor_text,
+            "predictor": deciding.predictor_text if deciding.ahead is not None else "",
             "policy_has_kernel": deciding.call.has_kernel and change.is_compiled,
             "policy_is_off": deciding.fallback.is_off,
             "fallback_total": dict(deciding.fallback.counted),
