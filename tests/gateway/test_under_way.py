@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import errno
 import functools
 
 import pytest
@@ -231,3 +233,23 @@ async def test_an_event_that_echoes_a_long_prompt_passes():
         body = {"model": "m", "prompt": prompt, "max_tokens": 1, "echo": True, "logprobs": 5, "stream": True}
         answer = await asks(server, body)
         assert answer[9:12] == b"200" and b"[DONE]" in answer and len(answer) > 3_000_000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_is_gone_as_its_answer_ends_leaves_no_slot_taken(stream, monkeypatch):
+    def gone(transport):
+        transport.abort()
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    async def answers(number, head, body, writer):
+        events = EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END
+        writer.write(events if stream else whole(200, ANSWER))
+
+    async def story():
+        async with engine(answers) as one, serving(one.url) as server:
+            monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+            with contextlib.suppress(ConnectionError):
+                await asks(server, BODY | {"stream": stream})
+            await until(lambda: server.gateway.snapshot()["models"]["m"]["requests_total"] == {"200": 1})
+
+    asyncio.run(story())

@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -317,7 +318,8 @@ class Client(asyncio.Protocol):
             self._unsent = _ANY
         if machine.state is _OVER:
             if self.transport.can_write_eof():
-                self.transport.write_eof()
+                with suppress(OSError):  # the client is gone already; `connection_lost` follows
+                    self.transport.write_eof()
                 self._deadline.set(now_s + _LINGER_S)
             else:
                 self.transport.close()
