@@ -156,6 +156,38 @@ async def test_an_answer_with_all_its_tokens_is_complete_when_its_worker_is_remo
         assert b'"finish_reason":"length"' in answer and b"[DONE]" in answer and not two.asked
 
 
+@pytest.mark.parametrize("reason", ["stop", "length"])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("usage", [False, True])
+@looped
+async def test_an_answer_that_has_ended_gets_its_end_once_when_its_worker_is_removed(reason, others, usage):
+    async def all_but_done(number, head, body, writer):
+        writer.write(EVENTS + framed(chunk(" a", 1, None, [1])) + framed(chunk(" b", 2, None, [2])))
+        writer.write(framed(chunk(" c", 3, reason, [3])))
+        return STALLS
+
+    async def other(number, head, body, writer):
+        raise AssertionError("nothing is left to ask for")
+
+    async with (
+        engine(all_but_done) as one,
+        engine(other) as two,
+        serving(Worker(url=one.url, name="a", models=["m"])) as server,
+    ):
+        options = {"stream_options": {"include_usage": True}} if usage else {}
+        limit = 3 if reason == "length" else 9
+        asked = asks(server, BODY | {"stream": True, "max_tokens": limit, **options})
+        await until(lambda: one.asked)
+        await asyncio.sleep(0.1)  # the tokens come
+        if others:
+            joins(server, two.url, models=["m"])
+        server.gateway.pools.remove("a", False)
+        answer = await asked
+        assert [answer.count(b'"text":" %b"' % text) for text in (b"a", b"b", b"c")] == [1, 1, 1]
+        assert answer.count(b'"finish_reason":"') == answer.count(b'"finish_reason":"%b"' % reason.encode()) == 1
+        assert answer.count(b'"usage":{') == usage and answer.count(b"[DONE]") == 1 and b"error" not in answer
+
+
 @looped
 async def test_after_a_drain_no_model_gets_new_requests_not_even_one_that_came_since():
     async with engine(held(asyncio.Event())) as one, engine(held(asyncio.Event())) as two:

@@ -89,6 +89,7 @@ class Exchange:
     _leg: Collecting | None = None
     _before: SoFar | None = None
     _handover = _body = b""
+    _rest = b""  # of a closed leg: the last events of an answer whose every choice had ended
     _usage_options = UsageOptions()
     _stalled = _is_stale = False  # why the last leg was lost
     _are_denials: bool | None = None  # all lost legs: the engine does not serve the model
@@ -126,8 +127,11 @@ class Exchange:
         """Continue the answer on another engine, after the text that the client already has.
 
         If it cannot be continued there, the leg is `lost` without being sent. If the client already has every token it asked
-        for, its stream ends as complete.
+        for, or the end of every choice, its stream ends as complete.
         """
+        if self._rest:
+            self._end_early(self._rest, command.leg)
+            return
         before = self._before
         assert before is not None
         self._begin_call(backend)
@@ -144,10 +148,15 @@ class Exchange:
         self._send(leg, backend, found.body, backend.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
-        """Close the leg with this number; if it has ended, do nothing. Keeps its tokens for `resume`, if `can_continue`."""
+        """Close the leg with this number; if it has ended, do nothing.
+
+        Keeps its tokens for `resume`, if `can_continue`, and the last events of an answer whose every choice has ended.
+        """
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
+            if isinstance(leg, Stream) and leg.reply.finished and self.has_started:
+                self._rest = leg.reply.end()
             self._leg, self._since_s = None, self.model.now_s()
             cancel(leg)
 
@@ -163,7 +172,14 @@ class Exchange:
         return refusal.status
 
     def fail(self, command: Fail) -> None:
-        """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502."""
+        """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502.
+
+        An answer whose every choice had ended is completed.
+        """
+        if self._rest:
+            self.client.send(self._rest, last=True)
+            self._over("complete", _OK)
+            return
         refusal = refusals.stream_broken(self.why or _WHY[command.reason])
         if self.has_started:
             self.client.send(refusal.event(), last=True)
@@ -258,9 +274,12 @@ class Exchange:
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
         """End a stream that has every token as complete, in place of the leg with this number."""
-        self.client.send(
-            closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage), last=True
-        )
+        request = self.request
+        self._end_early(closing(before, chat=request.chat, model=request.model, usage=request.asked.usage), leg)
+
+    def _end_early(self, out: bytes, leg: int) -> None:
+        """End a stream as complete by the bytes `out`, in place of the leg with this number."""
+        self.client.send(out, last=True)
         self.model.finished(self, leg)
         self._over("complete", _OK)
 
