@@ -300,7 +300,7 @@ def test_an_integer_too_large_for_compiled_code_is_named_with_its_line(tmp_path,
 def test_bytes_that_are_no_utf_8_are_an_error_of_their_flag():
     with pytest.raises(InputError, match=r"command line: --workers is '\\udcff'; expected an integer"):
         config.settle(Fleet, config.Layer("command line", {"workers": "\udcff"}, text=True))
-    with pytest.raises(InputError, match="flag: text is .* expected UTF-8 text"):
+    with pytest.raises(InputError, match="flag: workers is .* expected UTF-8 text"):
         config.convert({"workers": "\udcff"}, Fleet, "flag", text=True)
 
 

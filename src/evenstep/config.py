@@ -197,12 +197,12 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
     import msgspec
 
     _reject_unknown(values, kind, "", where)
+    for field, value in values.items() if text else ():
+        check_utf_8(_place(where, field), field, value)
     try:
         made = msgspec.convert(dict(values), kind, strict=not text)
     except msgspec.ValidationError as error:
         raise _worded(str(error), values, kind, where) from None
-    except UnicodeEncodeError as error:  # bytes on the command line that are no UTF-8
-        raise InputError(_place(where, ""), "text", error.object, "UTF-8 text") from None
     for field, number in _too_large(made, kind, ""):
         raise InputError(_place(where, field), field, number, f"an integer from {-MOST} to {MOST}")
     return made
@@ -430,6 +430,13 @@ def unless_secret(field: str, value: Any) -> Any:
     is_secret = re.search(r"(^|\.)(keys|(keys|workers)\[\d+\]|key|api_key|token|salt)$", field)
     holds_one = re.search(r"\b(key|api_key|token|salt)\b", str(value))
     return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
+
+
+def check_utf_8(where: str, field: str, value: Any) -> None:
+    """Raise an `InputError` if text of a command line or variable, alone or in a list, has bytes that are no UTF-8."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and re.search("[\ud800-\udfff]", text):
+            raise InputError(where, field, unless_secret(field, text), "UTF-8 text")
 
 
 #: msgspec's text for a type -> the text of our errors.

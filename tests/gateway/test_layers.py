@@ -212,3 +212,21 @@ def test_no_error_about_a_variable_shows_a_secret(variable, text):
         Sources(environment={f"EVENSTEP_{variable}": text}).settled()
     assert re.search("hidden|tenantt|selector is 'missing'", str(caught.value))
     assert "cret" not in f"{caught.value} {caught.value.value}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("workers", "http://a:1,models=m\udcff"),
+        ("workers", "http://a:1,name=w\udcff"),
+        ("policy", "jsq\udcff"),
+        ("session_headers", "a\udcff"),
+        ("aliases", '{"a\udcff":"b"}'),
+        ("admin.key", "s3cret\udcff"),
+    ],
+)
+def test_bytes_that_are_no_utf_8_are_refused_before_anything_starts(setting, text):
+    for sources in (Sources(flags={setting: ("flag", text)}), Sources(environment={variable_of(setting): text})):
+        with pytest.raises(InputError, match=f"{setting} is .* expected UTF-8 text") as caught:
+            sources.settled()
+        assert "s3cret" not in str(caught.value)

@@ -153,6 +153,7 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
     other lists are JSON. Where None is allowed, empty text, none and null give it. Raises InputError, which names the origin
     `place` and the setting `name`.
     """
+    settings.check_utf_8(place, name, text)
     if hint == list[Worker]:
         return [msgspec.to_builtins(worker_of(part, place)) for part in text.split()]
     if hint == list[str] and not text.startswith("["):
