@@ -22,10 +22,12 @@ def test_a_secret_is_read_from_where_it_lies(tmp_path, monkeypatch):
     assert read_secret("sk-written-out", "keys", "key") == "sk-written-out"
 
 
-def test_a_secret_that_is_not_there_is_refused_by_its_place(tmp_path):
+def test_a_secret_that_is_not_there_is_refused_by_its_place(tmp_path, monkeypatch):
     (tmp_path / "empty").write_text("\n")
+    monkeypatch.setenv("NOT_UTF_8", "k\udcff")
     for text, said in (
         ("env:NO_SUCH_VARIABLE", "a variable that is set"),
+        ("env:NOT_UTF_8", "a variable that is UTF-8 text"),
         (f"file:{tmp_path}/none", "a readable file"),
         (f"file:{tmp_path}/empty", "a file that is not empty"),
     ):

@@ -21,7 +21,7 @@ _OF_NOTHING = hashlib.sha256(b"").digest()
 def read_secret(text: str, where: str, field: str) -> str:
     """The secret that ``env:NAME`` or ``file:PATH`` refers to, without white space at its ends; any other text unchanged.
 
-    Raises InputError if the variable or file is missing, empty or unreadable; it names the setting `field` of the section
+    Raises InputError if the variable or file is missing, empty, unreadable or no UTF-8; it names the setting `field` of the section
     `where`.
     """
     kind, colon, name = text.partition(":")
@@ -29,6 +29,8 @@ def read_secret(text: str, where: str, field: str) -> str:
         found = os.environ.get(name, "").strip()
         if not found:
             raise InputError(where, field, text, "a variable that is set")
+        if re.search("[\ud800-\udfff]", found):
+            raise InputError(where, field, text, "a variable that is UTF-8 text")
         return found
     if colon and kind == "file":
         try:
