@@ -265,7 +265,9 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("pages", [[MODELS, b'{"data":[{"id":"m"},{"id":"lora","parent":"m"}]}'], [MODELS, b'{"data":[{"id":"n"}]}']])
+@pytest.mark.parametrize(
+    "pages", [[MODELS, b'{"data":[{"id":"m"},{"id":"lora","parent":"m"}]}'], [MODELS, b'{"data":[{"id":"n"}]}']]
+)
 def test_a_worker_that_is_described_anew_while_it_says_its_models_serves_these(monkeypatch, pages):
     serves(monkeypatch, pages)
     ended, before = Question.ended, list[str]()

@@ -21,8 +21,8 @@ _OF_NOTHING = hashlib.sha256(b"").digest()
 def read_secret(text: str, where: str, field: str) -> str:
     """The secret that ``env:NAME`` or ``file:PATH`` refers to, without white space at its ends; any other text unchanged.
 
-    Raises InputError if the variable or file is missing, empty, unreadable or no UTF-8; it names the setting `field` of the section
-    `where`.
+    Raises InputError if the variable or file is missing, empty, unreadable or no UTF-8; it names the setting `field` of the
+    section `where`.
     """
     kind, colon, name = text.partition(":")
     if colon and kind == "env":
