@@ -189,7 +189,7 @@ def test_who_leaves_before_the_dispatcher_heard_of_it_is_told_of_once():
     asyncio.run(story())
 
 
-def test_a_reload_without_a_predictor_takes_the_policys_own_and_an_equal_one_keeps_what_it_has_learned():
+def test_a_reload_without_a_predictor_takes_that_of_the_policy_and_an_equal_one_keeps_what_it_has_learned():
     async def story():
         async with engine(one_token) as one, serving(one.url, policy="br-h:horizon=5", predictor="survival") as server:
             gateway, (pool,) = server.gateway, server.gateway.pools.all
