@@ -115,6 +115,17 @@ def test_a_report_shows_which_line_of_its_charts_is_which_engine(tmp_path, capsy
     assert sorted(shown.values()) == ["one", "two"] and set(re.findall(r'"line (c\d)"', charts)) == set(shown)
 
 
+def test_a_report_has_tables_in_place_of_lines_wider_than_the_page(tmp_path, capsys):
+    report = tmp_path / "net.html"
+    asked = ["--orders", "fcfs,least-attained", "--until-s", "20", "--seeds", "2", "--report", str(report)]
+    assert main(["network", "run", LOOP, *asked]) == 0
+    text = report.read_text()
+    orders = text[text.index("<h2>Orders</h2>") : text.index("<h2>Loads and verdicts</h2>")]
+    assert "Means over 2 replicates, ± half a 95 % interval. Small: change from fcfs." in orders
+    assert re.search(r"<th>task mean<small>s</small></th>.*least-attained</td><td>[^<(]+<br><small>[^<]+ % ±", orders)
+    assert text.count("<pre>") == 1  # the command
+
+
 def test_a_seed_out_of_range_and_an_order_twice_are_refused(capsys):
     assert main(["network", "check", LOOP, "--seed", "-1"]) == 2
     assert "--seed is -1; expected an integer >= 0" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenstep.predict.evaluation import evaluate
 from evenstep.report import prediction
+from evenstep.report.svg import series_of
 from evenstep.request import Trace
 
 
@@ -41,11 +42,14 @@ def test_the_page_is_self_contained_and_draws_a_curve_a_horizon():
     assert "evenstep predict evaluate made" in page
 
 
-def test_the_caption_shows_the_colour_of_each_curve():
-    """Its class had no style, so the colours of the curves were explained nowhere."""
+def test_the_page_shows_the_colour_of_each_curve_once_and_the_charts_side_by_side():
+    """The class of the colours had no style. Later each chart was as wide as the page, with letters of twice the size."""
     page = prediction.page(found(), "")
-    assert page.count('<span class="swatch c0"></span>survival') == 2
+    number = series_of(["survival"])["survival"]
+    assert page.count(f'<span class="swatch c{number}"></span>survival') == 1
     assert ".swatch {" in page
+    charts = page[page.index('<div class="charts">') :]
+    assert charts.count("<figure>") == page.count("<figure>") == 2
 
 
 def test_chances_that_are_all_alike_are_drawn_as_a_dot():

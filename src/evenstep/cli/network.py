@@ -107,6 +107,7 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     """Simulate the tasks under each order (none given: the file's), print latencies, write a report if asked; returns 0."""
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
+    from evenstep.report.tables import aligned
 
     outputs.check_report(args.report)
     if args.speed is not None:
@@ -120,9 +121,9 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
         told.append(outputs.write_report(args.report, page.page(found, judged, args.command_line)))
     value = {"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes}
-    lines = [*page.order_lines(found), ""]
-    if types := page.type_lines(found):
-        lines += [*types, ""]
+    lines = [*aligned(page.order_rows(found)), ""]
+    if types := page.type_rows(found):
+        lines += [*aligned(types), ""]
     means = f"Means over {replicates} replicate{'s' if replicates > 1 else ''}"
     lines += [*page.engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
     lines += [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]

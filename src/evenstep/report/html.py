@@ -368,7 +368,8 @@ def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequenc
     if notes:
         yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
     lists = (f"<div><h3>{escape(title)}</h3>{facts(values)}</div>" for title, values in known.items())
-    yield f'<div class="facts">{"".join(lists)}</div>'
+    if known:
+        yield f'<div class="facts">{"".join(lists)}</div>'
 
 
 def digests(comparison: Compared[Any], of: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ import numpy as np
 from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.metrics import known
 from evenstep.measure.network_records import LIVE
-from evenstep.report.html import document, framed, legend
-from evenstep.report.numbers import MISSING, relative, short
+from evenstep.report.html import document, framed, legend, made_by, table
+from evenstep.report.numbers import MISSING, counted, relative, short
 from evenstep.report.plots import lines
 from evenstep.report.svg import series_of
 from evenstep.report.tables import aligned
@@ -35,8 +36,8 @@ COLUMNS = (
 _MOST_ENGINES = 16
 
 
-def order_lines(found: Sequence[Ordered]) -> list[str]:
-    """A heading, and a line for each order: means ± half a 95 % interval (change from the first), tasks left, verdict.
+def order_rows(found: Sequence[Ordered]) -> list[list[str]]:
+    """Headings, and a row for each order: means ± half a 95 % interval (change from the first), tasks left, verdict.
 
     If the verdicts of its runs differ, they are joined by slashes.
     """
@@ -45,13 +46,13 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
         cells = [_cell(one.mean(figure), (one.versus or {}).get(figure)) for _, figure in COLUMNS]
         verdicts = "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in one.runs))
         rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), verdicts])
-    return aligned(rows)
+    return rows
 
 
-def type_lines(found: Sequence[Ordered]) -> list[str]:
-    """A heading, and a line for each order: for each type of task the mean latency (s) ± half its interval (change).
+def type_rows(found: Sequence[Ordered]) -> list[list[str]]:
+    """Headings, and a row for each order: for each type of task the mean latency (s) ± half its interval (change).
 
-    No lines if there is one type.
+    No rows if there is one type.
     """
     types = found[0].runs[0].types
     if len(types) < 2:
@@ -63,7 +64,7 @@ def type_lines(found: Sequence[Ordered]) -> list[str]:
             values, base = _of_type(one, name), _of_type(found[0], name)
             cells.append(_cell(mean_interval(values), None if one is found[0] else paired_difference(values, base)))
         rows.append([one.order, *cells])
-    return aligned(rows)
+    return rows
 
 
 def _of_type(one: Ordered, name: str) -> list[float]:
@@ -71,19 +72,24 @@ def _of_type(one: Ordered, name: str) -> list[float]:
     return [run.summary["types"][name]["task_mean_s"] for run in one.runs]
 
 
-def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
-    """A heading, a line for each of the first `most` engines (busy share, calls, verdict ...), and a count of the others."""
+def engine_rows(run: NetworkRun) -> list[list[str]]:
+    """Headings, and a row for each engine: busy share, calls, calls and tokens left, and verdict."""
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
-    engines = run.summary["engines"]
-    for name, one in list(engines.items())[:most]:
+    for name, one in run.summary["engines"].items():
         busy, verdict = f"{100 * one['busy_share']:.1f}", one["verdict"] or MISSING
         rows.append([name, busy, f"{one['requests']:,}", f"{one['unfinished']:,}", f"{one['tokens_left']:,}", verdict])
-    more = [f"and {len(engines) - most} more engines"] if len(engines) > most else []
-    return [*aligned(rows), *more]
+    return rows
 
 
-def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
-    """A heading, a line for each engine or virtual station with its load, then the verdict by loads.
+def engine_lines(run: NetworkRun) -> list[str]:
+    """`engine_rows` of the first 16 engines as lines, and a count of the others."""
+    rows = engine_rows(run)
+    more = len(rows) - 1 - _MOST_ENGINES
+    return [*aligned(rows[: 1 + _MOST_ENGINES]), *([f"and {more} more engines"] if more > 0 else [])]
+
+
+def judged_rows(judged: Judged, run: NetworkRun | None = None) -> list[list[str]]:
+    """Headings, and a row for each engine or virtual station with its load.
 
     With a run, a last column has simulated verdicts: of a group of engines the worst, of a virtual station the network's.
     """
@@ -94,7 +100,12 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
     for one in judged.stations:
         name = f"virtual: {' + '.join(one.calls)}"
         rows.append([name, short(one.load, 4), _by_load(one.load), *([run.summary["verdict"] or MISSING] if run else [])])
-    return [*aligned(rows), f"by loads: {judged.verdict}; {judged.why}"]
+    return rows
+
+
+def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
+    """`judged_rows` as lines, then the verdict by loads."""
+    return [*aligned(judged_rows(judged, run)), f"by loads: {judged.verdict}; {judged.why}"]
 
 
 def _by_load(load: float) -> str:
@@ -186,25 +197,33 @@ def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
     """The whole report as HTML text: orders, loads, then engines and charts of the first order's first run, and command."""
     run = found[0].runs[0]
     title = f"Network {run.name}"
+    means = f"Means over {counted(len(found[0].runs), 'replicate')}, ± half a 95 % interval."
+    change = f" Small: change from {run.order}." if len(found) > 1 else ""
     said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(said)}</p>',
-        _part("Orders", [*order_lines(found), "", *type_lines(found)]),
-        _part("Loads and verdicts", judged_lines(judged, run)),
-        _part(f"Engines under {run.order}, first replicate", engine_lines(run, len(run.engines))),
+        f'<h2>Orders</h2><p class="hint">{means}{escape(change)}</p>',
+        *(_tabled(rows) for rows in (order_rows(found), type_rows(found)) if rows),
+        "<h2>Loads and verdicts</h2>",
+        _tabled(judged_rows(judged, run)),
+        f'<p class="hint">{escape(f"By loads: {judged.verdict}; {judged.why}.")}</p>',
+        f"<h2>Engines under {escape(run.order)}, first replicate</h2>",
+        _tabled(engine_rows(run)),
         legend(list(run.engines)[:_MOST_ENGINES]),
         '<div class="charts">',
         *_charts(run),
         "</div>",
-        _part("How this was made", [command, *(f"digest {one.order}: {one.runs[0].digest}" for one in found)]),
+        *made_by(command, {}, [f"digest {one.order}: {one.runs[0].digest}" for one in found]),
     ]
     return document(title, parts)
 
 
-def _part(title: str, text: Iterable[str]) -> str:
-    """A section as HTML with lines of plain text."""
-    return f"<h2>{escape(title)}</h2><div class='scroll'><pre>{escape(chr(10).join(text))}</pre></div>"
+def _tabled(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the first one of headings, as an HTML table; what is in brackets goes to a line of its own."""
+    heads = (text.rpartition(" ") if text.endswith((" s", " %")) else (text, "", "") for text in rows[0])
+    body = ([re.sub(r" \((.*)\)$", r"<br><small>\1</small>", escape(text)) for text in row] for row in rows[1:])
+    return table([(name, unit) for name, _, unit in heads], body)
 
 
 def _charts(run: NetworkRun) -> Iterable[str]:

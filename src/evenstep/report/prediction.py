@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from evenstep.measure.metrics import known
 from evenstep.predict.evaluation import Evaluation, Score
-from evenstep.report.html import document, swatch, table
+from evenstep.report.html import charts_in, document, made_by, table
 from evenstep.report.numbers import counted
-from evenstep.report.svg import Board, Scale
+from evenstep.report.svg import Board, Scale, series_of
 from evenstep.report.tables import aligned
 
 #: Heading of each column of the table, and the text of a score in it; a dash for a measure without a value.
@@ -60,34 +60,35 @@ def json_object(found: Evaluation) -> dict[str, Any]:
 
 def page(found: Evaluation, command: str) -> str:
     """An HTML page, as text, that loads nothing: the table, and for each horizon a chart of how reliable predictors are."""
-    title = f"predictors on {found.trace}"
-    horizons = dict.fromkeys(score.horizon for score in found.scores)
+    title = f"Predictors on {found.trace}"
+    number = series_of(score.predictor for score in found.scores)
+    charts = [_reliability(found, horizon, number) for horizon in dict.fromkeys(score.horizon for score in found.scores)]
     parts = [
-        f"<h1>{escape(title.capitalize())}</h1><p>{escape(sentence(found))}</p>",
+        f'<h1>{escape(title)}</h1><p class="sub">{escape(sentence(found))}</p>',
         table([(name, "") for name in HEADINGS], ([*map(escape, cells(score))] for score in found.scores)),
-        *(_reliability(found, horizon) for horizon in horizons),
-        f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in found.notes)}</ul><p><code>{escape(command)}</code></p>",
+        *charts_in({"Reliability": charts}, number),
+        *made_by(command, {}, found.notes),
     ]
     return document(title, parts)
 
 
-def _reliability(found: Evaluation, horizon: int) -> str:
-    """A chart for one horizon as HTML: share of requests that left, over the predicted chance that they leave."""
+def _reliability(found: Evaluation, horizon: int, number: Mapping[str, int]) -> tuple[str, str, str]:
+    """Title, SVG and caption of one horizon's chart: share of requests that left, over the predicted chance to leave.
+
+    `number`: predictor -> number of its colour.
+    """
     board = Board(Scale(0.0, 1.0), Scale(0.0, 1.0), label=f"reliability at H = {horizon}")
     board.axes("told chance to leave within H", "share that left")
     diagonal = np.array([0.0, 1.0])
     board.line(diagonal, diagonal, 0, "grid")
-    names: list[str] = []
-    for number, score in enumerate(s for s in found.scores if s.horizon == horizon):
-        mean, share, count = score.reliability
+    for score in (s for s in found.scores if s.horizon == horizon):
+        own, (mean, share, count) = number[score.predictor], score.reliability
         known = np.isfinite(mean)
-        board.line(mean[known], share[known], number)
+        board.line(mean[known], share[known], own)
         for told, left, many in zip(mean[known], share[known], count[known], strict=True):
             title = f"{score.predictor}: told {told:.1%}, left {left:.1%}, {counted(int(many), 'prediction')}"
-            board.dot(told, left, number, np.nan, np.nan, title)
-        names.append(f"{swatch(number)}{escape(score.predictor)}")
-    caption = f"H = {horizon}: {', '.join(names)}. The diagonal is a chance that means what it says."
-    return f"<figure>{board.svg()}<figcaption>{caption}</figcaption></figure>"
+            board.dot(told, left, own, np.nan, np.nan, title)
+    return f"H = {horizon}", board.svg(), "On the diagonal as many leave as was told. A dot's tooltip has its predictions."
 
 
 def _score_object(score: Score) -> dict[str, Any]:
