@@ -70,7 +70,8 @@ def test_rows_whose_slots_were_not_full_say_so_and_are_not_compared_with_others(
     assert any(text.startswith("Slots were hardly ever full: all but") for text in foot(SETTINGS, [short]))
     assert cells(short, full)[1] == "-"
     assert cells(replace(short, tokens_per_s=550.0), short)[1] == "+10.0"
-    assert "No policy here made more" in page(SETTINGS, [full, short], {}, "evenstep demo")
+    assert "No row compares with <b>jsq</b>" in page(SETTINGS, [full, short], {}, "evenstep demo")
+    assert "No policy here made more" in page(SETTINGS, [full, short, full], {}, "evenstep demo")
     assert [values(one)["is_full"] for one in (full, short)] == [True, False]
 
 

@@ -164,7 +164,11 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 def _lead(rows: Sequence[Shown]) -> str:
     """An HTML paragraph: the gain, if any, of the policy of most tokens a second over the first row, of equal `is_full`."""
     first = rows[0]
-    best = max((row for row in rows if row.is_full == first.is_full), key=lambda row: row.tokens_per_s)
+    alike = [row for row in rows if row.is_full == first.is_full]
+    if len(alike) == 1 < len(rows):
+        said = "slots were full under some policies only. More requests or a higher load fill them."
+        return f"<p class='lead'>No row compares with <b>{escape(first.name)}</b>: {said}</p>"
+    best = max(alike, key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:
         return f"<p class='lead'>No policy here made more tokens a second than <b>{escape(first.name)}</b>.</p>"
     gain = 100 * (best.tokens_per_s / first.tokens_per_s - 1)
