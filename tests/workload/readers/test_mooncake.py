@@ -161,3 +161,10 @@ def test_a_row_without_a_time_takes_none_from_a_skipped_row_that_goes_back(write
     trace = mooncake.read(write("x.jsonl", text), skip_bad_rows=True)
     assert trace.arrival_s.tolist() == [0.0, 0.1]
     assert (trace.after.tolist(), trace.think_s.tolist()) == ([-1, 0], [0.0, 0.1])
+
+
+def test_a_row_without_a_time_takes_none_from_a_row_skipped_for_its_length_that_goes_back(write):
+    row = {"input_length": 5, "output_length": 5, "session_id": "a"}
+    text = lines({**row, "timestamp": 5000}, {**row, "delay": 100}, {**row, "timestamp": 3000, "input_length": 0})
+    trace = mooncake.read(write("x.jsonl", text), skip_bad_rows=True)
+    assert (trace.arrival_s.tolist(), trace.after.tolist()) == ([0.0, 0.1], [-1, 0])

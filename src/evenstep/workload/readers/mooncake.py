@@ -92,9 +92,10 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
     times = table.number("timestamp", low=0.0, absent=-1.0)
-    given, before = times >= 0, table.bad.copy()
+    given = times >= 0
     table.ascending("timestamp", times, given)
-    times = _filled(times, given & (before | ~table.bad), after, np.maximum(delay, 0.0))
+    latest = np.maximum.accumulate(np.where(given & ~table.bad, times, 0.0))
+    times = _filled(times, given & (times >= latest), after, np.maximum(delay, 0.0))
     table.reject("timestamp", times < 0, "a time in milliseconds", "Only a later row of a session may lack it.")
     notes: tuple[str, ...] = ()
     if bool((~given & ~table.bad).any()):
@@ -112,9 +113,10 @@ def _filled(times: F8, given: Bool, after: I8, delay: F8) -> F8:
     It is `delay`, milliseconds, after the row it follows (`after`), but not later than the next given time of its session.
     """
     times, latest = np.where(given, times, -1.0), np.full(times.size, np.inf)
-    for row in np.flatnonzero(after >= 0)[::-1]:  # a predecessor stands above
+    unknown = np.flatnonzero(~given & (after >= 0))
+    for row in np.flatnonzero(after >= 0)[::-1] if unknown.size else ():  # a predecessor stands above
         latest[after[row]] = times[row] if given[row] else latest[row]
-    for row in np.flatnonzero(~given & (after >= 0)):
+    for row in unknown:
         if times[after[row]] >= 0:
             times[row] = min(times[after[row]] + delay[row], latest[row])
     return times
