@@ -110,6 +110,19 @@ def test_a_row_that_cannot_follow_the_row_it_names_is_named_or_skipped(write, ro
     assert (trace.arrival_s.tolist(), trace.after.tolist()) == ([0.0, 2.0], [-1, 0])
 
 
+@pytest.mark.parametrize(
+    ("rows", "after"),
+    [
+        ("0,5,5,a,1\n1,0,5,a,0\n2,5,5,a,0\n", [-1]),  # through the bad row it follows itself
+        ("0,5,5,a,2\n1,5,5,a,0\nx,5,5,a,1\n", [-1]),
+        ("0,5,5,a,-1\n1,5,0,b,0\n2,5,5,b,1\n3,5,5,a,0\n", [-1, 0]),  # through it, one of another session
+    ],
+)
+def test_a_row_that_follows_a_skipped_one_is_judged_by_the_row_that_it_follows_then(write, rows, after):
+    trace = read_trace(write("x.csv", AFTER + rows), skip_bad_rows=True)
+    assert trace.after.tolist() == after
+
+
 @pytest.mark.parametrize("circle", ["x,1,a,1\n5,1,a,1\n", "x,1,a,2\nx,1,a,1\n5,1,a,1\n"])
 def test_skipped_rows_that_follow_each_other_lead_to_no_endless_search(write, circle):
     path = write("x.csv", "prompt_tokens,output_tokens,session,after\n5,1,a,-1\n" + circle)

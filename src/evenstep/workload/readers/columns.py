@@ -247,21 +247,26 @@ def _sessions(table: Table, column: str) -> I8:
 def _links(table: Table, column: str, found: Mapping[str, Any]) -> I8:
     """`after` of each row, int64[N], from the columns `found` so far; rows that cannot follow that row are rejected.
 
-    Links of rejected rows do not lead in a circle.
+    A row that names a bad row is judged by the good row that it follows instead (`links.relinked`).
     """
     rows = np.arange(table.rows)
     far = found["after"] >= rows.size
     table.reject(column, far, f"the number of a row, 0 to {table.rows - 1}, or -1")
-    after: I8 = np.where(far, -1, found["after"])
+    after: I8 = np.where(far | (table.bad & (found["after"] >= rows)), -1, found["after"])  # bad rows lead in no circle
     place = rows
     if "arrival_s" in found:
         place = np.empty_like(rows)
         place[np.argsort(found["arrival_s"], kind="stable")] = rows
-    follows = (after >= 0) & ~table.bad & ~table.bad[after]
-    table.reject(column, follows & (place[after] >= place), "a row above, or with times a row before it")
     session = found.get("session", np.full(rows.size, -1))
-    table.reject(column, follows & (session[after] != session), "a row of the same session")
-    return np.where(table.bad & (after >= rows), -1, after)
+    while True:
+        before, _ = links.relinked(after, np.zeros(rows.size), ~table.bad)
+        follows = (before >= 0) & ~table.bad
+        late, other = follows & (place[before] >= place), follows & (session[before] != session)
+        if not (late | other).any():
+            return after
+        table.reject(column, late, "a row above, or with times a row before it")
+        table.reject(column, other, "a row of the same session")
+        after[late | other] = -1
 
 
 def _is_number(text: str) -> bool:
