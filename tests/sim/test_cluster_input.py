@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
+from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
@@ -98,6 +100,7 @@ def test_no_run_shows_expected_output_tokens_so_a_policy_that_needs_them_is_refu
         ({"cluster": {"workers": 4}}, "cluster is {'workers': 4}; expected a Cluster."),
         ({"step_time": 0.005}, "step_time is 0.005; expected a law."),
         ({"step_time": Linear}, "step_time is <class 'evenstep.cost.linear.Linear'>; expected a law."),
+        ({"step_time": Unit()}, "step_time is Unit(seconds_each=1.0); expected a law."),
         ({"predictor": "survival"}, "predictor is 'survival'; expected an object with the methods predict and learn"),
         ({"predictor": Oracle}, "predictor is <class 'evenstep.predict.oracle.Oracle'>; expected an object"),
     ],
@@ -183,3 +186,10 @@ def test_a_fleet_takes_lists_and_numbers_of_numpy():
 def test_an_option_of_another_kind_is_named(given):
     with pytest.raises(InputError, match=f"simulate: {next(iter(given))} is "):
         simulate(TRACE, Oldest(), step_time=ONE, **given)
+
+
+def test_a_law_needs_only_the_methods_that_a_simulator_calls():
+    law = SimpleNamespace(table=ONE.table, overhead_seconds=ONE.overhead_seconds)
+    found = simulate(TRACE, Oldest(), cluster=Cluster(), step_time=law)
+    usual = simulate(TRACE, Oldest(), cluster=Cluster(), step_time=ONE)
+    assert found.totals.makespan_s == usual.totals.makespan_s > 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -286,3 +287,9 @@ def test_a_policy_that_lets_too_many_hold_memory_is_told_how_many():
 def test_a_bad_engine_names_its_field(options):
     with pytest.raises(InputError, match=next(iter(options))):
         Engine(**options)
+
+
+def test_a_law_of_a_user_needs_only_its_table():
+    usual = AffineKv(d0_s=1.0, d1_s=0.1)
+    runs = [simulate_engine(trace((5, 2)), Sarathi(), batch_time=law) for law in (SimpleNamespace(table=usual.table), usual)]
+    assert runs[0].totals.makespan_s == runs[1].totals.makespan_s > 0

@@ -195,7 +195,8 @@ def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
     """Raise an InputError, about `where`, if `cluster` is no `Cluster` or `step_time` no step-time law; None is allowed."""
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")
-    if step_time is not None and (isinstance(step_time, type) or not isinstance(step_time, StepTime)):
+    methods = [getattr(step_time, name, None) for name in ("table", "overhead_seconds")]  # all that a simulator calls
+    if step_time is not None and (isinstance(step_time, type) or not all(map(callable, methods))):
         raise InputError(where, "step_time", step_time, "a law", "Write evenstep.Linear(overhead_s=0.005).")
 
 

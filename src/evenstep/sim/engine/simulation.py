@@ -89,7 +89,8 @@ def simulate_engine(
     if isinstance(policy, type) or not callable(getattr(policy, "form_batch", None)):
         raise InputError(label, "policy", policy, "an object with a method form_batch(view)")
     law: Any = batch_time or TokenBudget()
-    if isinstance(law, type) or not isinstance(law, BatchTime):
+    is_step_time = callable(getattr(law, "overhead_seconds", None))
+    if isinstance(law, type) or is_step_time or not callable(getattr(law, "table", None)):
         raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
     check_integers("simulate_engine", 0, seed=seed)
     given: list[tuple[str, Any, type]] = [("trace", trace, Trace), ("engine", engine or Engine(), Engine)]
