@@ -64,3 +64,19 @@ def test_a_signal_between_two_calls_is_handled_at_once():
     with pytest.raises(KeyboardInterrupt), in_one_piece():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_comes_with_ctrl_c_in_one_call_is_handled_too():
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+
+    def kernel():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    try:
+        with pytest.raises(KeyboardInterrupt), in_one_piece() as call:
+            call(kernel)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == ([signal.SIGTERM] if compiled.numba is not None else [])

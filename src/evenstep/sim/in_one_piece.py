@@ -39,9 +39,12 @@ def in_one_piece() -> Generator[Call]:
             return kernel(*arguments)
         finally:
             is_inside = False
-            while came:
-                handler, number, frame = came.pop(0)
-                handler(number, frame)
+            handle_those()
+
+    def handle_those() -> None:
+        while came:
+            handler, number, frame = came.pop(0)
+            handler(number, frame)
 
     def later(handler: Callable[..., Any]) -> Callable[[int, Any], None]:
         def handle(number: int, frame: Any) -> None:
@@ -53,6 +56,7 @@ def in_one_piece() -> Generator[Call]:
         return handle
 
     with ExitStack() as after:
+        after.callback(handle_those)  # those that came with one whose handler raised
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler):  # neither ignored nor the system's own
