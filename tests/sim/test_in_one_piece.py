@@ -80,3 +80,20 @@ def test_a_signal_that_comes_with_ctrl_c_in_one_call_is_handled_too():
     finally:
         signal.signal(signal.SIGTERM, before)
     assert came == ([signal.SIGTERM] if compiled.numba is not None else [])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_policy_in_python_finds_the_handlers_as_they_are(ranks):
+    """A policy that sets one kept it only for the run, and asyncio lost its own."""
+
+    class Looks(Vllm):
+        plain_only = True
+
+        def form_batch(self, view):
+            seen.append(signal.getsignal(signal.SIGINT))
+            return super().form_batch(view)
+
+    seen = []
+    trace = Trace(np.array([3]), np.array([2]), arrival_s=np.zeros(1))
+    simulate_engine(trace, Looks(), engine=Engine(data_parallel=ranks))
+    assert set(seen) == {signal.getsignal(signal.SIGINT)}

@@ -20,14 +20,15 @@ def at_once(kernel: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @contextmanager
-def in_one_piece() -> Generator[Call]:
+def in_one_piece(*, has_kernel: bool = True) -> Generator[Call]:
     """Context manager that yields a function to call a `compiled.entry` with: no Python handler of a signal runs inside it.
 
     numba reads the arguments of an `entry` partly in Python. If a handler raises there, as that of Ctrl-C does, numba loses
     the exception and raises a TypeError of its own. So in the block, SIGINT and SIGTERM that come during a call are handled
-    after it. Outside the main thread, where no handler runs, the function is `at_once`.
+    after it. The function is `at_once` outside the main thread, where no handler runs, and without `has_kernel`: Ctrl-C has
+    to reach a policy in Python.
     """
-    if numba is None or threading.current_thread() is not threading.main_thread():
+    if numba is None or not has_kernel or threading.current_thread() is not threading.main_thread():
         yield at_once
         return
     is_inside, came = False, list[tuple[Callable[..., Any], int, Any]]()

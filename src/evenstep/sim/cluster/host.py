@@ -31,7 +31,7 @@ from evenstep.sim.cluster.model import ShortRun
 from evenstep.sim.cluster.plain_door import PlainDoor, door_of
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
 from evenstep.sim.cluster.state import Options, State, prepared
-from evenstep.sim.in_one_piece import at_once, in_one_piece
+from evenstep.sim.in_one_piece import in_one_piece
 
 
 def run(
@@ -105,8 +105,7 @@ def _carry(
 
         route, answering = ask.route_into, ask.answering(plain.answer)
     advance = _loop(isinstance(state.run, ShortRun))
-    calling = in_one_piece() if plain is None else nullcontext(at_once)  # Ctrl-C has to reach a policy in Python
-    with answering, calling as call:
+    with answering, in_one_piece(has_kernel=plain is None) as call:
         while (status := call(advance, route, state.run)) != model.DONE:
             if status == model.FLUSH:
                 if asked is not None:

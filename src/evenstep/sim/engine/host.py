@@ -35,7 +35,7 @@ def run(task: Task) -> EngineRun:
     tables: list[Iterations] = []
     size = min(max(_ROWS_A_REQUEST * len(task.trace), _LEAST_ROWS), _MOST_ROWS)
     learned, code = 0, model.TABLE_FULL
-    with in_one_piece() as course.call:
+    with in_one_piece(has_kernel=course.plain is None) as course.call:
         while code not in (model.DONE, model.STOPPED):
             if code == model.ASK and task.quantiles is not None:
                 learned = believe(task.quantiles, task.trace, course.run, learned)

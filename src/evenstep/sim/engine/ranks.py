@@ -45,7 +45,7 @@ def run(task: Task) -> EngineRun:
     """Run a trace through `data_parallel` ranks in lock-step; results and errors as of `simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     group = Ranks(task)
-    with in_one_piece() as call:
+    with in_one_piece(has_kernel=group.ranks[0].plain is None) as call:
         for rank in group.ranks:
             rank.call = call
         group.go_on()
