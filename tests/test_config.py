@@ -325,3 +325,13 @@ def test_a_flag_of_too_many_digits_is_an_error_of_that_flag():
 def test_numbers_and_free_options_may_be_larger_than_integers(tmp_path):
     found = config.load(written(tmp_path, f"version: 1\nload: {10**20}\noptions: {{gain: {10**20}}}\n"), Counted)
     assert (found.load, found.options) == (1e20, {"gain": 10**20})
+
+
+@pytest.mark.parametrize("value", ["total-token", "key", ["class", "token"], {"salt"}, "vllm:token_budget=3"])
+def test_a_value_that_ends_with_the_name_of_a_secret_hides_none(value):
+    assert config.unless_secret("score", value) == value
+
+
+@pytest.mark.parametrize("value", ["api_key s", {"key": "s"}, ["token", "s"], 'salt":"$', "http://a:1,api_key=s"])
+def test_what_follows_the_name_of_a_secret_is_hidden(value):
+    assert config.unless_secret("score", value) == "(hidden)"
