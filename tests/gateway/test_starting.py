@@ -70,6 +70,11 @@ def test_the_compiler_is_not_imported_to_know_what_is_compiled():
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "False\n"
 
 
+def test_a_config_is_read_without_what_its_policy_imports():
+    ask = "import sys; from evenstep.gateway.config import layers; print({'numpy', 'numba'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=False).stdout == "set()\n"
+
+
 COLD = """
 import sys
 from contextlib import contextmanager

@@ -23,7 +23,6 @@ from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, check_range, nearest
 from evenstep.gateway.config import sections
 from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, adapter_of, listed_twice
-from evenstep.predict.view import is_oracle
 
 #: The command these settings are for, as its errors name it.
 WHERE = "evenstep serve"
@@ -173,6 +172,8 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     with refused_as("policy", config.policy):
         names.build("routing", names.parse(config.policy))
     if config.predictor:
+        from evenstep.predict.view import is_oracle  # loads NumPy, which the gateway's first answer does not wait for
+
         with refused_as("predictor", config.predictor):
             if is_oracle(names.build("predict", names.parse(config.predictor))):
                 raise InputError("predict", "predictor", config.predictor, "a predictor that sees no true lengths")
