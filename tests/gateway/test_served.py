@@ -21,6 +21,7 @@ from tests.gateway.running import (
     until,
 )
 
+from evenstep.dispatch import events as ev
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Dispatch
 from evenstep.gateway.config.sections import Decisions
@@ -206,3 +207,29 @@ def test_a_reload_without_a_predictor_takes_that_of_the_policy_and_an_equal_one_
             assert deciding.predictor_text == "survival"
 
     asyncio.run(story())
+
+
+def test_a_reload_reads_a_predictors_file_again_and_names_none_to_a_policy_that_asks_none(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text("from evenstep.predict.survival import Survival\n\nclass Mine(Survival):\n    edition = 1\n")
+
+    async def story():
+        async with engine(one_token) as one, serving(one.url, policy="br-h:horizon=5", predictor=f"{mine}:Mine") as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            deciding = pool.dispatcher.parts.deciding
+            assert deciding.predictor.edition == 1
+            mine.write_text(mine.read_text().replace("1", "2"))
+            gateway.reload(gateway.config)
+            assert deciding.predictor.edition == 2
+
+    async def without():
+        async with engine(one_token) as one, serving(one.url, policy="jsq") as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            for policy in ("jsq", "br-h:horizon=5"):
+                gateway.reload(replace(gateway.config, policy=policy))
+                told = [event for event, _ in pool.dispatcher.history if isinstance(event, ev.Reloaded)]
+                assert told[-1].predictor == "", "a replay with another policy takes that policy's own"
+            assert pool.dispatcher.parts.deciding.predictor_text == "bounded"
+
+    asyncio.run(story())
+    asyncio.run(without())

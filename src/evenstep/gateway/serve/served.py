@@ -34,6 +34,7 @@ from evenstep.gateway.connections.client import Client, Job
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.decision_log import DecisionLog
 from evenstep.gateway.serve.training import Trainer
+from evenstep.routing.view import horizon_of
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
@@ -295,11 +296,14 @@ class ServedModel:
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
         """Use these from the next decision on; an empty predictor is the policy's default.
 
-        The predictor in use keeps what it has learned if it is the same. An invalid policy or predictor raises InputError,
-        and changes nothing.
+        The predictor in use keeps what it has learned if it is named again, unless a user's file has it: that may have
+        changed. An invalid policy or predictor raises InputError, and changes nothing.
         """
-        predictor = predictor or default_predictor(names.build("routing", names.parse(policy)))
-        if predictor == self.dispatcher.parts.deciding.predictor_text:
+        deciding = self.dispatcher.parts.deciding
+        if not predictor and deciding.predictor is not None:  # the dispatcher would keep it
+            found = names.build("routing", names.parse(policy))
+            predictor = default_predictor(found) if horizon_of(found) else ""
+        if predictor == deciding.predictor_text and ".py" not in predictor:
             predictor = ""
         self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
 
