@@ -15,6 +15,7 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
 from evenstep.gateway.connections.pages import Question
+from evenstep.gateway.serve.models import card_of
 
 
 async def nothing(number, head, body, writer):
@@ -292,6 +293,38 @@ def test_a_worker_that_is_described_anew_while_it_says_its_models_serves_these(m
             assert backend.worker.slots == 7 and name in backend.serves
 
     pools = None
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("late", ["m lora", "n"])
+def test_a_late_list_of_models_is_not_taken_for_that_of_another_url(monkeypatch, late):
+    is_open, asked = asyncio.Event(), list[str]()
+
+    async def cards(backend):
+        asked.append(backend.worker.url)
+        if asked.count(first) < 2 or backend.worker.url != first:
+            return [card_of("m")]
+        await is_open.wait()
+        return [card_of(name) for name in late.split()]
+
+    monkeypatch.setattr("evenstep.gateway.serve.pools._cards_of", cards)
+
+    async def story():
+        nonlocal first
+        async with engine(nothing) as one, engine(nothing) as two:
+            first = one.url
+            async with serving(Worker(url=first, name="w")) as server:
+                pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+                pools.ask_again()
+                await until(lambda: asked.count(first) == 2)
+                pools.add(Worker(url=two.url, name="w"))
+                await until(lambda: not pools.unknown)
+                is_open.set()
+                await until(lambda: not pools._tasks)
+                assert pool.backends["w"].worker.url == two.url
+                assert set(pool.backends["w"].serves) == set(pools.listed()) == {"m"}
+
+    first = ""
     asyncio.run(story())
 
 

@@ -279,8 +279,8 @@ class Pools:
     async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
         """Ask a worker for its models: add new ones to those it serves, or move it if it serves none of the former ones."""
         cards = await _cards_of(backend)
-        worker, names = self.workers.get(backend.name), {card.name for card in cards}
-        if worker is None or self._pool_of.get(backend.name) is not pool:
+        worker, names = self._still(pool, backend), {card.name for card in cards}
+        if worker is None:
             return
         backend = pool.backends[backend.name]  # it may have been described anew
         if names and backend.serves.isdisjoint(names):
@@ -288,6 +288,13 @@ class Pools:
             return
         backend.serves |= names
         self._list(pool, cards)
+
+    def _still(self, pool: ServedModel, backend: Backend) -> Worker | None:
+        """The present description of a worker that was asked at this backend; None if it has another pool or URL by now."""
+        worker, url = self.workers.get(backend.name), backend.worker.url
+        if worker is None or worker.url != url or self._pool_of.get(backend.name) is not pool:
+            return None
+        return worker if pool.backends[backend.name].worker.url == url else None
 
     async def _learn(self, backend: Backend) -> None:
         """Ask a worker for its models until it answers and their pool can be made; then put it into that pool."""
@@ -384,8 +391,8 @@ class Pools:
         changes.
         """
         cards = await _cards_of(backend)
-        worker, names = self.workers.get(backend.name), {card.name for card in cards}
-        if not names or worker is None or self._pool_of.get(backend.name) is not pool:
+        worker, names = self._still(pool, backend), {card.name for card in cards}
+        if not names or worker is None:
             return False
         if backend.denied <= names:
             return True
