@@ -107,6 +107,21 @@ def test_a_usage_of_no_tokens_is_none_where_text_came():
     assert (answer.error, answer.tokens, answer.counting) == ("", 2, "estimated")
 
 
+def test_a_usage_of_no_tokens_beside_text_is_none_in_each_event_too():
+    texts = [event(" a", 0), event(" b", 0), event(" c d", 0), event("", 0, "length")]
+    answer, meters = answered([*texts, last_usage(0), DONE])
+    assert (answer.error, answer.tokens, answer.counting, meters.tokens) == ("", 3, "estimated", [0, 1, 1, 1])
+    told, meters = answered([*texts, last_usage(4), DONE])
+    assert (told.error, told.tokens, told.counting, meters.tokens) == ("", 4, "usage", [0, 1, 1, 2])
+    assert (told.first_s, told.last_s) == (101.0, 103.0)
+
+
+def test_usage_that_begins_later_than_the_text_does_not_make_the_first_event_the_whole_answer():
+    answer, meters = answered([event(" a"), event(" b", 2), event(" c d", 4), event("", 4, "length"), last_usage(4), DONE])
+    assert (answer.error, answer.tokens, meters.tokens) == ("", 4, [0, 1, 1, 2])
+    assert (answer.last_s, list(meters.gaps_s)) == (103.0, [1.0, 1.0])
+
+
 def test_without_any_usage_the_count_is_marked_estimated():
     answer, _ = answered([event(" a"), event(" b c"), event("", finish="length"), DONE])
     assert (answer.error, answer.tokens, answer.counting) == ("", 2, "estimated")

@@ -75,9 +75,9 @@ class Answer:
         max_tokens: requested output tokens.
         meters: counters of the run, to which its tokens and gaps are added.
         counting: how its tokens were counted (usage, ids, or estimated from events); valid for a good answer.
-        tokens: output tokens so far: number of token ids, else the usage if every chunk has it, else number of events with
-            output; then, without ids, `end` takes the count from the last usage, if one came, and spreads it over these
-            events in `meters`.
+        tokens: output tokens so far: number of token ids; else the usage, and from the first event with output but without
+            usage (or with 0) on, one token for each event with output. Then `end` takes the count from the last usage, if it
+            is not 0, and spreads the rest over these events in `meters`.
         prompt_tokens: prompt tokens that the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before it.
         last_s: clock time of its last token so far; nan before the first.
@@ -186,9 +186,10 @@ class Answer:
                 self.crc = zlib.crc32((token & _64_BITS).to_bytes(8, "little"), self.crc)
         elif content:
             self.crc = zlib.crc32(content.encode(), self.crc)
+        tells = chunk.usage is not None and bool(chunk.usage.completion_tokens)
         if chunk.usage is not None:
             self._told(chunk.usage)
-        elif self._ids < 0 and (content or choice.others):
+        if self._ids < 0 and (content or choice.others) and (self._estimated_s or not tells):
             self._estimated_s.append(now_s)
             self.tokens += 1
         if self.finish is not None and self.tokens > before:
@@ -213,7 +214,7 @@ class Answer:
         """Set the final count of tokens, and record an error if it is 0 or does not fit the request."""
         self.counting = "ids" if self._ids >= 0 else "usage" if self._usage > 0 else "estimated"
         if self.counting == "usage":
-            told = self.tokens - len(self._estimated_s)  # of chunks with usage before the first without
+            told = self.tokens - len(self._estimated_s)  # by usage, before the first estimated event
             self.meters.spread(self._estimated_s, self._usage - told)
             self.tokens = self._usage
         if self.tokens == 0:
