@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
-from evenstep import compiled
+from evenstep import compiled, kernel_cache
 from evenstep.compiled import ArrayOf, part
 from evenstep.errors import PolicyError
 
@@ -77,12 +77,14 @@ def ruled_door(policy: object) -> Any:
 
 
 def _entry(door: Door, made: Any, policy: type) -> Any:
-    """Make the door of a policy class (`_door_of`). A rule that cannot be made or compiled is a `PolicyError`."""
+    """Make the door of a policy class (`_door_of`). A user's rule that cannot be made or compiled is a `PolicyError`."""
     try:
         return _door_of(door, made, policy)
     except Exception as error:
-        file = Path(getattr(made, "py_func", made).__code__.co_filename).name
-        raise PolicyError(f"{file}: the rule of {policy.__name__} is refused: {_said(error, file)}") from error
+        file = Path(getattr(made, "py_func", made).__code__.co_filename)
+        if file.is_relative_to(kernel_cache.ROOT) or isinstance(error, MemoryError):
+            raise  # the user is not at fault
+        raise PolicyError(f"{file.name}: the rule of {policy.__name__} is refused: {_said(error, file.name)}") from error
 
 
 def _said(error: Exception, file: str) -> str:

@@ -107,6 +107,20 @@ def test_a_mistake_in_a_rule_is_said_in_one_line_and_is_no_bug_of_evenstep(text,
         policy.route(view())
 
 
+def test_neither_a_bug_of_evenstep_nor_a_lack_of_memory_is_said_to_be_a_mistake_in_a_rule(tmp_path, monkeypatch):
+    def fails(*_):
+        raise error
+
+    ours = names.build("routing", {"name": "br-h"})
+    compiled.rule_of(type(ours)).cache_clear()
+    head = "@dataclass(frozen=True)\nclass Mine(Ruled):\n"
+    theirs = written(tmp_path, head + "    pass\n@rule\ndef route(view, options, work):\n    pass\n")
+    monkeypatch.setattr(compiled, "generated", fails)
+    for policy, error in ((ours, KeyError("ours")), (theirs, MemoryError())):
+        with pytest.raises(type(error)):
+            compiled.door_of(policy)
+
+
 @pytest.mark.slow
 def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     policy = written(
