@@ -18,18 +18,23 @@ def chat(**body):
 
 
 def test_a_completion_has_16_tokens_unless_told_and_a_chat_all_that_fits():
-    assert completion().max_tokens == 16
+    assert completion().max_tokens == (16,)
     read = chat()
-    assert read.max_tokens == 100 - read.prompt_tokens
-    assert chat(max_tokens=9, max_completion_tokens=7).max_tokens == 7
-    assert completion(max_tokens=None).max_tokens == 100 - completion().prompt_tokens
+    assert read.max_tokens == (100 - read.prompt_tokens,)
+    assert chat(max_tokens=9, max_completion_tokens=7).max_tokens == (7,)
+    assert completion(max_tokens=None).max_tokens == (100 - completion().prompt_tokens,)
 
 
 def test_an_answer_ends_where_the_context_does_and_sglang_refuses_one_that_would_not_fit():
     body = json.dumps({"prompt": [5] * 90, "max_tokens": 30}).encode()
-    assert asked(body, chat=False, model="m", longest=100).max_tokens == 10
+    assert asked(body, chat=False, model="m", longest=100).max_tokens == (10,)
     with pytest.raises(RefusedError, match="maximum context length is 100"):
         asked(body, chat=False, model="m", longest=100, sglang=True)
+
+
+def test_a_long_prompt_cuts_no_answer_but_its_own():
+    assert completion(prompt=[[5] * 90, [5]], max_tokens=30).max_tokens == (10, 30)
+    assert completion(prompt=[[5] * 90, [5]]).max_tokens == (10, 16)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class EmulatedRequest:
 
     Args:
         prompts: int64 token ids of each prompt; no prompt is empty.
-        max_tokens: most output tokens of a sequence.
+        max_tokens: most output tokens of a sequence of each prompt.
         min_tokens: output tokens before which a sequence does not end, neither by itself nor by `stop` or `stop_ids`.
         usage_last, usage_each: whether a stream reports usage in a last event, and the usage so far in each event.
         stop, stop_ids: texts, and token ids, that end a sequence.
@@ -88,7 +88,7 @@ class EmulatedRequest:
     chat: bool
     prompts: tuple[I8, ...]
     n: int
-    max_tokens: int
+    max_tokens: tuple[int, ...]
     min_tokens: int
     stream: bool
     usage_last: bool
@@ -139,11 +139,10 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     except (InputError, msgspec.ValidationError) as error:
         raise RefusedError(400, str(error), "prompt") from None
     _check(read, prompts, sglang)
-    size = max(int(prompt.size) for prompt in prompts)
     options = read.stream_options or _StreamOptions()
-    max_tokens = _max_tokens(read, size, longest, sglang)
-    if (read.min_tokens or 0) > max_tokens:
-        said = f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {read.min_tokens}."
+    max_tokens = tuple(_max_tokens(read, int(prompt.size), longest, sglang) for prompt in prompts)
+    if (read.min_tokens or 0) > min(max_tokens):
+        said = f"min_tokens must be less than or equal to max_tokens={min(max_tokens)}, got {read.min_tokens}."
         raise RefusedError(400, said, "min_tokens")
     return EmulatedRequest(
         chat=chat,
@@ -223,10 +222,10 @@ def _content(message: _Message) -> str:
 
 
 def _max_tokens(read: _Completion | _Chat, size: int, longest: int, sglang: bool) -> int:
-    """Most output tokens. Without a limit in the request, what fits, but 16 in a completion that does not mention it.
+    """Most output tokens for a prompt of `size` tokens. Without a limit: what fits, or 16 if a completion does not name it.
 
-    `size` is the number of tokens of the longest prompt. A limit < 1, and a limit or prompt above `longest`, raise
-    `RefusedError`. If only both together are above it, the answer gets what is left, as in vLLM; SGLang refuses that, too.
+    A limit < 1, and a limit or prompt above `longest`, raise `RefusedError`. If only both together are above it, the answer
+    gets what is left, as in vLLM; SGLang refuses that, too.
     """
     wish = read.max_tokens
     if isinstance(read, _Chat) and read.max_completion_tokens is not None:

@@ -183,7 +183,7 @@ class Fleet:
         return Work(
             key=part.key,
             prompt=int(prompt.size),
-            max_tokens=asked.max_tokens,
+            max_tokens=asked.max_tokens[part.index // asked.n],
             min_tokens=asked.min_tokens,
             ends=asked.ends,
             stop_ids=asked.stop_ids,
