@@ -82,6 +82,8 @@ def test_a_completion_that_cannot_be_joined_names_what_is_in_the_way():
 def test_an_answer_with_all_its_tokens_is_spent():
     assert go_on(completions(max_tokens=3)).spent
     assert not go_on(completions(max_tokens=4)).spent
+    far = SoFar(b'"1"', b"1", 2, 20, b"[1, 2]", (5,) * 20, "a" * 20, True)
+    assert not go_on(completions(max_tokens=None), far).spent  # with null, vLLM goes on to the end of the context
 
 
 def test_nothing_produced_is_the_same_request_again():
@@ -151,7 +153,9 @@ def test_more_than_text_cannot_be_joined():
 def test_what_is_left_of_a_limit_is_not_guessed_where_events_bring_several_tokens():
     before = SoFar(b'"1"', b"1", -1, 3, b"", (), "a b c", True, bundled=True)
     assert "limit is unknown" in go_on(completions(), before).why_not
-    assert go_on(completions(max_tokens=None), before).why_not  # 16 where nobody says
+    unsaid = read_request("completions", b'{"model": "m", "prompt": "p"}')
+    assert go_on(unsaid, before).why_not  # 16 where nobody says
+    assert not go_on(completions(max_tokens=None), before).why_not
 
 
 def test_another_engine_may_continue_a_chat_from_ids_where_this_one_cannot():

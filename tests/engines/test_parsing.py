@@ -42,6 +42,7 @@ def test_a_bare_request_has_the_protocols_defaults():
     assert chat.asked == UsageOptions() and chat.chat and chat.user == ""
     assert json.loads(chat.value("messages")) == CHAT["messages"]
     assert read("completions", PROMPT).max_tokens == 16
+    assert read("completions", PROMPT | {"max_tokens": None}).max_tokens == -1
 
 
 def test_what_is_given_is_read():
@@ -78,7 +79,7 @@ def test_prompts_come_in_four_forms(prompt, prompts, tokens):
     assert (request.prompts, request.prompt_tokens, request.slots) == (prompts, tokens, 3 * prompts)
 
 
-def test_null_is_as_good_as_absent():
+def test_null_is_as_good_as_absent_in_a_chat():
     nothing = dict.fromkeys(["n", "max_tokens", "stream", "stream_options", "user", "min_tokens"])
     assert read("chat", CHAT | nothing).slots == 1
 

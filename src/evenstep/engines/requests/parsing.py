@@ -40,7 +40,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         n: answers the client gets for each prompt.
         best_of: sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat.
         max_tokens: most output tokens of one sequence; -1 if only the context limits it. A completion without the field has
-            16.
+            16, one with null as many as fit, as in vLLM.
         min_tokens: least output tokens of one sequence, 0 if not given.
         user: a key that may pin a request to the worker of similar ones; empty if not given.
         asked: accounting the client asked for; `continuous` counts only with `usage`.
@@ -140,7 +140,7 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     best_of = n if is_chat or given.best_of is None else _count("best_of", given.best_of, 1)
     if best_of < n:
         raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
-    max_tokens = -1 if is_chat else DEFAULT_COMPLETION_TOKENS
+    max_tokens = -1 if is_chat or "max_tokens" in fields else DEFAULT_COMPLETION_TOKENS
     if given.max_tokens is not None:  # a completion may ask for the echo of its prompt alone
         max_tokens = _count("max_tokens", given.max_tokens, 1 if is_chat else 0)
     if is_chat and given.max_completion_tokens is not None:
