@@ -88,12 +88,12 @@ def _entry(door: Door, made: Any, policy: type) -> Any:
 
 
 def _said(error: Exception, file: str) -> str:
-    """What an error says in its first line; if it is numba's, also the line of the file that does not compile."""
+    """What an error says in its first line; if it is numba's, also the line of the file that does not compile, if known."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     lines = [line.strip() for line in text.splitlines()]
     said = next((line for line in lines if line and not line.startswith("Failed in nopython mode")), "")
-    place = re.search(rf'File "(?:[^"]*/)?{re.escape(file)}", line (\d+)', text)
-    return f"{f'line {place[1]}: ' if place else ''}{type(error).__name__}: {said.rstrip(' :')}"
+    places = re.findall(rf'File "(?:[^"]*/)?{re.escape(file)}", line (\d+)', text)[:-1]  # the last is the generated door's
+    return f"{f'line {places[0]}: ' if places else ''}{type(error).__name__}: {said.rstrip(' :')}"
 
 
 def _door_of(door: Door, made: Any, policy: type) -> Any:

@@ -98,8 +98,13 @@ def test_working_space_without_a_size_is_refused(tmp_path):
             r"^mine\.py: the rule of Mine is refused: line 10: [^\n\x1b]*$",
             marks=pytest.mark.skipif(compiled.numba is None, reason="only a compiler refuses it"),
         ),
+        pytest.param(
+            "    pass\n@rule\ndef route(view, options, work):\n    work.worker[0] = nothing\n",
+            r"^mine\.py: the rule of Mine is refused: TypingError: NameError: name 'nothing' is not defined$",
+            marks=pytest.mark.skipif(compiled.numba is None, reason="only a compiler refuses it"),
+        ),
     ],
-    ids=["text", "begins with other arrays", "no rule", "does not compile"],
+    ids=["text", "begins with other arrays", "no rule", "does not compile", "a line that numba does not tell"],
 )
 def test_a_mistake_in_a_rule_is_said_in_one_line_and_is_no_bug_of_evenstep(text, said, tmp_path):
     policy = written(tmp_path, "@dataclass(frozen=True)\nclass Mine(Ruled):\n" + text)
