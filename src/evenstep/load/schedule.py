@@ -4,10 +4,10 @@ Calls of agent tasks start by the rules of `Workflow`, requests of a trace in an
 may wait for another to end, well or not: the one in its column ``after``, or the previous one of its session.
 
 * Open loop: a request is due at its own time, or at the end of the request it waits for if that is later.
-* Closed loop: each user has one session, or one request outside sessions, at a time; requests outside sessions that wait
-  for each other are one session. The user's requests that wait for no
-  other are due at once, the others ``think_s`` after the end of the request they wait for. When all of them have ended, the
-  user takes the next session or request of the trace. Only a closed loop uses ``think_s``.
+* Closed loop: each user has one session, or one request outside sessions, at a time; requests that wait for each other
+  count as one session. The user's requests that wait for no other are due at once, the others ``think_s`` after the end of
+  the request they wait for. When all of them have ended, the user takes the next session or request of the trace. Only a
+  closed loop uses ``think_s``.
 * Requests due at the same time start in the order of the trace.
 """
 
