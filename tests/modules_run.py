@@ -90,6 +90,6 @@ def run_here() -> set[str]:
 
 
 def modules() -> set[str]:
-    """All modules of ``src``, but those that only mark a package."""
-    files = [path for path in SRC.rglob("*.py") if path.stat().st_size]
+    """All modules of ``src``, but those that only mark a package, and ``__main__``, which is never imported by its name."""
+    files = [path for path in SRC.rglob("*.py") if path.stat().st_size and path.stem != "__main__"]
     return {".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__") for path in files}

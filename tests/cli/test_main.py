@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -73,10 +74,11 @@ def test_version_is_printed(capsys):
     assert capsys.readouterr().out == f"evenstep {__version__}\n"
 
 
-def test_the_package_runs_as_a_module():
-    command = [sys.executable, "-m", "evenstep", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"evenstep {__version__}\n")
+def test_the_package_runs_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["evenstep", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("evenstep", run_name="__main__")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"evenstep {__version__}\n")
 
 
 def test_a_word_that_is_no_utf_8_can_be_shown(echo):
