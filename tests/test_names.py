@@ -330,3 +330,13 @@ def test_what_is_no_plain_number_is_refused(text):
 def test_a_fraction_is_no_whole_number():
     with pytest.raises(InputError, match=r"limit is '\.05'; expected an integer"):
         names.make(Numbers, {"limit": ".05"}, "numbers")
+
+
+def test_a_file_edited_within_a_second_is_read_again_though_its_size_is_the_same(tmp_path):
+    """Python's own bytecode cache goes by seconds and size, so the old text was run."""
+    path = tmp_path / "mine.py"
+    for edition in (1, 2):
+        path.write_text(f"policy = {edition}\n")
+        os.utime(path, ns=(edition, edition))
+        assert names.find("routing", str(path)) == edition
+    assert not (tmp_path / "__pycache__").exists()
