@@ -15,6 +15,7 @@ from evenstep.experiments.vocabulary import ratio
 pytestmark = pytest.mark.engine
 #: Rounds of ours and of join-shortest-queue, whose ties are chance, so that its rounds spread by some percent.
 PAIRS = 4
+EVEN_PAIRS = 2
 #: Rounds in alternation: policy, gather_ms. Their number is fixed, so that no result decides how many are played.
 ORDER = [*((policy, 2.0) for _ in range(PAIRS) for policy in (OURS, "jsq")), ("round-robin", 2.0), (OURS, 0.0)]
 
@@ -88,9 +89,12 @@ def test_idle_time_in_the_mirror_is_that_of_the_engines(rounds):
 
 
 def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
-    found = {policy: play(barrier, even(), policy, 2.0, 100 + number) for number, policy in enumerate([OURS, "jsq"])}
-    print("even prompts", *(one.line() for one in found.values()), sep="\n")
-    assert abs(found[OURS].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
+    """One pair of rounds differs by up to 2 %: where answers end within a step is chance."""
+    order = [policy for _ in range(EVEN_PAIRS) for policy in (OURS, "jsq")]
+    found = [play(barrier, even(), policy, 2.0, 100 + number) for number, policy in enumerate(order)]
+    print("even prompts", *(one.line() for one in found), sep="\n")
+    ours, others = (mean(of(found, policy), "tokens_per_s") for policy in (OURS, "jsq"))
+    assert abs(ours / others - 1.0) <= 0.02
 
 
 def test_a_barrier_group_dies_as_one_and_no_stream_goes_on_at_a_peer(barrier, rounds):
