@@ -272,6 +272,9 @@ def objects(
             part["additionalProperties"] = False
             part.pop("title", None)
             part["description"] = re.sub(r"\s+", " ", (kind.__doc__ or "").partition("\n\n")[0]).replace("`", "")
+            for value in part["properties"].values():
+                if value.get("default") == {}:  # told by msgspec from 0.23 on
+                    del value["default"]
             for field, text in meaning(kind).items():
                 if field in part["properties"]:
                     part["properties"][field]["description"] = text
