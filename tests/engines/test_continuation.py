@@ -154,7 +154,7 @@ def test_what_is_left_of_a_limit_is_not_guessed_where_events_bring_several_token
     before = SoFar(b'"1"', b"1", -1, 3, b"", (), "a b c", True, bundled=True)
     assert "limit is unknown" in go_on(completions(), before).why_not
     unsaid = read_request("completions", b'{"model": "m", "prompt": "p"}')
-    assert go_on(unsaid, before).why_not  # 16 where nobody says
+    assert go_on(unsaid, before).why_not  # a completion without max_tokens has 16
     assert not go_on(completions(max_tokens=None), before).why_not
 
 
