@@ -8,7 +8,7 @@ from evenstep.cost.power import Power, watts
 from evenstep.request import F8, I8
 
 
-def energy_j(power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float) -> tuple[float, float]:
+def energy_j(power: Power, made: I8, local_s: F8, overhead_s: float, duration_s: float) -> tuple[float, float]:
     """Joules of one decode step of a barrier group under both accountings, (busy/idle, step average), over all workers.
 
     *Busy/idle*: worker g works ``overhead_s + local_s[g]`` seconds at the power of its tokens over those seconds, and waits
@@ -16,14 +16,14 @@ def energy_j(power: Power, running: I8, local_s: F8, overhead_s: float, duration
     is another reading of BF-IO D47.
 
     Args:
-        running: int64[G], running requests of each worker; each makes one token this step.
+        made: int64[G], output tokens that each worker makes in this step.
         local_s: float64[G], seconds of work that depend on the load.
         overhead_s: C with its synchronisation term, seconds.
         duration_s: seconds of the step, at least ``overhead_s + max(local_s)``.
 
     Source: BF-IO eq. 10, D47, and the note on idle time below it.
     """
-    tokens = running.astype(np.float64)
+    tokens = made.astype(np.float64)
     busy_s = overhead_s + local_s
     working = watts(power, _rate(tokens, busy_s))
     busy_idle = np.sum(working * busy_s + power.idle_w * (duration_s - busy_s))

@@ -68,9 +68,9 @@ def test_power_brings_its_table():
     power = Power()
     law = state(options=Options(power=power, decisions=True)).run.law
     assert np.array_equal(law.roots, root_table(1.0 - power.gamma))
-    assert law.count_power.shape == (5,)
-    assert law.count_power[0] == 0.0
-    assert (np.diff(law.count_power) > 0).all()
+    assert law.token_power.shape == (5,)
+    assert law.token_power[0] == 0.0
+    assert (np.diff(law.token_power) > 0).all()
 
 
 def test_sessions_are_numbered_in_order_of_their_first_request_with_roots_and_successors():

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.energy import energy_j
 
+from evenstep.cost.linear import Linear
+from evenstep.cost.power import Power
 from evenstep.errors import InputError
 from evenstep.request import Trace
+from evenstep.routing.policies.fcfs import FCFS
 from evenstep.sim.cluster.drift import GRAIN, Drift, Profiles, cumulated, rounded
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 TRACE = Trace(np.array([4, 4, 4]), np.array([1, 6, 7]))
 
@@ -28,6 +33,25 @@ def test_two_drifts_of_the_same_values_are_equal():
 def test_speculative_decoding_rounds_steps_up():
     drift = Drift(growth=3, tokens_per_step=3)
     assert drift.steps(TRACE).tolist() == [1, 2, 3] and drift.gains(2).tolist() == [0, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("drift", "made"),
+    [
+        (Drift(tokens_per_step=3), [[4, 3], [3, 3], [1, 0]]),
+        (Drift(profiles=Profiles(np.arange(6.0), np.array([0, 1, 3, 6]))), [[2, 1], [1, 5], [5, 0]]),
+    ],
+    ids=["several tokens a step", "profiles"],
+)
+def test_energy_counts_the_tokens_that_each_worker_makes(drift, made):
+    law, power = Linear(overhead_s=0.01, per_token_s=0.001), Power()
+    fleet = Cluster(workers=2, slots=2, drift=drift)
+    run = simulate(TRACE, FCFS(), cluster=fleet, step_time=law, power=power, workers=9)
+    for k, tokens in enumerate(made):
+        local_s, duration_s = law.per_token_s * run.workers.load[k], run.steps.duration_s[k]
+        wanted = energy_j(power, np.array(tokens), local_s, law.overhead_s, duration_s)
+        found = run.steps.energy_busy_idle_j[k], run.steps.energy_step_average_j[k]
+        assert found == pytest.approx(wanted, rel=1e-6) and run.steps.tokens[k] == sum(tokens)
 
 
 def test_constant_work_gains_nothing():

@@ -46,14 +46,14 @@ def test_local_times_are_those_of_the_law_and_leave_others_alone(load):
 def test_energy_is_busy_time_at_full_power_and_a_power_law_below(running):
     run = state(options=Options(power=Power(), decisions=True)).run
     full_power_s = 0.9
-    count_power = (np.arange(4) * full_power_s) ** GAMMA
+    token_power = (np.arange(4) * full_power_s) ** GAMMA
     put(run.fixed, slope=0.05, full_power_s=full_power_s)
-    law = run.law._replace(count_power=count_power, roots=root_table(1.0 - GAMMA))
+    law = run.law._replace(token_power=token_power, roots=root_table(1.0 - GAMMA))
     running, load = np.array(running), np.array([20, 40, 0])
     overhead, duration = 0.5, 2.5
     busy, average = as_plain(step_kernel.energy)(run.fixed, law, running, load, 0, overhead, 0.05 * 60, np.float64(duration))
     seconds = overhead + 0.05 * load
-    powers = count_power[running]
+    powers = token_power[running]
     assert busy == pytest.approx(np.minimum(seconds, powers * seconds ** (1 - GAMMA)).sum(), rel=1e-6)
     assert average == pytest.approx(np.minimum(duration, powers * duration ** (1 - GAMMA)).sum(), rel=1e-6)
 

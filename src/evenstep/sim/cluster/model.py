@@ -69,7 +69,7 @@ class Fixed(Record):
     think_s: float
     idle_w: float
     span_w: float  # power at full load less idle power
-    full_power_s: float  # longest step that one request takes at full power
+    full_power_s: float  # longest step at full power that makes one token
 
 
 class Now(Record):
@@ -377,7 +377,8 @@ class Law(NamedTuple):
     knots: Floats  # KV tokens
     seconds: Table  # [1 or G, knots], of all workers or of each at the loads `knots`; linear between them
     local_s: Floats  # [G], of the step that was started last
-    count_power: Floats  # [B+1], share of the span of power that so many requests take in a second's step
+    made: Ints  # [G], output tokens of the step that was started last, where a request may make more than one
+    token_power: Floats  # [B+1], share of the span of power that so many tokens take in a step of one second
     roots: Floats  # see `roots`
 
 

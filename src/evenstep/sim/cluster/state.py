@@ -189,7 +189,7 @@ def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, opti
     fixed.keep, fixed.record_decisions = int(options.records), int(options.decisions)
     power = options.power
     fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
-    fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
+    fixed.full_power_s = power.mfu_per_tokens_per_s / power.mfu_sat
     return fixed
 
 
@@ -302,7 +302,8 @@ def _law(cluster: Any, step_time: StepTime, power: Power, fixed: Fixed) -> model
         knots=np.ascontiguousarray(law.load, np.float64),
         seconds=np.ascontiguousarray(law.seconds, np.float64),
         local_s=np.zeros(cluster.workers),
-        count_power=((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
+        made=np.zeros(cluster.workers, np.int64),
+        token_power=((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
         roots=root_table(1.0 - power.gamma),
     )
 

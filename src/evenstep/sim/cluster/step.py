@@ -11,38 +11,47 @@ from evenstep.sim.cluster.slots import longest_units, steps_of
 
 
 @part
+def full_power(fixed: Fixed, law: Law, tokens: int) -> float:
+    """Share of the span of power that a worker takes which makes this many tokens in a step of one second; may exceed 1."""
+    if tokens < law.token_power.size:
+        return law.token_power[np.uintp(tokens)]
+    x = tokens * fixed.full_power_s
+    return x / root(x, law.roots)
+
+
+@part
 def energy(
-    fixed: Fixed, law: Law, running: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
+    fixed: Fixed, law: Law, made: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
 ) -> tuple[float, float]:
     """Joules of one step of a group beyond idle power, divided by `Fixed.span_w`, so in seconds: (busy/idle, step average).
 
     The two are accountings of power: by each worker's busy time, and by its average over the whole step. A worker busy for x
-    seconds costs ``min(x, power * x ** exponent)`` (`Law.count_power`, `roots`). If the law is not `ONE_LINE`, the workers'
+    seconds costs ``min(x, power * x ** exponent)`` (`full_power`, `roots`). If the law is not `ONE_LINE`, the workers'
     seconds are read from `law.local_s` (`local_times`).
 
     Args:
-        running, units: int64[workers], requests and load units of the group's workers.
+        made, units: int64[workers], output tokens that the group's workers make in this step, and their load units.
         first: the group's first worker.
         overhead: seconds of overhead, the same for each worker.
         summed: seconds of all workers together without overhead.
         duration: seconds of the step.
     """
     slope, roots, local_s = fixed.slope * fixed.unit, law.roots, law.local_s
-    most, fewest, _ = extremes(running)
+    most, fewest, _ = extremes(made)
     if duration <= fewest * fixed.full_power_s:  # all at full power throughout, under either accounting
-        return running.size * overhead + summed, running.size * duration
+        return made.size * overhead + summed, made.size * duration
     grain = 1099511627776.0
     whole = root(duration, roots)
     worked, average = 0, 0
     if most == fewest:
-        power = law.count_power[np.uintp(most)]
+        power = full_power(fixed, law, most)
         for g in range(units.size):
             x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
             worked += np.int64(min(x, power * root(x, roots)) * grain)
-        return worked / grain, running.size * min(duration, power * whole)
+        return worked / grain, made.size * min(duration, power * whole)
     for g in range(units.size):
         x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
-        power = law.count_power[np.uintp(running[g])]
+        power = full_power(fixed, law, made[g])
         worked += np.int64(min(x, power * root(x, roots)) * grain)
         average += np.int64(min(duration, power * whole) * grain)
     return worked / grain, average / grain
@@ -132,27 +141,29 @@ def sample_longest(run: Run) -> None:
 
 @part
 def tokens_made(run: Run, q: int) -> int:
-    """Output tokens that the coming step of group q produces; over a request's steps they add up to its output."""
-    fixed, rows, output, group = run.fixed, run.slots.rows, run.requests.output, run.fleet.groups[q]
-    step, made = group.step, fixed.tokens_per_step
-    tokens = group.running * made
+    """Write the output tokens that each worker of group q makes in its coming step to `law.made`; returns their sum.
+
+    Over a request's steps they add up to its output.
+    """
+    fixed, rows, output, made, group = run.fixed, run.slots.rows, run.requests.output, run.law.made, run.fleet.groups[q]
+    low, high, slots, step = group.first, group.first + group.workers, fixed.slots_max, group.step
+    for g in range(low, high):
+        made[g] = 0 if fixed.profile_kind == PROFILES else run.fleet.running[g] * fixed.tokens_per_step
     if fixed.profile_kind == PROFILES:  # one token a step until the output is complete; the last step makes the rest
-        tokens = 0
-        low = group.first * fixed.slots_max
-        for slot in range(low, low + group.workers * fixed.slots_max):
+        for slot in range(low * slots, high * slots):
             mine = rows[slot]
             if mine.row >= 0:
                 done = mine.done + step - mine.admit
                 made_by = int(output[mine.row])
                 after = made_by if mine.finish == step else min(made_by, done + 1)
-                tokens += after - min(made_by, done)
-    elif made > 1:  # the last step of a request may make fewer
+                made[slot // slots] += after - min(made_by, done)
+    else:  # the last step of a request may make fewer
         slot = run.slots.calendar[q, step & fixed.ring_mask]
         while slot >= 0:
             row = rows[slot].row
-            tokens -= steps_of(fixed, run.requests, row) * made - int(output[row])
+            made[slot // slots] -= steps_of(fixed, run.requests, row) * fixed.tokens_per_step - int(output[row])
             slot = rows[slot].follower
-    return tokens
+    return extremes(made[low:high])[2]
 
 
 @part
@@ -171,7 +182,7 @@ def start_step(run: Run, q: int) -> None:
 
     Its end is written to `Group.end_s`. The caller has checked that the table of steps has a free row.
     """
-    fixed, now, fleet, rows, group = run.fixed, run.now, run.fleet, run.records.steps, run.fleet.groups[q]
+    fixed, now, fleet, law, rows, group = run.fixed, run.now, run.fleet, run.law, run.records.steps, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     units, unit, overhead = fleet.units[low:high], fixed.unit, group.overhead_s
     top, bottom, total = extremes(units)
@@ -183,15 +194,15 @@ def start_step(run: Run, q: int) -> None:
     duration = overhead + largest
     at = now.step_rows
     now.step_rows = at + 1
-    tokens = group.running
+    tokens, made = group.running, fleet.running[low:high]
     if fixed.tokens_per_step > 1 or fixed.profile_kind == PROFILES:
-        tokens = tokens_made(run, q)
+        tokens, made = tokens_made(run, q), law.made[low:high]
     rows.group[at], rows.step[at], rows.running[at] = q, group.step, group.running
     rows.running_all[at], rows.admitted[at], rows.tokens[at] = now.running_all, group.admitted, tokens
     rows.start_s[at], rows.duration_s[at] = now.now_s, duration
     rows.envelope[at], rows.load_sum[at], rows.load_min[at] = top * unit, total * unit, bottom * unit
     rows.local_max_s[at], rows.local_sum_s[at] = largest, summed
-    busy, average = energy(fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration)
+    busy, average = energy(fixed, law, made, units, low, overhead, summed, duration)
     idle = fixed.idle_w * duration * group.workers
     rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
     rows.energy_step_average_j[at] = idle + fixed.span_w * average
