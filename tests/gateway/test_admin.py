@@ -110,6 +110,7 @@ def test_the_policy_is_shown_with_why_least_load_decided_in_its_place():
         ("POST", "/workers", '{"url": "http://c:1", "slots": 0}', JSON, "slots is 0"),
         ("POST", "/workers", f'{{"url": "http://c:1", "rank": {2**63}}}', JSON, f"rank is {2**63}; expected an integer"),
         ("POST", "/workers", '{"url": "http://c:1", "engine": "tgi"}', JSON, "a known engine"),
+        ("POST", "/workers", '{"url": "http://c:1", "engine": "openai", "role": "prefill"}', JSON, "hands over the KV"),
         ("POST", "/workers", '{"url": "http://127.0.0.1:1", "name": "a"}', JSON, "config has it already"),
         ("POST", "/workers", '{"url": "http://127.0.0.1:1/", "name": "c"}', JSON, "a is there already"),
         (

@@ -49,6 +49,13 @@ def test_an_engine_that_is_listed_twice_is_refused(one, other):
         checked(GatewayConfig(workers=[one, other]))
 
 
+@pytest.mark.parametrize("engine", ["sglang", "openai"])
+def test_a_prefiller_whose_engine_cannot_hand_over_kv_is_refused(engine):
+    with pytest.raises(InputError, match=f"workers is '{engine}'; expected an engine that hands over the KV of its prompts"):
+        checked(GatewayConfig(workers=[Worker("http://p:1", role="prefill", engine=engine), Worker("http://d:1")]))
+    assert checked(GatewayConfig(workers=[Worker("http://p:1", role="prefill"), Worker("http://d:1", engine=engine)]))
+
+
 def test_ranks_roles_and_paths_of_one_url_are_engines_of_their_own():
     one = Worker("http://a:1", ranks=4096)
     others = (Worker("http://a:1", name="p", role="prefill"), Worker("http://a:1/x", name="x"))

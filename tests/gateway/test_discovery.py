@@ -113,6 +113,8 @@ def test_ranks_at_an_address_are_a_barrier_group():
         (Dns("a", worker=Worker("http://b:1")), "worker.url is 'http://b:1'"),
         (Dns("a", worker=Worker("http://", name="b")), "worker.name is 'b'; expected no name"),
         (Dns("a", worker=Worker("http://", slots=0)), "slots is 0"),
+        (Dns("a", worker=Worker("http://", engine="tgi")), r"dns\[0\]: worker.engine is 'tgi'; expected a known engine"),
+        (Dns("a", worker=Worker("http://", engine="sglang", role="prefill")), r"worker.engine is 'sglang'; expected .* KV"),
     ],
 )
 def test_settings_that_make_no_workers_are_refused(found, said):

@@ -22,7 +22,7 @@ from evenstep.dispatch.settings import Dispatch, Settings, Tenant, TenantLimits
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, check_range, nearest
 from evenstep.gateway.config import sections
-from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, adapter_of, listed_twice
+from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, check_engine, listed_twice
 
 #: The command these settings are for, as its errors name it.
 WHERE = "evenstep serve"
@@ -155,7 +155,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     for worker in config.fleet():
         worker.spec(config.slots)
         with refused_as("workers", worker.engine):
-            adapter_of(worker.engine)
+            check_engine(worker)
     config.settings()
     config.discovery.sources()
     _check_callers(config)

@@ -127,6 +127,14 @@ def adapter_of(engine: str) -> EngineAdapter:
     return names.build("engines", names.parse(engine))
 
 
+def check_engine(worker: Worker) -> None:
+    """Raise an InputError for an unknown engine or option, or for a prefiller whose engine cannot hand over KV."""
+    adapter = adapter_of(worker.engine)
+    if worker.role == "prefill" and not adapter.dialect.handover:
+        expected = "an engine that hands over the KV of its prompts, as vllm does, for role=prefill"
+        raise InputError("engines", "engine", worker.engine, expected)
+
+
 @dataclass(frozen=True, slots=True)
 class Dns:
     """Workers at the addresses of a DNS name, one for each address or rank of it. The name is looked up repeatedly.
@@ -235,6 +243,10 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
         raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
     for one in at_address(common, "127.0.0.1", source.port):
         one.spec()
+    try:
+        check_engine(common)
+    except InputError as error:
+        raise InputError(where, "worker.engine", common.engine, error.expected, error.hint) from None
 
 
 def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError]]:

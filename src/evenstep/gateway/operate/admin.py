@@ -24,7 +24,7 @@ from evenstep.gateway.config.config import is_loopback
 from evenstep.gateway.config.secrets import covered, digest_of
 from evenstep.gateway.config.sections import Admin
 from evenstep.gateway.config.show import rows
-from evenstep.gateway.config.worker import Worker, adapter_of
+from evenstep.gateway.config.worker import Worker, check_engine
 from evenstep.gateway.operate.metrics_page import metrics_page
 from evenstep.gateway.operate.openapi import document
 
@@ -143,7 +143,7 @@ class AdminApi:
     async def _add(self, request: web.Request) -> web.Response:
         """Add the worker in the request's body, or change a known one; answer with the names, one for each rank."""
         worker = await _body(request, Worker)
-        adapter_of(worker.engine)
+        check_engine(worker)
         fleet = dataclasses.replace(self._reloader.settled.value, workers=[worker]).fleet()
         for one in fleet:
             one.spec()
