@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.bf_io_objective import objective
 from tests.strategies import routing_views
 
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.routing.bf_io.exact import instance, objective
+from evenstep.routing.bf_io.exact import instance
 from evenstep.routing.checks import check
 from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import HOLD, RoutingView, broken_rule

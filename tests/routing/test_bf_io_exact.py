@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.bf_io_moment import Moment
+from tests.oracles.bf_io_objective import objective
 from tests.routing._routed import moment
 from tests.strategies import routing_views
 
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io.exact import Instance, instance, objective, solve
+from evenstep.routing.bf_io.exact import Instance, instance, solve
 from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import bf_io as oracle
+from tests.oracles.bf_io_objective import objective
 from tests.routing._routed import assert_equals_oracle, moment
 from tests.routing.test_bf_io_plan import QUARTERS, blank
 from tests.strategies import examples, routing_views
 
 from evenstep.compiled import as_plain
 from evenstep.routing.bf_io import pair as pairs
-from evenstep.routing.bf_io.exact import instance, objective
+from evenstep.routing.bf_io.exact import instance
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.policies.br_0 import BR0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.bf_io_objective import objective
 from tests.routing._routed import moment
 from tests.strategies import examples
 
-from evenstep.routing.bf_io.exact import Instance, objective, solve
+from evenstep.routing.bf_io.exact import Instance, solve
 from evenstep.routing.policies.bf_io import BFIO
 
 

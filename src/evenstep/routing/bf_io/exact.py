@@ -56,21 +56,6 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
     )
 
 
-def objective(instance: Instance, worker: I8) -> float:
-    """J of an answer in KV tokens: members times envelope less loads, weighted and summed over steps and groups.
-
-    `worker`, int64[W], is the worker or `HOLD` of each request.
-    """
-    load = instance.load.copy()
-    for i in np.flatnonzero(worker != HOLD):
-        load[worker[i]] += instance.profile[i]
-    value = 0.0
-    for q in range(int(instance.group.max()) + 1):
-        own = load[instance.group == q]
-        value += float(np.dot(instance.weight, own.shape[0] * own.max(axis=0) - own.sum(axis=0)))
-    return value
-
-
 def solve(
     instance: Instance, start: I8 | None = None, relative_gap: float = 1e-9, seconds: float = np.inf
 ) -> tuple[I8, float]:
