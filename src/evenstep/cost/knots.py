@@ -39,6 +39,11 @@ class OfLoad:
     """Base of step-time laws made of an overhead, a synchronisation term, and straight lines over the load.
 
     A law is a dataclass with these fields and a `name` for errors. It defines `table`, and calls `check` when it is made.
+
+    Args:
+        overhead_s: C, seconds of a step at any load.
+        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``), with straight
+            lines between them.
     """
 
     __slots__ = ()

@@ -19,10 +19,7 @@ class Linear(OfLoad):
     """``dt = overhead_s + sync + per_token_s * L*``, L* the KV tokens of the heaviest worker.
 
     Args:
-        overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token.
-        sync_s: synchronisation term added to C: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``), with
-            straight lines between them.
 
     Raises:
         InputError: a negative or non-finite value, or group sizes that are not whole or do not ascend.

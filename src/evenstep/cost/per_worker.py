@@ -23,10 +23,7 @@ class PerWorker(OfLoad):
     Args:
         speed: speed of each worker, above 0; 1 takes `per_token_s` a token, 0.5 twice as long. A shorter list is
             repeated over the fleet, so ``1/0.5`` alternates.
-        overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token at speed 1.
-        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``),
-            interpolated between sizes.
 
     Raises:
         InputError: no speed, a speed that is not finite and above 0, or seconds that are negative or not finite.

@@ -17,8 +17,6 @@ class Piecewise(OfLoad):
 
     Args:
         knots: pairs of KV load in tokens and seconds without overhead; loads ascend, seconds never fall.
-        overhead_s: C, seconds of a step at any load.
-        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
         InputError: a value outside the ranges above, fewer than two knots, or a first line below 0 at load 0.

@@ -23,10 +23,8 @@ class Unequal(OfLoad):
 
     Args:
         share: of the way to the longest, 0..1; 0 is the law without it.
-        overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token; leave it out if knots are given.
         knots: pairs of KV load in tokens and seconds without overhead; loads ascend, seconds never fall. Empty = no knots.
-        sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
         InputError: a value outside the ranges above, or `knots` with a `per_token_s` other than the default.

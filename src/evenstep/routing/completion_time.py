@@ -22,8 +22,14 @@ LAST = 0x7FFFFFFFFFFFFFFF
 class ByLength(Ruled):
     """Options of min-min, max-min and `olb-lbmm`, which sort requests by length. `where` is the policy's name in errors.
 
-    With `length` "predicted", the expected output, if known, counts in a request's length. `age_limit` is the age bound, 0 =
-    off; an `InputError` if it is below 0 or not finite.
+    Args:
+        length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
+            output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off (paper mode). Overdue requests go
+            first, oldest first, in at most a quarter of the free slots (at least one). Others would starve.
+
+    Raises:
+        InputError: a negative or non-finite `age_limit`.
     """
 
     where: ClassVar[str]

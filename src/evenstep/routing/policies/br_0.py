@@ -18,29 +18,18 @@ class BR0(BRH):
     """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
 
     It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, except
-    `age_limit` (paper mode: ``age_limit=0``).
+    `age_limit` (paper mode: ``age_limit=0``). The options of `BRH` that are not listed here mean the same.
 
     Args:
         horizon: 0; `br-h` looks ahead.
         discount: gamma of `br-h`, in (0, 1]: weight of later steps; without effect here.
-        penalty: beta, cost of a token over the envelope, >= 0; None = workers of the group (the paper's).
-        reward: alpha, value of a token below the envelope, > 0.
         score: reading of the paper's eq. 2 in `br-h`: ``marginal`` and ``single`` are the same without a horizon.
-        stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
-        candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
-        pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
         order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, stage 1 takes smaller
             load for margin, and stage 2 does not update a worker's margin while others are served; by the latter, it does.
-        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; else at most 16 are enumerated).
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first,
-            one by one, each at the worker of largest score, in at most a quarter of the free slots, but at least one.
         bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score. Loads include
             requests sent and not yet decoding, as without it.
         ties: with `bypass`, equal scores go to the widest ``margin`` (with one group this is least-load), or to the most
             ``free-slots``.
-
-    Raises:
-        InputError: an option out of range.
 
     Source: BalanceRoute sec. 3, Alg. 2, App. D.4 and D.6; ageing is ours.
     """

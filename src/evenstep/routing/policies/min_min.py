@@ -14,15 +14,7 @@ from evenstep.routing.rules import RuleView, rule
 class MinMin(ByLength):
     """The shortest request of the whole pool goes to the worker of smallest load with room, repeated.
 
-    Args:
-        length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
-            output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off (paper mode). Overdue requests go
-            first, oldest first, in at most a quarter of the free slots (at least one). Long requests would starve
-            otherwise.
-
-    Raises:
-        InputError: a negative or non-finite `age_limit`.
+    Long requests would starve without `age_limit`.
 
     Source: BF-IO App. A.1.1, over the pool of waiting requests; ageing is ours.
     """

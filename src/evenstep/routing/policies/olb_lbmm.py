@@ -28,14 +28,9 @@ class OlbLbmm(ByLength):
     Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
     Args:
-        length: processing time of a request: its ``prompt`` (load at admission), or ``predicted``: prompt and expected
-            output, if known. Only clients of a live dispatcher state expected outputs, so simulations refuse ``predicted``.
         age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are placed first, in
             at most a quarter of the free slots (but at least one). The longest may otherwise find KV memory full again and
             again.
-
-    Raises:
-        InputError: a negative or non-finite `age_limit`.
 
     Source: BF-IO App. A.1.1, after Wang et al. 2010 and Kokilavani and Amalarethinam 2011. Left out, as the paper says
     decoding forbids it: splitting requests, and moving those that started.
