@@ -13,6 +13,16 @@ from evenstep.report.figures import COLOURS
 from evenstep.report.findings import cells
 
 
+def test_rows_and_claims_that_come_by_turns_are_told_apart_in_their_order():
+    def part(case):
+        yield ex.Claim(f"{case} is seen", True, "")
+        yield from (ex.Row(f"{case}, {k}", "wait", "s", None, ex.Interval(1.0, None, None)) for k in range(2))
+
+    found = ex.told(part("one"), [*part("two")], ())
+    assert [row.case for row in found["rows"]] == ["one, 0", "one, 1", "two, 0", "two, 1"]
+    assert [claim.says for claim in found["claims"]] == ["one is seen", "two is seen"]
+
+
 def test_ratios_are_taken_replicate_by_replicate():
     found = ex.ratio([2.0, 40.0], [1.0, 20.0])
     assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)

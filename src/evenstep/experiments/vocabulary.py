@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, cycle
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,17 @@ from evenstep.request import F8
 
 K = TypeVar("K")
 V = TypeVar("V")
+#: Rows and claims in the order of the paper, as a part of an experiment yields them; `told` separates them.
+Told: TypeAlias = Iterator[Row | Claim]
+
+
+def told(*parts: Iterable[Row | Claim]) -> dict[str, Any]:
+    """The ``rows`` and the ``claims`` of the parts of an experiment, each in their order, as arguments of `Findings`."""
+    every = [*chain(*parts)]
+    return {
+        "rows": [one for one in every if isinstance(one, Row)],
+        "claims": [one for one in every if isinstance(one, Claim)],
+    }
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:

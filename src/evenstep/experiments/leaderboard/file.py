@@ -167,7 +167,6 @@ def _workload(found: BoardFile, number: int, document: Document, folder: Path) -
 
 
 def _flags(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as command-line words of `compare`."""
     words: list[str] = []
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")

@@ -72,7 +72,6 @@ def served(rows: Table) -> Table:
 
 
 def _chosen(rows: Table, chosen: Any) -> Table:
-    """The batches that a mask selects, in all columns."""
     return {name: column[chosen] for name, column in rows.items()}
 
 
@@ -120,17 +119,9 @@ def parted(rows: Table) -> dict[str, Table]:
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    rows: list[ex.Row] = []
-    claims: list[ex.Claim] = []
     found = {name: parted(table(name)) for name in setting.pick(NAMES, NAMES[:1])}
-    for name, kinds in found.items():
-        for kind, own in kinds.items():
-            figures = _figures(name, own) | ({} if kind == "with a chunk" else _law_figures(name, own))
-            rows += [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
-            claims.append(_claim(name, kind, of_step(name, own)))
     return ex.Findings(
-        rows=rows,
-        claims=claims,
+        **ex.told(one for name, kinds in found.items() for kind, own in kinds.items() for one in _told(name, kind, own)),
         constants=ex.constants(f"""
             batches | 2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 tokens | the
               grid that was measured: far more uneven than served batches usually are
@@ -184,9 +175,12 @@ def _law_figures(name: str, own: Table) -> dict[str, tuple[str, float]]:
     }
 
 
-def _claim(name: str, kind: str, step: F8) -> ex.Claim:
+def _told(name: str, kind: str, own: Table) -> ex.Told:
+    figures = _figures(name, own) | ({} if kind == "with a chunk" else _law_figures(name, own))
+    yield from (ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items())
+    step = of_step(name, own)
     close = float(np.mean(step <= CLOSE))
-    return ex.Claim(
+    yield ex.Claim(
         f"{name}, {kind}: a step depends on the sum of KV alone within {100 * CLOSE:.0f} % in 19 of 20 batches",
         close >= 0.95,
         f"in {100 * close:.0f} % of them; the worst takes {100 * float(step.max()):.0f} % longer",

@@ -135,22 +135,10 @@ def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
 
 def run(setting: ex.Setting) -> ex.Findings:
     runs = setting.pick(RUNS, RUNS[1:2])
-    rows: list[ex.Row] = []
-    claims: list[ex.Claim] = []
-    pairs: dict[str, tuple[Latencies, Latencies]] = {}
-    for one in runs:
-        data = columns(one.name)
-        real, ours = pairs[one.name] = measured(data), replayed(one, data)
-        rows += _rows(one.name, real, ours)
-        claims.append(_claim(one, off(real, ours)))
-        own = {APART: one.engine.data_parallel > 1, LANES: one.engine.data_parallel > 1, LATER_LINK: "-tp2" in one.profile}
-        for what in (what for what in CHANGES if own.get(what, True)):
-            case = f"{one.name}, {'with' if what == LATER_LINK else 'without'} {what}"
-            rows.append(_largest(case, off(real, replayed(one, data, what))))
-        rows.append(_largest(one.name, off(real, ours)))
+    data = {one.name: columns(one.name) for one in runs}
+    pairs = {one.name: (measured(data[one.name]), replayed(one, data[one.name])) for one in runs}
     return ex.Findings(
-        rows=rows,
-        claims=claims,
+        **ex.told(part for one in runs for part in _told(one, data[one.name], *pairs[one.name])),
         constants=ex.constants("""
             engine | 2,048 tokens, 128 (RTX 4090: 256) requests, blocks of 16 | the runs' arguments
             kv_tokens | 41,408 on the RTX 4090, no limit elsewhere | the run's own count of blocks; the others do not say
@@ -186,12 +174,16 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
-    rows: list[ex.Row] = []
+def _told(one: Measured, data: Mapping[str, F8], real: Latencies, ours: Latencies) -> ex.Told:
     for (quantity, (unit, factor)), (label, figure) in itertools.product(QUANTITIES.items(), FIGURES.items()):
         own, paper = (float(figure(latencies[quantity])) * factor for latencies in (ours, real))
-        rows.append(ex.row(name, f"{quantity}, {label}", unit, [own], round(paper, 3)))
-    return rows
+        yield ex.row(one.name, f"{quantity}, {label}", unit, [own], round(paper, 3))
+    yield _claim(one, off(real, ours))
+    applies = {APART: one.engine.data_parallel > 1, LANES: one.engine.data_parallel > 1, LATER_LINK: "-tp2" in one.profile}
+    for what in (what for what in CHANGES if applies.get(what, True)):
+        case = f"{one.name}, {'with' if what == LATER_LINK else 'without'} {what}"
+        yield _largest(case, off(real, replayed(one, data, what)))
+    yield _largest(one.name, off(real, ours))
 
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:

@@ -6,7 +6,8 @@ import pytest
 from tests.experiments.papers.quick import quick
 from tests.sim.network.networks import example
 
-from evenstep.experiments.papers.throughput.stability_parallel import LIMIT, ROUTINGS, Pool, claim, pool
+from evenstep.experiments.papers.throughput._networks import Sides
+from evenstep.experiments.papers.throughput.stability_parallel import LIMIT, ROUTINGS, claim, pool
 from evenstep.measure.comparison import Interval
 
 
@@ -35,7 +36,7 @@ def test_every_routing_policy_serves_the_sum_and_a_hot_key_does_not():
 )
 def test_a_claim_fails_with_either_figure_of_any_order(share, grows, holds):
     def seen(served, growth):
-        return Pool(Interval(served, served - 0.01, served + 0.01), Interval(growth, growth - 0.001, growth + 0.001), {})
+        return Sides(Interval(served, served - 0.01, served + 0.01), Interval(growth, growth - 0.001, growth + 0.001))
 
     found = {("random", "a"): seen(LIMIT, 0.0), ("random", "b"): seen(share * LIMIT, grows), ("other", "a"): seen(0.0, 1.0)}
     assert claim("random", found).holds is holds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers import _heavy
@@ -81,8 +81,8 @@ def requests(setting: ex.Setting, workers: int) -> int:
 
 def rows(
     runs: ex.Runs, said: str, paper: Mapping[str, tuple[float, float, float]], against: str, spread: str = "spread"
-) -> list[ex.Row]:
-    """Rows of spread, then of TPOT p95, then of throughput, one a method, next to the paper's numbers.
+) -> Iterator[ex.Row]:
+    """Yield rows of spread, then of TPOT p95, then of throughput, one a method, next to the paper's numbers.
 
     Args:
         runs: runs by label.
@@ -91,12 +91,10 @@ def rows(
         against: the method others are compared with; empty = the first.
         spread: the table's name of the spread.
     """
-    found: list[ex.Row] = []
     columns = ((SPREAD, spread, "tokens", 1.0), (TPOT, "TPOT p95", "ms", 1e3), (RATE, "throughput", "tok/s", 1.0))
     for place, (field, quantity, unit, factor) in enumerate(columns):
         numbers = {method: printed[place] for method, printed in paper.items()}
-        found += ex.rows_of(runs, field, f"{said}: {quantity}", unit, factor, numbers, against)
-    return found
+        yield from ex.rows_of(runs, field, f"{said}: {quantity}", unit, factor, numbers, against)
 
 
 def constants(setting: ex.Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[ex.Constant]:

@@ -40,21 +40,8 @@ def run(setting: ex.Setting) -> ex.Findings:
     tiers = _prefill(setting, served)
     latency = _latency(setting, served)
     kept = _noise(setting)
-    prompts = {True: "its prefillers", False: "ready prompts"}
-    after, over = "mean latency from the end of prefill", "spread of BR-H memorised over that of BR-0"
     return ex.Findings(
-        rows=[
-            *[
-                ex.row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {prompts[is_limited]}", "", own)
-                for (g, name, is_limited), own in tiers.items()
-            ],
-            *[
-                ex.row(_named(way), f"{after}, load {load:g}", "s", own, None, latency[load, BYPASS], BYPASS)
-                for (load, way), own in latency.items()
-            ],
-            *[ex.row(f"G = {g}, outputs ±{noise}", over, "", own) for (g, noise), own in kept.items()],
-        ],
-        claims=[_limited(tiers), *_shorter(latency), _noise_claim(kept)],
+        **ex.told(_of_tiers(tiers), _of_latency(latency), _of_noise(kept)),
         constants=_constants(setting, served),
         remark="the paper leaves these three open; its 5P1D row mixes a larger G with fewer prefillers for each worker, "
         "which are told apart here by running every G with and without its prefill tier",
@@ -112,12 +99,14 @@ def _prefill(setting: ex.Setting, served: float) -> Tiers:
     return found
 
 
-def _limited(tiers: Tiers) -> ex.Claim:
-    """The claim that 5P1D serves less a worker than 4P1D because its tier has 5 prefillers, not 8 (sec. 6.3)."""
+def _of_tiers(tiers: Tiers) -> ex.Told:
+    for (g, name, is_limited), own in tiers.items():
+        prompts = "its prefillers" if is_limited else "ready prompts"
+        yield ex.row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {prompts}", "", own)
     ours, ready = (ex.quotients(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k]) for k in (True, False))
     share, other = (ex.with_interval(ex.mean_interval(own)) for own in (ours, ready))
     says = "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle"
-    return ex.compared(says, ours, ready, -1, f"{share} of 4P1D a worker with prefillers, {other} if prompts are ready")
+    yield ex.compared(says, ours, ready, -1, f"{share} of 4P1D a worker with prefillers, {other} if prompts are ready")
 
 
 #: (load, steps of a transfer or `BYPASS`) -> mean end-to-end seconds from the end of the prefill, one a replicate.
@@ -156,18 +145,14 @@ def received(trace: Trace, steps: int) -> Drift:
     return Drift(profiles=Profiles(np.repeat(trace.prompt_tokens, counts) + np.maximum(since, 0.0), offsets))
 
 
-def _named(way: int | str) -> str:
-    return "BR-0, bypass" if way == BYPASS else f"BR-0, pool, transfer {way} steps"
-
-
-def _shorter(latency: Latency) -> list[ex.Claim]:
-    """The claims that the bypass is faster than the pool, one for each load and transfer time (D.6)."""
-    says = "at load {:g} the bypass is faster than the pool where a transfer takes {} steps (D.6)"
-    return [
-        ex.compared(says.format(load, way), own, latency[load, BYPASS], +1, "the pool takes {} s more")
-        for (load, way), own in latency.items()
-        if way != BYPASS
-    ]
+def _of_latency(latency: Latency) -> ex.Told:
+    after = "mean latency from the end of prefill"
+    for (load, way), own in latency.items():
+        base, case = latency[load, BYPASS], "bypass" if way == BYPASS else f"pool, transfer {way} steps"
+        yield ex.row(f"BR-0, {case}", f"{after}, load {load:g}", "s", own, None, base, BYPASS)
+        if way != BYPASS:
+            says = f"at load {load:g} the bypass is faster than the pool where a transfer takes {way} steps (D.6)"
+            yield ex.compared(says, own, base, +1, "the pool takes {} s more")
 
 
 #: (G, noise) -> spread of BR-H with the memorised predictor over that of BR-0, one a replicate.
@@ -187,15 +172,16 @@ def _noise(setting: ex.Setting) -> Kept:
     return found
 
 
-def _noise_claim(kept: Kept) -> ex.Claim:
-    """The claim that noise costs as large a share of the balance at the largest G as at the smallest (sec. 7)."""
+def _of_noise(kept: Kept) -> ex.Told:
+    for (g, noise), own in kept.items():
+        yield ex.row(f"G = {g}, outputs ±{noise}", "spread of BR-H memorised over that of BR-0", "", own)
     sizes = sorted({g for g, _ in kept})
     few, many = sizes[0], sizes[-1]
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
     rises = {g: ex.with_interval(ex.mean_interval(own)) for g, own in loss.items()}
     says = f"noise costs the same share of the balance at G = {many} as at G = {few} (within {ALIKE:g}, sec. 7)"
     seen = ex.listed(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
-    return ex.placed(says, ex.paired_difference(loss[many], loss[few]), -ALIKE, ALIKE, f"{seen}; {{}} apart")
+    yield ex.placed(says, ex.paired_difference(loss[many], loss[few]), -ALIKE, ALIKE, f"{seen}; {{}} apart")
 
 
 def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:

@@ -71,12 +71,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     across = max(len(g.methods) for g in every)
     panels = {f"{g.title}, G = {g.workers}: {m}": _segment(own[0]) for g, runs in drawn for m, own in runs.items()}
     return ex.Findings(
-        rows=[
-            ex.Row(f"{g.where}: {m}", "mean spread", "tokens", g.paper.get(m), ex.mean(own, br.SPREAD))
-            for g, runs in drawn
-            for m, own in runs.items()
-        ],
-        claims=[claim for g, runs in drawn for claim in _claims(g, runs)],
+        **ex.told(*(_told(*one) for one in drawn)),
         constants=br.constants(setting, sorted({g.workers for g in every}))
         + ex.constants(f"""
             segment | {SEGMENT} samples from the middle of the first replicate | its length is lost from the text
@@ -92,14 +87,12 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
-    if br.ORACLE not in runs:
-        return []
-    says, seen = f"{gallery.where}: {{}} keeps workers closer together than {{}}", "difference {} tokens"
-    return [
-        ex.compared(says.format(*pair), *ex.pair(runs, *pair, br.SPREAD), -1, seen)
-        for pair in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0))
-    ]
+def _told(gallery: _Gallery, runs: ex.Runs) -> ex.Told:
+    for m, own in runs.items():
+        yield ex.Row(f"{gallery.where}: {m}", "mean spread", "tokens", gallery.paper.get(m), ex.mean(own, br.SPREAD))
+    for pair in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0)) if br.ORACLE in runs else ():
+        says = "{}: {} keeps workers closer together than {}".format(gallery.where, *pair)
+        yield ex.compared(says, *ex.pair(runs, *pair, br.SPREAD), -1, "difference {} tokens")
 
 
 def _segment(run: Run) -> tuple[Any, Any]:

@@ -43,12 +43,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(8, 4)
     runs, stands_in = ex.parted({kind: br.run_on(setting, kind, workers, br.METHODS) for kind in br.kinds(setting)})
     return ex.Findings(
-        rows=[
-            row
-            for kind, of in runs.items()
-            for row in br.rows(of, kind, PAPER.get(kind, {}), br.JSQ, "average imbalance (max - min)")
-        ],
-        claims=[claim for kind, of in runs.items() for claim in _claims(kind, of)],
+        **ex.told(*(_told(kind, of) for kind, of in runs.items())),
         constants=br.constants(setting, (workers,)),
         remark=_remark(next(iter(runs.values()))),
         stands_in=stands_in,
@@ -58,7 +53,8 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
+def _told(kind: str, runs: ex.Runs) -> ex.Told:
+    yield from br.rows(runs, kind, PAPER.get(kind, {}), br.JSQ, "average imbalance (max - min)")
     paper = PAPER.get(kind, PAPER[br.HEAVY])
 
     def less(one: str, other: str) -> ex.Claim:
@@ -69,18 +65,15 @@ def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
     oracle, jsq = ex.pair(runs, br.ORACLE, br.JSQ, br.RATE)
     lift = 100 * (paper[br.ORACLE][2] / paper[br.JSQ][2] - 1)
     said = f"{kind}: the oracle's throughput is above JSQ's (paper: {lift:+.0f} %)"
-    return [
-        less(br.BR0, br.JSQ),
-        less(br.ORACLE, br.JSQ),
-        less(br.ORACLE, br.ORACLE_SHORT),
-        less(br.SURVIVAL, br.BR0),
-        less(br.MEMORISED, br.SURVIVAL),
-        ex.compared(said, oracle, jsq, +1, f"{100 * (ex.ratio(oracle, jsq).value - 1):+.1f} %"),
-    ]
+    yield less(br.BR0, br.JSQ)
+    yield less(br.ORACLE, br.JSQ)
+    yield less(br.ORACLE, br.ORACLE_SHORT)
+    yield less(br.SURVIVAL, br.BR0)
+    yield less(br.MEMORISED, br.SURVIVAL)
+    yield ex.compared(said, oracle, jsq, +1, f"{100 * (ex.ratio(oracle, jsq).value - 1):+.1f} %")
 
 
 def _remark(runs: ex.Runs) -> str:
-    """The remark that compares the paper's gain in throughput with what perfect balance alone could gain here."""
     first = runs[br.JSQ][0]
     even = np.zeros(len(first.conditions.group_sizes))
     best = full_slot_tokens_per_s(first.conditions, first.summary["mean_load_tokens"], even)

@@ -42,15 +42,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
     runs, stands_in = ex.parted({g: br.run_on(setting, br.HEAVY, g, METHODS) for g in sizes})
     return ex.Findings(
-        rows=[
-            *[row for g, of in runs.items() for row in br.rows(of, f"G = {g}", PAPER[g], br.JSQ)],
-            *[
-                ex.Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
-                for g, of in runs.items()
-                for m in (br.BR0, br.ORACLE)
-            ],
-        ],
-        claims=[*[_grows(runs, m) for m in (br.BR0, br.ORACLE)], *[_below(g, of) for g, of in runs.items()]],
+        **ex.told(_told(runs)),
         constants=br.constants(setting, sizes, (br.HEAVY,)),
         remark="the paper's three sizes differ in more than G (at 16 workers one prefill node serves twice the decode "
         "workers, and its tables' TPOT falls), ours only in G, so our spreads grow more slowly with it",
@@ -59,6 +51,23 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, runs),
         size=(11, 4.0),
     )
+
+
+def _told(runs: Mapping[int, ex.Runs]) -> ex.Told:
+    for g, of in runs.items():
+        yield from br.rows(of, f"G = {g}", PAPER[g], br.JSQ)
+    for g, of in runs.items():
+        for m in (br.BR0, br.ORACLE):
+            yield ex.Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
+    for m in (br.BR0, br.ORACLE):
+        few, many = (_gain(runs[g], m) for g in (min(runs), max(runs)))
+        seen = ", ".join(f"{ex.with_interval(_gain(of, m))} % at G = {g}" for g, of in runs.items())
+        yield ex.Claim(f"the gain in throughput of {m} over the best baseline grows with G", ex.below(few, many), seen)
+    for g, of in runs.items():
+        best = min(br.BASELINES, key=lambda m: ex.mean(of[m], br.SPREAD).value)
+        ours, theirs = (ex.with_interval(ex.mean(of[m], br.SPREAD)) for m in (br.ORACLE, best))
+        says, seen = f"G = {g}: BR-H oracle's spread is below every baseline's", f"{ours} against {theirs} tokens of {best}"
+        yield ex.compared(says, *ex.pair(of, br.ORACLE, best, br.SPREAD), -1, seen)
 
 
 def _gain(runs: ex.Runs, method: str) -> ex.Interval:
@@ -70,21 +79,6 @@ def _gain(runs: ex.Runs, method: str) -> ex.Interval:
 def _paper_gain(g: int, method: str) -> float:
     best = max(PAPER[g][m][2] for m in br.BASELINES)
     return round(100 * (PAPER[g][method][2] / best - 1), 1)
-
-
-def _grows(runs: Mapping[int, ex.Runs], method: str) -> ex.Claim:
-    """The claim that the gain is larger at the most workers than at the fewest, with disjoint intervals."""
-    few, many = (_gain(runs[g], method) for g in (min(runs), max(runs)))
-    seen = ", ".join(f"{ex.with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
-    return ex.Claim(f"the gain in throughput of {method} over the best baseline grows with G", ex.below(few, many), seen)
-
-
-def _below(g: int, runs: ex.Runs) -> ex.Claim:
-    """The claim that BR-H oracle has a smaller spread at G = `g` than the baseline with the smallest."""
-    best = min(br.BASELINES, key=lambda m: ex.mean(runs[m], br.SPREAD).value)
-    ours, theirs = (ex.with_interval(ex.mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
-    says, seen = f"G = {g}: BR-H oracle's spread is below every baseline's", f"{ours} against {theirs} tokens of {best}"
-    return ex.compared(says, *ex.pair(runs, br.ORACLE, best, br.SPREAD), -1, seen)
 
 
 def _draw(figure: Any, runs: Mapping[int, ex.Runs]) -> None:

@@ -49,12 +49,10 @@ def _name(window: int, discount: float) -> str:
 
 
 def _best(runs: ex.Runs, windows: Sequence[int], discount: float) -> int:
-    """The window with the least mean imbalance at this discount."""
     return min(windows, key=lambda h: ex.mean(runs[_name(h, discount)], bf.IMBALANCE).value)
 
 
 def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
-    """The claim that imbalance over H is a U: the best window is inside, and both ends are clearly worse."""
     best, ends = _best(runs, windows, discount), (windows[0], windows[-1])
     least = _name(best, discount)
     above = [ex.paired_difference(*ex.pair(runs, _name(h, discount), least, bf.IMBALANCE)) for h in ends]

@@ -31,22 +31,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         trace = source if isinstance(source, Trace) else source.draw(setting.seed)
         lengths[path] = np.sort(trace.output_tokens)
     found = {path: _resampled(values, setting.seed, setting.pick(RESAMPLES, 40)) for path, values in lengths.items()}
-    gaps = {path: gap for path, (gap, _, _) in found.items()}
-    good = [path for path, gap in gaps.items() if gap.value <= GOOD]
+    good = [path for path, (gap, *_) in found.items() if gap.value <= GOOD]
     spread = [own.value for _, own, _ in found.values()]
     narrow, wide = [x for x in spread if x < 0.9], [x for x in spread if x > 1.1]
     return ex.Findings(
-        rows=[
-            ex.Row(path, *what, None, one) for path, own in found.items() for what, one in zip(QUANTITIES, own, strict=True)
-        ],
-        claims=[
-            ex.Claim(
-                f"output lengths of {path} are well approximated by a geometric law",
-                None if gap.low is not None and gap.high is not None and gap.low < GOOD < gap.high else gap.value <= GOOD,
-                f"largest gap between the distributions {gap.value:.3f}",
-            )
-            for path, gap in gaps.items()
-        ],
+        **ex.told(*(_told(path, own) for path, own in found.items())),
         constants=ex.constants(f"""
             fit | p = 1 / mean output | the paper names no method; this is the greatest likelihood
             good fit | largest gap <= {GOOD} | the paper gives no measure; a formal test would reject every trace of this
@@ -67,6 +56,14 @@ def run(setting: ex.Setting) -> ex.Findings:
         size=(9.5, 2.6 * -(-len(lengths) // 3) + 0.6),
         intervals="± is half the range between the 2.5 % and 97.5 % points over resamples of the rows.",
     )
+
+
+def _told(path: str, own: list[ex.Interval]) -> ex.Told:
+    yield from (ex.Row(path, *what, None, one) for what, one in zip(QUANTITIES, own, strict=True))
+    gap = own[0]
+    is_open = gap.low is not None and gap.high is not None and gap.low < GOOD < gap.high
+    says = f"output lengths of {path} are well approximated by a geometric law"
+    yield ex.Claim(says, None if is_open else gap.value <= GOOD, f"largest gap between the distributions {gap.value:.3f}")
 
 
 def _geometric(x: Any, p: float) -> F8:

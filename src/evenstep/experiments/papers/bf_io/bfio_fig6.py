@@ -58,7 +58,6 @@ def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
 
 
 def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
-    """The claim `says`, that policy `one` has a smaller mean spread than `other`."""
     field = "imbalance_spread_tokens"
     means = ", ".join(f"{p} {ex.mean(runs[p], field).value:,.0f}" for p in (one, other))
     return ex.compared(says, *ex.pair(runs, one, other, field), -1, f"{means} tokens, difference {{}}")

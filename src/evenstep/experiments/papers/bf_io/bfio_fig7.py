@@ -72,7 +72,6 @@ def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
-    """The claim that FCFS draws less than 399.5 W at the lower end of its range, by the step average."""
     said = f"lower end of the range, {bf.ACCOUNTINGS['energy_step_average_j']}"
     low = next(one.ours for one in rows if one.case == bf.FCFS and one.quantity == said)
     says = "FCFS draws less than 399.5 W under the step average, as eqs. 11 and D45 print it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,19 +55,16 @@ def _name(depth: float | None) -> str:
     return "pool" if depth is None else f"{depth:g} B"
 
 
-def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
+def _rows(depth: float | None, runs: ex.Runs) -> Iterator[ex.Row]:
     numbers = {policy: ex.values(own, bf.IMBALANCE, 1e-4) for policy, own in runs.items()}
-    rows: list[ex.Row] = []
     for policy, own in numbers.items():
         case = f"{policy}, {_name(depth)}"
-        rows.append(ex.row(case, "average imbalance", "10^4 tokens", own, None, numbers[bf.FCFS], bf.FCFS))
+        yield ex.row(case, "average imbalance", "10^4 tokens", own, None, numbers[bf.FCFS], bf.FCFS)
         if policy != bf.FCFS:
-            rows.append(ex.Row(case, "imbalance of FCFS over it", "times", None, bf.gain(runs, policy)))
-    return rows
+            yield ex.Row(case, "imbalance of FCFS over it", "times", None, bf.gain(runs, policy))
 
 
 def _claim(found: Found, policy: str) -> ex.Claim:
-    """The claim that a policy's gain over FCFS is smaller with the deepest queues than with the pool."""
     last = list(found)[-1]
     first, end = bf.gain(found[None], policy), bf.gain(found[last], policy)
     seen = f"{ex.with_interval(first)} times with the pool, {ex.with_interval(end)} at a depth of {_name(last)}"

@@ -30,17 +30,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             cluster = replace(fleet, drift=Drift(profiles=work))
             for policy, (done,) in ex.run_policies(single, trace, bf.POLICIES, cluster, bf.STEP_TIME).items():
                 idle.setdefault((domain, policy), []).extend(ex.values([done], _FIELD, 100.0))
-    rows: list[ex.Row] = []
-    claims: list[ex.Claim] = []
-    for (domain, policy), own in idle.items():
-        base = idle[domain, bf.FCFS]
-        rows.append(ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, base, bf.FCFS))
-        if policy in (bf.BF0, bf.BF20):
-            says, share = f"{domain}: {policy} waits less at the barrier than FCFS", ex.with_interval(ex.ratio(own, base))
-            claims.append(ex.compared(says, own, base, -1, f"{share} of FCFS's idle share"))
     return ex.Findings(
-        rows=rows,
-        claims=claims,
+        **ex.told(_told(idle)),
         constants=ex.constants(f"""
             mesh | 1..100 cells for 20..120 steps; every {LOOK} steps refined or coarsened, by 4 times the cells | the paper
               describes the domain and gives no figure
@@ -53,6 +44,15 @@ def run(setting: ex.Setting) -> ex.Findings:
         data=ex.curves({key: [own] for key, own in idle.items()}, ("domain", "policy"), ["idle_percent"]),
         draw=lambda figure: _draw(figure, idle),
     )
+
+
+def _told(idle: Mapping[tuple[str, str], list[float]]) -> ex.Told:
+    for (domain, policy), own in idle.items():
+        base = idle[domain, bf.FCFS]
+        yield ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, base, bf.FCFS)
+        if policy in (bf.BF0, bf.BF20):
+            says, share = f"{domain}: {policy} waits less at the barrier than FCFS", ex.with_interval(ex.ratio(own, base))
+            yield ex.compared(says, own, base, -1, f"{share} of FCFS's idle share")
 
 
 def mesh(jobs: int, seed: int) -> Profiles:

@@ -41,14 +41,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     shared = bf.constants(bf.fleet(g, b, fixed), turns * g * b)
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
     return ex.Findings(
-        rows=[
-            *(
-                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, bf.gain(own))
-                for (sweep, x), own in runs.items()
-            ),
-            *(ex.Row(sweep, f"exponent of the gain in {ALONG[sweep]}", "", 0.5, slope) for sweep, slope in slopes.items()),
-        ],
-        claims=[_claim(sweep, slope) for sweep, slope in slopes.items()],
+        **ex.told(_told(runs, slopes)),
         constants=[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")]
         + ex.constants(f"""
             requests | {turns} G B | so that every point turns its slots over as often
@@ -77,10 +70,16 @@ def _exponent(line: Line, sweep: str) -> ex.Interval:
     return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))
 
 
-def _claim(sweep: str, slope: ex.Interval) -> ex.Claim:
-    along = "B" if sweep == "B" else f"log G ({sweep.partition(', ')[2]})"
-    said = f"outside the theorems' settings: the gain of BF-IO(0) over FCFS grows at least like the square root of {along}"
-    return ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
+def _told(runs: Mapping[tuple[str, int], ex.Runs], slopes: Mapping[str, ex.Interval]) -> ex.Told:
+    for (sweep, x), own in runs.items():
+        yield ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, bf.gain(own))
+    for sweep, slope in slopes.items():
+        yield ex.Row(sweep, f"exponent of the gain in {ALONG[sweep]}", "", 0.5, slope)
+        along = "B" if sweep == "B" else f"log G ({sweep.partition(', ')[2]})"
+        said = (
+            f"outside the theorems' settings: the gain of BF-IO(0) over FCFS grows at least like the square root of {along}"
+        )
+        yield ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
 
 
 def _draw(figure: Any, lines: Mapping[str, Line]) -> None:

@@ -92,10 +92,8 @@ def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[floa
 def run(setting: ex.Setting) -> ex.Findings:
     batches = setting.pick(20, 5)
     values: Values = {}
-    parts = [_theorem(setting, batches, values), _example(), _scaled(setting, values), (_laws(setting, values), [])]
     return ex.Findings(
-        rows=[row for rows, _ in parts for row in rows],
-        claims=[claim for _, claims in parts for claim in claims],
+        **ex.told(_theorem(setting, batches, values), _example(), _scaled(setting, values), _laws(setting, values)),
         constants=ex.constants(f"""
             Theorem 3.4 | l = {SHORT}, b = {batches}, M = l u, s = 0 | the paper: a and b large enough
             alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
@@ -116,10 +114,8 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _theorem(setting: ex.Setting, batches: int, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Theorem 3.4; the measured ratios go into `values`."""
-    rows: list[ex.Row] = []
-    claims: list[ex.Claim] = []
+def _theorem(setting: ex.Setting, batches: int, values: Values) -> ex.Told:
+    """Theorem 3.4; the measured ratios go into `values`."""
     for alpha, (says, mix) in itertools.product(ALPHAS, MIXES.items()):
         pairs = [lower_bound(alpha, mix(alpha), batches, setting.seed + r) for r in range(setting.replicates)]
         own = ex.ratio([most for most, _ in pairs], [best for _, best in pairs])
@@ -128,19 +124,16 @@ def _theorem(setting: ex.Setting, batches: int, values: Values) -> tuple[list[ex
         bound, proof = a_max_ratio(alpha)[0], a_max_on_instance(alpha, mix(alpha))
         long, a = round(SHORT / alpha), round(mix(alpha) * batches)
         workers = (a * long + batches * SHORT) * long * (a + batches) / 2
-        rows += [
-            ex.Row(case, "latency of A_max over H-SF", "", bound, own),
-            ex.row(case, "the same, by the proof's quotient", "", [proof], bound),
-            ex.row(case, "latency of A_max over that of the proof's workers", "", [m / workers for m, _ in pairs], 1.0),
-        ]
+        yield ex.Row(case, "latency of A_max over H-SF", "", bound, own)
+        yield ex.row(case, "the same, by the proof's quotient", "", [proof], bound)
+        yield ex.row(case, "latency of A_max over that of the proof's workers", "", [m / workers for m, _ in pairs], 1.0)
         if mix is math.sqrt:
             seen = f"{ex.with_interval(own)}; the proof's quotient is {proof:.4g}"
-            claims.append(ex.limited(f"{case}: A_max is at least {bound:.4g} times H-SF", own, bound, 1, seen))
-    return rows, claims
+            yield ex.limited(f"{case}: A_max is at least {bound:.4g} times H-SF", own, bound, 1, seen)
 
 
-def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Example 8.2."""
+def _example() -> ex.Told:
+    """Example 8.2."""
     schedules = {name: np.array(starts) for name, starts in EXAMPLE.items()}
     every = [np.array(s) for s in itertools.product(range(5), repeat=4)]
     prompt = np.ones_like(OUTPUT)
@@ -150,17 +143,17 @@ def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
     hindsight = started(HindsightShortestFirst(), OUTPUT, OUTPUT, OUTPUT, MEMORY, 0)
     orders = {f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)}
     delays = {name: is_delayed(schedules[name], schedules["I3"]) for name in ("I1", "I2")}
-    return [ex.row(f"Example 8.2, {name}", "total latency", "iterations", [total]) for name, total in totals.items()], [
-        ex.Claim("Example 8.2: the three keep one order, pair by pair", all(orders.values()), _said(orders)),
-        ex.Claim("Example 8.2: I1 and I2 are delayed against I3", all(delays.values()), _said(delays)),
-        ex.Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed)),
-        ex.Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}"),
-        ex.Claim("Example 8.2: I3 is what H-SF does", bool((hindsight == schedules["I3"]).all()), str(hindsight.tolist())),
-    ]
+    yield from (ex.row(f"Example 8.2, {n}", "total latency", "iterations", [total]) for n, total in totals.items())
+    yield ex.Claim("Example 8.2: the three keep one order, pair by pair", all(orders.values()), _said(orders))
+    yield ex.Claim("Example 8.2: I1 and I2 are delayed against I3", all(delays.values()), _said(delays))
+    yield ex.Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed))
+    yield ex.Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}")
+    is_same = bool((hindsight == schedules["I3"]).all())
+    yield ex.Claim("Example 8.2: I3 is what H-SF does", is_same, str(hindsight.tolist()))
 
 
-def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Proposition 8.4 on random instances; the measured ratios go into `values`."""
+def _scaled(setting: ex.Setting, values: Values) -> ex.Told:
+    """Proposition 8.4 on random instances; the measured ratios go into `values`."""
     packed: list[bool] = []
     both: list[bool] = []
     found: list[float] = []
@@ -180,32 +173,27 @@ def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
     case = f"A_random(M) and A_random({BETA:g} M)"
     kept = [value for value, is_packed in zip(found, both, strict=True) if is_packed]
     seen = f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances"
-    return [
-        ex.row(case, "latency with less memory over latency", "", found, f"<= {1 / BETA:g}"),
-        ex.row("A_random(M)", "share of optimally packed schedules", "", [float(p) for p in packed], 1.0),
-    ], [
-        ex.Claim(f"{case} keep one order", is_one_order, f"{draws} instances"),
-        ex.Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances"),
-        ex.Claim(
-            f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
-            max(kept) <= 1 / BETA if kept else None,
-            f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
-        ),
-        ex.Claim("the same of every A_random, as Theorem 3.3 uses it", max(found) <= 1 / BETA, seen),
-    ]
+    yield ex.row(case, "latency with less memory over latency", "", found, f"<= {1 / BETA:g}")
+    yield ex.row("A_random(M)", "share of optimally packed schedules", "", [float(p) for p in packed], 1.0)
+    yield ex.Claim(f"{case} keep one order", is_one_order, f"{draws} instances")
+    yield ex.Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances")
+    yield ex.Claim(
+        f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
+        max(kept) <= 1 / BETA if kept else None,
+        f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
+    )
+    yield ex.Claim("the same of every A_random, as Theorem 3.3 uses it", max(found) <= 1 / BETA, seen)
 
 
-def _laws(setting: ex.Setting, values: Values) -> list[ex.Row]:
-    """Rows of the stand-in lengths' moments next to those of Fig. 4; they go into `values`, too."""
-    rows: list[ex.Row] = []
+def _laws(setting: ex.Setting, values: Values) -> ex.Told:
+    """The stand-in lengths' moments next to those of Fig. 4; they go into `values`, too."""
     drawn = [lengths(2_000, setting.seed, r) for r in range(setting.replicates)]
     for index, (name, printed) in enumerate(FIG4.items()):
         for paper, what, of in zip(printed, ("mean", "median", "variance"), (np.mean, np.median, np.var), strict=True):
             own = [float(of(pair[index])) for pair in drawn]
             values["Fig. 4", f"{name}, {what}"] = own
             unit = "tokens^2" if what == "variance" else "tokens"
-            rows.append(ex.row(f"Fig. 4, {name} of the stand-in", what, unit, own, paper))
-    return rows
+            yield ex.row(f"Fig. 4, {name} of the stand-in", what, unit, own, paper)
 
 
 def _said(which: Mapping[str, bool]) -> str:

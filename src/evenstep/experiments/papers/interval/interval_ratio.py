@@ -180,10 +180,8 @@ CASES = (
 
 def run(setting: ex.Setting) -> ex.Findings:
     values: Values = {}
-    parts = [_figures(), *(part(setting, values) for part in (_lemma, _proof, _periods, _random, _search))]
     return ex.Findings(
-        rows=[row for rows, _ in parts for row in rows],
-        claims=[claim for _, claims in parts for claim in claims],
+        **ex.told(_figures(), *(part(setting, values) for part in (_lemma, _proof, _periods, _random, _search))),
         constants=ex.constants(f"""
             M | 100 (s + u) | the paper: M -> inf
             requests | H-SF's mean latency is {setting.pick(LOADED, 3)} u, {WATCHED} u for periods | the paper: n -> inf
@@ -241,8 +239,8 @@ def two_points(lower: int, upper: int) -> float:
     return max(theory.a_min_mixed(mix, 0, lower) for mix in mixes)
 
 
-def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Figs. 1 and 3, and of the closed forms in Theorems 4.3, 5.1 and 5.2."""
+def _figures() -> ex.Told:
+    """Figs. 1 and 3, and the closed forms in Theorems 4.3, 5.1 and 5.2."""
     found, square = fitted()
     as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
@@ -290,13 +288,12 @@ def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
             f"{min(used):.3f} to {max(used):.3f} of it",
         ),
     }
-    rows = [ex.row(case, quantity, "", [float(own)], paper) for case, quantity, paper, own in numbers]
-    return rows, [ex.Claim(says, holds, seen) for says, (holds, seen) in claims.items()]
+    yield from (ex.row(case, quantity, "", [float(own)], paper) for case, quantity, paper, own in numbers)
+    yield from (ex.Claim(says, holds, seen) for says, (holds, seen) in claims.items())
 
 
-def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Lemma 4.6, with H-SF's side of it, and of Proposition 4.5; measurements go into `values`."""
-    rows: list[ex.Row] = []
+def _lemma(setting: ex.Setting, values: Values) -> ex.Told:
+    """Lemma 4.6, with H-SF's side of it, and Proposition 4.5; measurements go into `values`."""
     ratios: list[tuple[ex.Interval, float]] = []
     sides: list[tuple[ex.Interval, float]] = []
     first: list[_Shares] = []
@@ -314,24 +311,21 @@ def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
             completed, printed = shares[-1]
             values["Proposition 4.5", case.name, which] = completed
             what = f"share of the longest that A_min completes {which}, Proposition 4.5"
-            rows.append(ex.row(case.name, what, "", completed, round(printed, 4)))
+            yield ex.row(case.name, what, "", completed, round(printed, 4))
         for pairs, what, printed, mine in (
             (ratios, "CR(A_min), Lemma 4.6", theory.a_min_mixed(case.mix, case.prompt, case.lower), own),
             (sides, "mean latency of H-SF, iterations", case.hindsight(case.output(count).size), best),
         ):
             pairs.append((ex.mean_interval(mine), printed))
-            rows.append(ex.Row(case.name, what, "", round(printed, 4), pairs[-1][0]))
-    return rows, [
-        _all_within("Lemma 4.6: A_min's ratio is the closed form's", ratios, NEAR),
-        _all_within("Lemma 4.6: H-SF's latency is the closed form's", sides, NEAR),
-        _completed("Proposition 4.5: in the first period (s + l) / (s + j) of each output j are completed", first),
-        _completed("Proposition 4.5: in each later period i <= j, 1 / (s + j) of each output j are completed", later),
-    ]
+            yield ex.Row(case.name, what, "", round(printed, 4), pairs[-1][0])
+    yield _all_within("Lemma 4.6: A_min's ratio is the closed form's", ratios)
+    yield _all_within("Lemma 4.6: H-SF's latency is the closed form's", sides)
+    yield _completed("Proposition 4.5: in the first period (s + l) / (s + j) of each output j are completed", first)
+    yield _completed("Proposition 4.5: in each later period i <= j, 1 / (s + j) of each output j are completed", later)
 
 
-def _proof(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Lemma 4.6, for A_min as its proof has it and for it with the victims of Algorithm 2."""
-    rows: list[ex.Row] = []
+def _proof(setting: ex.Setting, values: Values) -> ex.Told:
+    """Lemma 4.6, for A_min as its proof has it and for it with the victims of Algorithm 2."""
     found: list[tuple[ex.Interval, float]] = []
     for case in CASES:
         count = min(case.enough(setting.pick(SETTLED, 3)), MOST)
@@ -341,15 +335,14 @@ def _proof(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.C
             proved = [case.as_proved(victim, count, setting.seed + r)[0] for r in range(setting.replicates)]
             own = ex.quotients(proved, best)
             values["Lemma 4.6", case.name, f"ratio, {which}"] = own
-            rows.append(ex.row(case.name, f"CR(A_min), {which}, Lemma 4.6", "", own, round(printed, 4)))
+            yield ex.row(case.name, f"CR(A_min), {which}, Lemma 4.6", "", own, round(printed, 4))
             if victim == "grown":
                 found.append((ex.mean_interval(own), printed))
-    return rows, [_all_within("Lemma 4.6: the ratio of A_min as proved is the closed form's", found, NEAR)]
+    yield _all_within("Lemma 4.6: the ratio of A_min as proved is the closed form's", found)
 
 
-def _periods(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Proposition 4.5 for A_min as its proof has it, in cases with enough requests of each output."""
-    rows: list[ex.Row] = []
+def _periods(setting: ex.Setting, values: Values) -> ex.Told:
+    """Proposition 4.5 for A_min as its proof has it, in cases with enough requests of each output."""
     first: list[_Shares] = []
     later: list[_Shares] = []
     count = setting.pick(MOST, 3_000)
@@ -361,14 +354,12 @@ def _periods(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex
             off = max(abs(float(np.mean(own)) - printed) for part in shares for own, printed in part)
             what = f"largest gap of A_min as proved to Proposition 4.5, M = {times} (s + u)"
             values["Proposition 4.5", case.name, what] = [off]
-            rows.append(ex.row(case.name, what, "", [off], "O(1/M)"))
+            yield ex.row(case.name, what, "", [off], "O(1/M)")
             if times == ROOMY:
                 first.append(shares[0])
                 later.append(shares[1])
-    return rows, [
-        _completed("Proposition 4.5: A_min as proved completes (s + l) / (s + j) of output j in the first period", first),
-        _completed("Proposition 4.5: A_min as proved completes 1 / (s + j) of output j in each later period i <= j", later),
-    ]
+    yield _completed("Proposition 4.5: A_min as proved completes (s + l) / (s + j) of output j in the first period", first)
+    yield _completed("Proposition 4.5: A_min as proved completes 1 / (s + j) of output j in each later period i <= j", later)
 
 
 #: (measured shares, one a replicate; printed share), one entry an output, or a period and an output.
@@ -401,16 +392,15 @@ def _completed(says: str, of_cases: Sequence[_Shares]) -> ex.Claim:
     return ex.Claim(f"{says} (within {NEAR_COMPLETED:.0%})", ex.all_of(every), "; ".join(told))
 
 
-def _all_within(says: str, pairs: Sequence[tuple[ex.Interval, float]], share: float) -> ex.Claim:
-    """The claim `says`: each value of `pairs` is within `share` of its printed number."""
-    holds = ex.all_of([ex.near(own, paper, share) for own, paper in pairs])
+def _all_within(says: str, pairs: Sequence[tuple[ex.Interval, float]]) -> ex.Claim:
+    """The claim `says`: each value of `pairs` is within `NEAR` of its printed number."""
+    holds = ex.all_of([ex.near(own, paper, NEAR) for own, paper in pairs])
     apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
-    return ex.Claim(f"{says} (within {share:.0%})", holds, apart)
+    return ex.Claim(f"{says} (within {NEAR:.0%})", holds, apart)
 
 
-def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Lemma 8.8 and Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
-    rows: list[ex.Row] = []
+def _random(setting: ex.Setting, values: Values) -> ex.Told:
+    """Lemma 8.8 and Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
     tested: dict[str, list[ex.Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
     for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
         alpha, count = case.lower / case.mix.size, case.enough(setting.pick(LOADED, 3))
@@ -429,20 +419,15 @@ def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
         ):
             values[where, outputs, "ratio"] = ex.quotients(own[above], own[below])
             found = ex.mean_interval(values[where, outputs, "ratio"])
-            rows.append(ex.Row(f"{where}, {outputs}", f"latency of {above} over {below}", "", f"<= {bound:.4g}", found))
+            yield ex.Row(f"{where}, {outputs}", f"latency of {above} over {below}", "", f"<= {bound:.4g}", found)
             tested[where].append(ex.beyond(found, bound))
-    return rows, [
-        ex.Claim(
-            f"{where}: its bound holds on every instance",
-            ex.all_of([ex.clearly(one, -1) for one in found]),
-            "; ".join(ex.with_interval(one) for one in found),
-        )
-        for where, found in tested.items()
-    ]
+    for where, own in tested.items():
+        holds, seen = ex.all_of([ex.clearly(one, -1) for one in own]), "; ".join(map(ex.with_interval, own))
+        yield ex.Claim(f"{where}: its bound holds on every instance", holds, seen)
 
 
-def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
-    """Rows and claims of Theorem 4.2 on random mixes: no policy that sees the same bounds is better than A_min."""
+def _search(setting: ex.Setting, values: Values) -> ex.Told:
+    """Theorem 4.2 on random mixes: no policy that sees the same bounds is better than A_min."""
     tried = setting.pick(24, 3)
     cases = [random_case(setting.seed, draw) for draw in range(tried)]
     counts = [case.enough(setting.pick(LOADED, 3)) for case in cases]
@@ -455,26 +440,24 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
             key = ("Theorem 4.2", f"{case.name}, {np.count_nonzero(case.mix)} outputs", name)
             values[key] = values.get(key, []) + own
     most = {name: np.max(own, axis=0).tolist() for name, own in found.items()}
-    rows = [ex.Row(name, "largest ratio found", "", None, ex.mean_interval(own)) for name, own in most.items()]
+    yield from (ex.Row(name, "largest ratio found", "", None, ex.mean_interval(own)) for name, own in most.items())
     broken: dict[str, int] = {}
     for name, own in found.items():
         pairs = zip(own, found[A_MIN], strict=True)
         broken[name] = sum(ex.clearly(ex.paired_difference(one, base), -1) is True for one, base in pairs)
-        rows.append(ex.row(name, "instances with a lower latency than A_min", "", [float(broken[name])], "0"))
+        yield ex.row(name, "instances with a lower latency than A_min", "", [float(broken[name])], "0")
     others = [name for name in most if name != A_MIN]
     apart = {name: ex.paired_difference(most[name], most[A_MIN]) for name in others}
-    return rows, [
-        ex.Claim(
-            "proof of Theorem 4.2: on no instance has a policy that sees the same bounds a lower latency than A_min",
-            not any(broken.values()),
-            ", ".join(f"{name} has on {broken[name]} of {tried}" for name in others),
-        ),
-        ex.Claim(
-            "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
-            ex.all_of([ex.clearly(one, +1) for one in apart.values()]),
-            ", ".join(f"{name} {ex.with_interval(one)}" for name, one in apart.items()) + " apart",
-        ),
-    ]
+    yield ex.Claim(
+        "proof of Theorem 4.2: on no instance has a policy that sees the same bounds a lower latency than A_min",
+        not any(broken.values()),
+        ", ".join(f"{name} has on {broken[name]} of {tried}" for name in others),
+    )
+    yield ex.Claim(
+        "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
+        ex.all_of([ex.clearly(one, +1) for one in apart.values()]),
+        ", ".join(f"{name} {ex.with_interval(one)}" for name, one in apart.items()) + " apart",
+    )
 
 
 def random_case(seed: int, draw: int) -> Case:

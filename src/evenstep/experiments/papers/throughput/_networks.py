@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,16 +107,14 @@ class Sides:
     grows: ex.Interval
 
 
-def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> list[ex.Row]:
-    """Two rows a case, in per cent: by how much it serves more than `limit` when overloaded, and its growth below it.
+def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> Iterator[ex.Row]:
+    """Yield two rows a case, in per cent: by how much it serves more than `limit` when overloaded, and its growth below it.
 
     `served` names the first quantity; `held` names the requests or tokens that grow in the second.
     """
-    rows: list[ex.Row] = []
     for case, own in found.items():
-        rows.append(ex.Row(case, served, "%", 0.0, missed(own.served, limit)))
-        rows.append(ex.Row(case, f"growth of the {held} at {BELOW:g}, over the arrivals", "%", None, percent(own.grows)))
-    return rows
+        yield ex.Row(case, served, "%", 0.0, missed(own.served, limit))
+        yield ex.Row(case, f"growth of the {held} at {BELOW:g}, over the arrivals", "%", None, percent(own.grows))
 
 
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:

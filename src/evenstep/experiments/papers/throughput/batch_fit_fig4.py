@@ -32,15 +32,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         singles = [_fit(np.repeat(tokens, [s.size for s in table]), np.concatenate(table)) for table in tables]
         every[name] = [fit.r_squared for fit in singles]
     return ex.Findings(
-        rows=[row for name in fits for row in _rows(name, fits[name], every[name])],
-        claims=[
-            ex.Claim(
-                f"{name}: the piecewise linear fit explains more than {PAPER} of the variation of batch times",
-                all(fit.r_squared > PAPER for fit in own),
-                f"R^2 {min(fit.r_squared for fit in own):.4f}",
-            )
-            for name, own in fits.items()
-        ],
+        **ex.told(*(_told(name, own, every[name]) for name, own in fits.items())),
         constants=profiles.constants(setting)
         + ex.constants(f"""
             token loads | {loads[0]} to {loads[-1]} | the axis of the paper's figure
@@ -64,14 +56,15 @@ def _fit(tokens: F8, seconds: F8) -> Fit:
     return fit_laws({"tokens": tokens, "seconds": seconds}).fits[0]
 
 
-def _rows(name: str, fits: list[Fit], every: list[float]) -> list[ex.Row]:
-    return [
-        ex.row(name, "R^2, mean at each load", "", [fit.r_squared for fit in fits], f"> {PAPER}"),
-        ex.row(name, "R^2, single batches", "", every),
-        ex.row(name, "c", "ms", [1e3 * fit.options["c_s"] for fit in fits]),
-        ex.row(name, "a", "us a token", [1e6 * fit.options["a_s"] for fit in fits]),
-        ex.row(name, "b0", "tokens", [fit.options["b0"] for fit in fits]),
-    ]
+def _told(name: str, fits: list[Fit], every: list[float]) -> ex.Told:
+    explained = [fit.r_squared for fit in fits]
+    yield ex.row(name, "R^2, mean at each load", "", explained, f"> {PAPER}")
+    yield ex.row(name, "R^2, single batches", "", every)
+    yield ex.row(name, "c", "ms", [1e3 * fit.options["c_s"] for fit in fits])
+    yield ex.row(name, "a", "us a token", [1e6 * fit.options["a_s"] for fit in fits])
+    yield ex.row(name, "b0", "tokens", [fit.options["b0"] for fit in fits])
+    says = f"{name}: the piecewise linear fit explains more than {PAPER} of the variation of batch times"
+    yield ex.Claim(says, min(explained) > PAPER, f"R^2 {min(explained):.4f}")
 
 
 def _draw(figure: Any, points: dict[str, Points], fits: dict[str, list[Fit]]) -> None:

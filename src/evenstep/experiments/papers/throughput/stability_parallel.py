@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,17 +62,8 @@ def hot_engine(run: NetworkRun) -> int:
 
 #: Routing policy by the paper's name, and scheduling policy inside.
 Key: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pool(net.Sides):
-    """Measurements of one pool, over the replicates; served is in requests a second, growth is a share of arriving calls.
-
-    `paths` has by load (a multiple of the limit) the seconds, and the calls that wait or run then, float64[T] each, of the
-    first replicate.
-    """
-
-    paths: Mapping[float, tuple[F8, F8]]
+#: Of one run by load, a multiple of the limit: seconds, and the calls that wait or run then, float64[T] each.
+Paths: TypeAlias = Mapping[float, tuple[F8, F8]]
 
 
 def served_above(run: NetworkRun) -> float:
@@ -80,8 +71,11 @@ def served_above(run: NetworkRun) -> float:
     return net.work(run, [PROMPT + OUTPUT])[0] / (PROMPT + OUTPUT)
 
 
-def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
-    """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit, and measure it."""
+def examined(routing: str, policy: str, setting: ex.Setting) -> tuple[net.Sides, Paths]:
+    """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit; the paths are the first replicate's.
+
+    What is served is in requests a second, the growth is a share of the arriving calls.
+    """
     lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
     runs = {
         load: [
@@ -91,25 +85,25 @@ def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
         for load, until_s in lengths.items()
     }
     paths = {load: (times := np.linspace(0, lengths[load], 201), net.calls_at(own[0], times)) for load, own in runs.items()}
-    return Pool(
-        ex.mean_interval([served_above(run) for run in runs[net.ABOVE]]),
-        ex.mean_interval([net.drift(run) for run in runs[net.BELOW]]),
-        paths,
-    )
+    served = ex.mean_interval([served_above(run) for run in runs[net.ABOVE]])
+    return net.Sides(served, ex.mean_interval([net.drift(run) for run in runs[net.BELOW]])), paths
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    found = {
+    runs = {
         (label, policy): examined(routing, policy, setting)
         for label, routing in ROUTINGS.items()
         for policy in setting.pick(net.ORDERS, net.ORDERS[:1])
     }
-    hot_rows, hot_claim = _heated(setting)
-    named = {f"{label}, {policy}": own for (label, policy), own in found.items()}
-    drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, net.ORDERS[0]].paths.items()}
+    found = {key: own for key, (own, _) in runs.items()}
+    named = {", ".join(key): own for key, own in found.items()}
+    drawn = {(label, load): path for label in ROUTINGS for load, path in runs[label, net.ORDERS[0]][1].items()}
     return ex.Findings(
-        rows=[*net.rows(named, LIMIT, "served when overloaded, less K b / t_b", "calls"), *hot_rows],
-        claims=[*(claim(label, found) for label in ROUTINGS), hot_claim],
+        **ex.told(
+            net.rows(named, LIMIT, "served when overloaded, less K b / t_b", "calls"),
+            (claim(label, found) for label in ROUTINGS),
+            _heated(setting),
+        ),
         constants=ex.constants(f"""
             K, b | {ENGINES} engines, {BUDGET} tokens | ours: the paper gives no figures for Proposition 1
             lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper's averages of Fig. 1
@@ -131,7 +125,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
+def claim(label: str, found: Mapping[Key, net.Sides]) -> ex.Claim:
     """The claim of Proposition 1 on a routing policy, by its label in `ROUTINGS`, over its pools in `found`."""
     own = {policy: one for (name, policy), one in found.items() if name == label}
     says = (
@@ -140,21 +134,15 @@ def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
     return net.limit_claim(f"{says}{net.BELOW:g} of that", own, LIMIT, SHARE)
 
 
-def _heated(setting: ex.Setting) -> tuple[list[ex.Row], ex.Claim]:
-    """Rows of the growth of calls in the hot key's engine and in the others; the claim that only it is overloaded."""
+def _heated(setting: ex.Setting) -> ex.Told:
+    """The growth of calls in the hot key's engine and in the others."""
     runs = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
-    there: list[float] = []
-    elsewhere: list[float] = []
-    for _, run in runs:
-        at = hot_engine(run)
-        there.append(net.drift(run, at))
-        elsewhere.append(float(np.mean([net.drift(run, k) for k in range(ENGINES) if k != at])))
-    grows = {"the hot key's engine": ex.mean_interval(there), "the others": ex.mean_interval(elsewhere)}
-    hot_grows, others_grow = grows.values()
-    return [
-        ex.Row(f"hash, one hot key, {where}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
-        for where, own in grows.items()
-    ], ex.Claim(
+    drifts = [(hot_engine(run), [net.drift(run, k) for k in range(ENGINES)]) for _, run in runs]
+    hot_grows = ex.mean_interval([own[at] for at, own in drifts])
+    others_grow = ex.mean_interval([float(np.mean(own[:at] + own[at + 1 :])) for at, own in drifts])
+    for where, own in (("the hot key's engine", hot_grows), ("the others", others_grow)):
+        yield ex.Row(f"hash, one hot key, {where}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
+    yield ex.Claim(
         f"outside the proposition: a hash with one hot key overloads one engine at {2 * HOT_RATE / LIMIT:.2f} of the summed "
         "load",
         ex.all_of([ex.clearly(ex.beyond(hot_grows, 0.05), 1), net.keeps_up(others_grow)]),

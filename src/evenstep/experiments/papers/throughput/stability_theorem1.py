@@ -151,7 +151,6 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
 
 
 def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
-    """The claim that under these lengths every case's largest stable rate, over the theorem's, is 1 within `SHARE`."""
     own = {key: ratio for key, ratio in found.items() if key[0] == law}
     verdicts = [ex.near(ratio, 1.0, SHARE) for ratio in own.values()]
     worst = max(own, key=lambda key: abs(own[key].value - 1))
@@ -164,7 +163,6 @@ def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
 
 
 def _served(law: str, left: Mapping[Key, ex.Interval]) -> ex.Claim:
-    """The claim that under these lengths every case leaves at most the share `SHARE` of the tokens at load `BELOW`."""
     own = {key: share for key, share in left.items() if key[0] == law}
     worst = max(own, key=lambda key: own[key].value)
     return ex.Claim(

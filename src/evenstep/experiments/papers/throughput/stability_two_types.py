@@ -82,7 +82,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
     named = {f"{policy}, {100 * chats:g} % chats": own for (policy, chats), own in found.items()}
     return ex.Findings(
-        rows=net.rows(named, LINE, "tokens run when overloaded, less b / t_b", "tokens left"),
+        rows=[*net.rows(named, LINE, "tokens run when overloaded, less b / t_b", "tokens left")],
         claims=[claim(policy, found) for policy in policies],
         constants=ex.constants(f"""
             b | {BUDGET} tokens | ours: the paper gives no figures for two types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,9 +85,8 @@ def _row(runs: Runs, key: tuple[str, float, int], field: str) -> ex.Row:
     return ex.row(case, METRICS[field], "s", ours, None, () if budget == 512 else base, "b = 512")
 
 
-def _claims(runs: Runs, law: str, load: float) -> list[ex.Claim]:
+def _claims(runs: Runs, law: str, load: float) -> Iterator[ex.Claim]:
     where = f"at load {load:g}, batch time {law}"
-    found: list[ex.Claim] = []
     for says, field, best in (
         ("512 has the lowest median end-to-end latency", "e2e_p50_s", 512),
         ("1024 has the lowest median time to the first token", "ttft_p50_s", 1024),
@@ -95,8 +94,7 @@ def _claims(runs: Runs, law: str, load: float) -> list[ex.Claim]:
         own = {budget: ex.values(runs[law, load, budget], field) for budget in BUDGETS}
         apart = {other: ex.paired_difference(own[best], own[other]) for other in BUDGETS if other != best}
         seen = ", ".join(f"{ex.with_interval(one)} s against {other}" for other, one in apart.items())
-        found.append(ex.Claim(f"{says}, {where}", ex.all_of([ex.clearly(one, -1) for one in apart.values()]), seen))
-    return found
+        yield ex.Claim(f"{says}, {where}", ex.all_of([ex.clearly(one, -1) for one in apart.values()]), seen)
 
 
 def _draw(figure: Any, runs: Runs, load: float) -> None:

@@ -46,8 +46,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     }
     flat: list[Design] = ex.flat(found)
     return ex.Findings(
-        rows=_rows(found),
-        claims=_claims(found, counts),
+        **ex.told(_told(found, counts)),
         constants=ex.constants(f"""
             types | {TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens | the paper's
             L | {ex.listed(counts)} | ours
@@ -79,25 +78,13 @@ def said(panel: tuple[int, float, float, float]) -> str:
     return "{1:g} requests/s, delta {2:g}, T = {3:g} s".format(*panel)
 
 
-def _rows(found: Found) -> list[ex.Row]:
-    rows: list[ex.Row] = []
+def _told(found: Found, counts: Sequence[int]) -> ex.Told:
     for panel, tried in found.items():
         for one in tried:
             case = f"{said(panel)}, L = {one.segments}"
-            rows += [
-                ex.row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens]),
-                ex.row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens]),
-                ex.row(case, "expected latency", "s", [one.latency_s]),
-            ]
-    return rows + [
-        ex.row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", [least_kv_tokens(types_at(rate))])
-        for rate in RATES
-    ]
-
-
-def _claims(found: Found, counts: Sequence[int]) -> list[ex.Claim]:
-    claims: list[ex.Claim] = []
-    for panel, tried in found.items():
+            yield ex.row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens])
+            yield ex.row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens])
+            yield ex.row(case, "expected latency", "s", [one.latency_s])
         needs = {one.segments: one.solved.enough_kv_tokens for one in tried}
         best = min(tried, key=lambda one: one.solved.enough_kv_tokens)
         least, where = needs[best.segments], f"at {said(panel)}"
@@ -106,13 +93,12 @@ def _claims(found: Found, counts: Sequence[int]) -> list[ex.Claim]:
         seen += f"; L = {', '.join(map(str, few))} cannot keep up" if few else ""
         share, over = best.solved.kv_tokens / least, needs[ENOUGH] / least - 1
         u_shaped = counts[0] < best.segments < counts[-1]
-        tenth = f"L = {ENOUGH} needs at most a tenth more than the best L {where}"
-        claims += [
-            ex.Claim(f"memory is U-shaped in L {where} (Fig. {panel[0]})", u_shaped, seen),
-            ex.Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
-            ex.Claim(tenth, over <= 0.1, f"{over:+.1%}"),
-        ]
-    return claims
+        yield ex.Claim(f"memory is U-shaped in L {where} (Fig. {panel[0]})", u_shaped, seen)
+        yield ex.Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}")
+        yield ex.Claim(f"L = {ENOUGH} needs at most a tenth more than the best L {where}", over <= 0.1, f"{over:+.1%}")
+    for rate in RATES:
+        least = [least_kv_tokens(types_at(rate))]
+        yield ex.row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", least)
 
 
 def _draw(figure: Any, found: Found) -> None:

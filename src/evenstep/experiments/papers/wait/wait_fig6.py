@@ -37,15 +37,7 @@ def batches() -> dict[int, tuple[int, ...]]:
 def run(setting: ex.Setting) -> ex.Findings:
     found = batches()
     return ex.Findings(
-        rows=[
-            ex.Row(f"t = {start}", "prompts in the batch", "", len(who), ex.mean_interval([len(found.get(start, ()))]))
-            for start, who in TABLE.items()
-        ],
-        claims=[
-            ex.Claim(f"at t = {start} runs {_named(who)}", found.get(start) == who, _named(found.get(start, ())))
-            for start, who in TABLE.items()
-        ]
-        + [ex.Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))],
+        **ex.told(_told(found)),
         constants=ex.constants(f"""
             thresholds | {(3, 3)} | the paper's
             stages | one a segment, the second has more | the table completes P1 after one and keeps P6 in segment 2 after
@@ -59,6 +51,14 @@ def run(setting: ex.Setting) -> ex.Findings:
         size=(6.0, 3.4),
         intervals="nothing is drawn at random.",
     )
+
+
+def _told(found: dict[int, tuple[int, ...]]) -> ex.Told:
+    for start, who in TABLE.items():
+        own = found.get(start, ())
+        yield ex.row(f"t = {start}", "prompts in the batch", "", [len(own)], len(who))
+        yield ex.Claim(f"at t = {start} runs {_named(who)}", own == who, _named(own))
+    yield ex.Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))
 
 
 def _named(who: tuple[int, ...]) -> str:

@@ -135,8 +135,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         steady[family.name] = [one(trace, solving, "solved anew") for trace in traces]
     middles, latency = _by_arrival(runs, whole_s)
     return ex.Findings(
-        rows=_rows(runs, steady),
-        claims=[*_claims(runs), *_near(steady)],
+        **ex.told(_changing(runs), _steady(steady)),
         constants=_constants(whole_s),
         remark="the paper names conditions on thresholds for rates that change and runs static ones; what is estimated, "
         "from what, and when it is solved is ours. Without waiting (Sarathi) every rate is served with less latency and "
@@ -157,49 +156,35 @@ def _values(runs: Sequence[EngineRun], field: str) -> list[float]:
     return [energy_j_per_token(run) for run in runs] if field == "energy_j_per_token" else ex.values(runs, field)
 
 
-def _rows(runs: Runs, steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Row]:
-    found: list[ex.Row] = []
+def _changing(runs: Runs) -> ex.Told:
     for (family, profile, label), own in runs.items():
         for field, (quantity, unit) in FIELDS.items():
             base = () if label == "solved anew" else _values(runs[family, profile, "solved anew"], field)
             case = f"{label} on the types of {family}, {profile}" if label == "Sarathi" else f"{family} {label}, {profile}"
-            found.append(ex.row(case, quantity, unit, _values(own, field), None, base, "solved anew"))
-    for family in FAMILIES:
-        for k, n in enumerate(family.thresholds(STEADY)):
-            case, quantity = f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)"
-            found.append(ex.row(case, quantity, "requests", _solved(steady[family.name], k), float(n)))
-    return found
-
-
-def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
-    """The solved threshold of type or segment k at the end of each run."""
-    return [float(run.totals.counted[f"threshold_{k + 1}"]) for run in runs]
-
-
-def _claims(runs: Runs) -> list[ex.Claim]:
-    found: list[ex.Claim] = []
+            yield ex.row(case, quantity, unit, _values(own, field), None, base, "solved anew")
     for family, profile in itertools.product([family.name for family in FAMILIES], PROFILES):
         anew, sarathi = (family, profile, "solved anew"), runs[family, profile, "Sarathi"]
         for other in ("for the mean", "for the peak"):
             text = f"{family} solved anew has a lower latency than with thresholds {other}, {profile}"
-            found.append(ex.compared(text, *ex.pair(runs, anew, (family, profile, other), "e2e_mean_s"), -1, "{} s"))
+            yield ex.compared(text, *ex.pair(runs, anew, (family, profile, other), "e2e_mean_s"), -1, "{} s")
         for field, less, said in SAVED:
             text = f"{family} solved anew still takes {less} than Sarathi, {profile}"
-            found.append(ex.compared(text, _values(runs[anew], field), _values(sarathi, field), -1, said))
-    return found
+            yield ex.compared(text, _values(runs[anew], field), _values(sarathi, field), -1, said)
 
 
-def _near(steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Claim]:
-    found: list[ex.Claim] = []
+def _steady(steady: Mapping[str, Sequence[EngineRun]]) -> ex.Told:
     for family in FAMILIES:
-        wanted = family.thresholds(STEADY)
-        means = [ex.mean_interval(_solved(steady[family.name], k)) for k in range(len(wanted))]
+        wanted, means = family.thresholds(STEADY), list[ex.Interval]()
+        for k, n in enumerate(wanted):
+            case, quantity = f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)"
+            solved = [float(run.totals.counted[f"threshold_{k + 1}"]) for run in steady[family.name]]
+            means.append(ex.mean_interval(solved))
+            yield ex.row(case, quantity, "requests", solved, float(n))
         off = [max(NEAR * n, 1.0) for n in wanted]
         near = ex.all_of([ex.within(mean, n - by, n + by) for mean, n, by in zip(means, wanted, off, strict=True)])
         said = ", ".join(f"{ex.with_interval(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
         text = f"at a constant rate {family.name}'s mean thresholds are within {NEAR:.0%}, or one request, of the theory's"
-        found.append(ex.Claim(text, near, said))
-    return found
+        yield ex.Claim(text, near, said)
 
 
 def _constants(whole_s: float) -> list[ex.Constant]:
