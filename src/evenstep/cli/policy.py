@@ -273,5 +273,4 @@ def _text(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """A docstring without its backquotes."""
     return text.replace("`", "")

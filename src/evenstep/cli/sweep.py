@@ -148,7 +148,6 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as text in hours, minutes or seconds, for instance ``2.5 hours``."""
     for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.1f} {unit}"

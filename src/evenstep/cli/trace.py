@@ -42,7 +42,6 @@ command = Trace()
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a trace and say how to read it."""
     parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
     parser.add_argument("--format-name", metavar="NAME", help="format of FILE, with options if any: mooncake:ticks=keep")
     flags.add_columns_flag(parser)

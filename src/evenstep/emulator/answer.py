@@ -227,7 +227,6 @@ class Answer:
         return True
 
     def _status(self, fault: Fault) -> None:
-        """Send the error response of a ``status`` fault."""
         given = {"Retry-After": fault.retry_after_s, "Location": fault.location}
         headers = [(name, str(value)) for name, value in given.items() if value]
         body = error_body(fault.status, "the engine was told to fail") if fault.status != 304 else b""

@@ -142,7 +142,6 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """Serve the next waiting request."""
         if self._machine.state is State.IDLE and not self._transport.is_closing():
             self._transport.resume_reading()
             self._take(self._machine.receive(b""))

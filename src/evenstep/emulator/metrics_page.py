@@ -27,7 +27,6 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
 
 
 def _vllm(page: Page, fleet: Fleet, number: int) -> None:
-    """Add vLLM's metrics of one rank to the page."""
     rank, group = fleet.rank(number), fleet.home[number]
     called = str(fleet.settings.first_rank + number)
     who = {"engine": called, "model_name": fleet.settings.model}
@@ -61,7 +60,6 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
 
 
 def _sglang(page: Page, fleet: Fleet, number: int) -> None:
-    """Add SGLang's metrics of one rank to the page."""
     rank, memory = fleet.rank(number), fleet.rank(number).memory
     called = str(fleet.settings.first_rank + number)
     who = {"model_name": fleet.settings.model, "engine_type": "unified", "tp_rank": "0", "dp_rank": called}

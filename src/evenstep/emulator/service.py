@@ -98,7 +98,6 @@ class PortService:
         return None
 
     def _metrics(self, out: Connection) -> None:
-        """Answer with the metrics page of the port's ranks."""
         out.reply(200, metrics_page(self._fleet, self._ranks), CONTENT_TYPE)
 
     def _own(self, head: RequestHead, body: bytes, out: Connection) -> None:

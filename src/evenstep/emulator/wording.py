@@ -160,7 +160,6 @@ class Wording:
         return {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion_tokens}
 
     def _whole_choice(self, choice: Choice) -> dict[str, Any]:
-        """A choice of an answer that is not streamed."""
         value: dict[str, Any] = {"index": choice.index}
         value |= {"message": {"role": "assistant", "content": choice.text}} if self._asked.chat else {"text": choice.text}
         value["logprobs"] = self._logprobs(choice) if self._asked.logprobs else None

@@ -228,7 +228,6 @@ class Answer:
 
 
 def _said(error: object) -> str:
-    """The message of an error object, at most 300 characters."""
     if isinstance(error, dict):
         return str(error.get("message", error))[:300]  # pyright: ignore[reportUnknownArgumentType]
     return str(error)[:300]

@@ -107,7 +107,6 @@ class Client:
             await asyncio.sleep(0)
 
     def _gone(self, connection: Connection) -> None:
-        """Forget a connection that has closed."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -191,7 +190,6 @@ class Call:
         self.ended(self)
 
     def _late(self, timeout_s: float) -> None:
-        """Fail the call with the error ``timeout``."""
         self._timer = None
         self.fail("timeout", f"no end within {timeout_s:g} s")
 
@@ -296,5 +294,4 @@ class Connection(asyncio.Protocol):
 
 
 def _text(body: bytearray) -> str:
-    """The first 300 bytes as text."""
     return bytes(body[:300]).decode("utf-8", "replace")

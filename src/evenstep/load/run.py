@@ -247,7 +247,6 @@ class Run:
             self._wake = self._loop.call_later(max(0.0, wait_s), self._go)
 
     def _begin(self, row: int, due_s: float) -> None:
-        """Send the request of a row, and record when it was due and when it started."""
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
         flow = self._workflow
         body = self._prompts.body(row, "" if flow is None else flow.models[row])

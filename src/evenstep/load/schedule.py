@@ -20,6 +20,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.network.tasks import Calls
+from evenstep.workload.readers.links import previous_in_session
 from evenstep.workload.replicate import units_of
 
 
@@ -191,10 +192,4 @@ def order_of(trace: Trace) -> I8:
     """
     if trace.after is not None or trace.session is None:
         return trace.column("after")
-    last: dict[int, int] = {}
-    after = np.full(len(trace), -1, np.int64)
-    for row, session in enumerate(trace.session.tolist()):
-        if session >= 0:
-            after[row] = last.get(session, -1)
-            last[session] = row
-    return after
+    return previous_in_session(trace.session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,18 @@ def write_chrome_trace(
     return last - first
 
 
-def _names(conditions: Conditions) -> list[dict[str, Any]]:
-    """Events in the trace format that name the process and the track of each worker."""
+def _names(conditions: Conditions) -> Iterator[dict[str, Any]]:
+    """Yield events in the trace format that name the process and the track of each worker."""
     process: dict[str, Any] = {"ph": "M", "pid": _PROCESS}
-    events = [{**process, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}]
+    yield {**process, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}
     for worker in range(conditions.workers):
         track = {**process, "tid": worker + 1}
-        events.append({**track, "name": "thread_name", "args": {"name": f"worker {worker}"}})
-        events.append({**track, "name": "thread_sort_index", "args": {"sort_index": worker}})
-    return events
+        yield {**track, "name": "thread_name", "args": {"name": f"worker {worker}"}}
+        yield {**track, "name": "thread_sort_index", "args": {"sort_index": worker}}
 
 
-def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Slices and counters of one step of one group, `row` of `workers`, as events; `sizes` are the sizes of all groups."""
+def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    """Yield slices and counters of one step of one group, `row` of `workers`; `sizes` are the sizes of all groups."""
     group = int(workers.group[row])
     first, size = sum(sizes[:group]), sizes[group]
     part = slice(first, first + size)
@@ -80,19 +80,17 @@ def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int
     if workers.longest is not None:
         effective = table.effective_load(effective, workers.running[row], workers.longest[row])
     busy = np.minimum(law.overhead_seconds(size) + table.local_seconds(effective)[part], duration)
-    events: list[dict[str, Any]] = []
     for worker in range(size):
         common = {"ph": "X", "pid": _PROCESS, "tid": first + worker + 1}
         args = {"step": int(workers.step[row]), "load": float(load[worker]), "running": int(running[worker])}
         seconds = float(busy[worker])
-        events.append({**common, "name": "decode", "ts": start * _MICRO, "dur": seconds * _MICRO, "args": args})
+        yield {**common, "name": "decode", "ts": start * _MICRO, "dur": seconds * _MICRO, "args": args}
         waits = duration - seconds
         if waits > _ROUNDING * duration:
-            events.append({**common, "name": "barrier wait", "ts": (start + seconds) * _MICRO, "dur": waits * _MICRO})
+            yield {**common, "name": "barrier wait", "ts": (start + seconds) * _MICRO, "dur": waits * _MICRO}
     top = float(load.max())
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
     counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "load imbalance": idle}
     for name, value in counters.items():
         name = name if len(sizes) == 1 else f"{name}, group {group}"
-        events.append({"ph": "C", "pid": _PROCESS, "name": name, "ts": start * _MICRO, "args": {name: value}})
-    return events
+        yield {"ph": "C", "pid": _PROCESS, "name": name, "ts": start * _MICRO, "args": {name: value}}

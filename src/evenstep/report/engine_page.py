@@ -64,7 +64,6 @@ def _table(comparison: EngineComparison) -> str:
 
 
 def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
-    """All charts of the report as pieces of HTML."""
     names = [result.policy for result in comparison.policies]
     sections = {
         "Latency": [

@@ -199,14 +199,17 @@ def csv_text(found: Reproduction) -> str:
     return out.getvalue()
 
 
-_LATEX = {letter: rf"\{letter}" for letter in "&%$#_{}"} | {
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    "<": r"$<$",
-    ">": r"$>$",
-}
+_LATEX = str.maketrans(
+    {letter: rf"\{letter}" for letter in "&%$#_{}"}
+    | {
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "±": r"$\pm$",
+        "<": r"$<$",
+        ">": r"$>$",
+    }
+)
 
 
 def latex_text(found: Reproduction) -> str:
@@ -219,13 +222,9 @@ def latex_text(found: Reproduction) -> str:
         r"\toprule",
         rf"{' & '.join(_HEAD)} \\",
         r"\midrule",
-        *(" & ".join(map(_escaped, _cells_of(row))) + r" \\" for row in found.findings.rows),
+        *(" & ".join(cell.translate(_LATEX) for cell in _cells_of(row)) + r" \\" for row in found.findings.rows),
     ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def json_object(found: Reproduction) -> dict[str, Any]:

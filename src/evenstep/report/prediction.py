@@ -92,7 +92,6 @@ def _reliability(found: Evaluation, horizon: int, number: Mapping[str, int]) -> 
 
 
 def _score_object(score: Score) -> dict[str, Any]:
-    """One score as a JSON-ready dict."""
     told, left, count = score.reliability
     return {
         "predictor": score.predictor,

@@ -28,12 +28,13 @@ def write_sweep(swept: Swept, path: Path) -> None:
 def page(swept: Swept) -> str:
     """The whole page as HTML text; it loads no other file. Its table of figures has at most `PAGE_ROWS` rows."""
     title = f"Sweep of {_listed(swept.parameters)}"
+    taken = {name: _taken(swept, name) for name in swept.parameters}
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(subtitle(swept))}</p>',
         *(part for metric in swept.metrics for part in _metric(swept, metric)),
         *_figures(swept),
-        *_made_by(swept),
+        *made_by(swept.command, {"Swept": taken, "Fixed": swept.fixed, "Versions": swept.versions}),
     ]
     return document(title, parts)
 
@@ -129,11 +130,6 @@ def _figures(swept: Swept) -> Iterable[str]:
     yield table(zip(head, units, strict=True), ([*map(escape, row)] for row in rows[:PAGE_ROWS]))
 
 
-def _made_by(swept: Swept) -> Iterable[str]:
-    taken = {name: _taken(swept, name) for name in swept.parameters}
-    yield from made_by(swept.command, {"Swept": taken, "Fixed": swept.fixed, "Versions": swept.versions})
-
-
 def _taken(swept: Swept, parameter: str) -> str:
     """The values of a parameter as text; of a sampled number, the ends of the range."""
     values = swept.values(parameter)
@@ -143,6 +139,5 @@ def _taken(swept: Swept, parameter: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Names as text: ``a, b and c``."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last

@@ -188,5 +188,4 @@ def samples() -> tuple[str, ...]:
 
 
 def _bundled() -> dict[str, Path]:
-    """Path of each bundled sample, by name."""
     return {file.name.split(".")[0].replace("_", "-"): file for file in sorted(_SAMPLES.glob("*.gz"))}
