@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,43 +113,42 @@ def _policy_of(found: Observed) -> str:
     return ("," if "=" in found.policy else ":").join([found.policy, ",".join(options)])
 
 
-def _said(found: Observed) -> list[str]:
-    """Sentences for the user on the data taken from the log, and on what the simulation omits."""
+def _said(found: Observed) -> Iterator[str]:
+    """Yield sentences for the user on the data taken from the log, and on what the simulation omits."""
     law, slots = found.law, sorted({worker.slots for worker in found.workers})
     groups = f" in {len(found.group_sizes)} barrier groups" if len(found.group_sizes) > 1 else ""
     held = min(found.kv_tokens)
     memory = f"{held:,.0f} KV tokens" if math.isfinite(held) else "KV memory without a known limit"
-    said = [
+    yield (
         f"From the log: {len(found.workers)} workers{groups}, {' or '.join(map(str, slots))} slots each, {memory}; "
         f"{found.requests.rows:,} served requests at their arrival times; policy {found.policy}."
-    ]
+    )
     if law is None:
-        said.append("The log shows too few steps to fit a step-time law: the default one is used.")
+        yield "The log shows too few steps to fit a step-time law: the default one is used."
     elif law.seconds_per_token == 0.0:
-        said.append(
+        yield (
             f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average. It does not show that they last longer "
             "at a larger load, so what was lost at the barrier is not known; simulated steps all last as long."
         )
     else:
-        said.append(
+        yield (
             f"Step-time law of the log: C = {1e3 * law.overhead_s:.4g} ms, t_l = {law.seconds_per_token:.4g} s a token "
             f"± {100 * law.slope_error:.1f} % (R^2 {law.r_squared:.2f} over usual steps, {law.steps:,} steps)."
         )
-    said.append("The simulation has no prefill on the workers and decides as soon as a slot is free.")
+    yield "The simulation has no prefill on the workers and decides as soon as a slot is free."
     if len(set(found.kv_tokens)) > 1:
-        said.append("Workers differ in KV memory: all have the least of them in the simulation.")
+        yield "Workers differ in KV memory: all have the least of them in the simulation."
     if found.fleet_changed:
-        said.append("Workers left during the log: the fleet is the largest there was.")
+        yield "Workers left during the log: the fleet is the largest there was."
     if found.prefillers:
-        said.append(f"{found.prefillers} workers that only prefill are left out.")
+        yield f"{found.prefillers} workers that only prefill are left out."
     if found.replayed.gaps:
-        said.append(f"Gaps in the log: {found.replayed.gaps}. Requests that were not logged are left out.")
+        yield f"Gaps in the log: {found.replayed.gaps}. Requests that were not logged are left out."
     difference = found.replayed.difference
     if difference is not None:
-        said.append(
+        yield (
             f"This version decides otherwise than the log from {difference.now_s:.1f} s on: only what came before counts."
         )
-    return said
 
 
 def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

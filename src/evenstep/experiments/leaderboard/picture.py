@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
 from evenstep.experiments.leaderboard.ranks import Standing, alike, overall, standings
@@ -56,62 +57,55 @@ def picture(table: Table) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(table: Table, line: WorkloadLine, places: dict[str, int], left: float, wide: float) -> list[str]:
-    """SVG elements of one workload's panel, at x = `left`, `wide` pixels; `places` has each policy's y."""
+def _panel(table: Table, line: WorkloadLine, places: dict[str, int], left: float, wide: float) -> Iterator[str]:
+    """Yield one workload's panel as SVG elements, at x = `left`, `wide` pixels; `places` has each policy's y."""
     title, factor = _TITLES[line.metric]
     found = {one.cell.policy: one for one in standings(table.of(line.name), line.metric)}
     values = {policy: one for policy, one in found.items() if policy in places and one.value is not None}
     sizes = sorted(factor * one.value.value for one in values.values() if one.value is not None)
     most = min(sizes[-1], CUT * sizes[int(BUT * (len(sizes) - 1))]) if sizes else 1.0
-    parts = [
-        f'<text x="{left:.1f}" y="16" font-size="14" font-weight="bold">{escape(line.name)}</text>',
-        f'<text class="soft" x="{left:.1f}" y="34">{escape(title)}</text>',
-    ]
+    yield f'<text x="{left:.1f}" y="16" font-size="14" font-weight="bold">{escape(line.name)}</text>'
+    yield f'<text class="soft" x="{left:.1f}" y="34">{escape(title)}</text>'
     for policy, one in values.items():
-        parts += _bar(one, factor, left, places[policy], wide, most or 1.0)
-    missing = [policy for policy in places if policy not in values]
-    parts += [f'<text class="soft" x="{left:.1f}" y="{places[policy] + 13}">not run</text>' for policy in missing]
-    return parts
+        yield from _bar(one, factor, left, places[policy], wide, most or 1.0)
+    for policy, y in places.items():
+        if policy not in values:
+            yield f'<text class="soft" x="{left:.1f}" y="{y + 13}">not run</text>'
 
 
-def _bar(one: Standing, factor: float, left: float, y: int, wide: float, most: float) -> list[str]:
-    """SVG elements of one policy's bar, interval and number; a value above `most` gets a bar of full width with a point."""
+def _bar(one: Standing, factor: float, left: float, y: int, wide: float, most: float) -> Iterator[str]:
+    """Yield one policy's bar, interval and number as SVG; a value above `most` gets a bar of full width with a point."""
     assert one.value is not None
     kind = "oracle" if one.cell.oracle else "ours" if _is_ours(one.cell.policy) else "live"
     value = factor * one.value.value
     shown = f"{value:.2f}" if value < 10 else f"{value:.1f}"
     length, top, floor = wide / most * value, y + 3, y + ROW - 3
     if value > most:
-        tip = left + wide
-        parts = [
-            f'<path class="{kind}" d="M{left:.1f} {top}H{tip - 6:.1f}L{tip:.1f} {y + ROW / 2}L{tip - 6:.1f} {floor}'
+        end = left + wide
+        yield (
+            f'<path class="{kind}" d="M{left:.1f} {top}H{end - 6:.1f}L{end:.1f} {y + ROW / 2}L{end - 6:.1f} {floor}'
             f'H{left:.1f}Z"/>'
-        ]
-        end = tip
+        )
     else:
-        height = floor - top
-        parts = [f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{length:.1f}" height="{height}" rx="1.5"/>']
+        yield f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{length:.1f}" height="{floor - top}" rx="1.5"/>'
         end = left + length
         if one.value.low is not None and one.value.high is not None and one.value.high > one.value.low:
             low, high = (wide / most * factor * edge for edge in (max(one.value.low, 0.0), one.value.high))
             end = left + min(high, wide + 12)
-            parts.append(f'<path class="whisker" d="M{left + low:.1f} {y + ROW / 2}H{end:.1f}"/>')
-    return [*parts, f'<text x="{end + 5:.1f}" y="{y + 13}">{shown}</text>']
+            yield f'<path class="whisker" d="M{left + low:.1f} {y + ROW / 2}H{end:.1f}"/>'
+    yield f'<text x="{end + 5:.1f}" y="{y + 13}">{shown}</text>'
 
 
-def _legend(y: float, ours: bool, oracles: bool) -> list[str]:
+def _legend(y: float, ours: bool, oracles: bool) -> Iterator[str]:
     entries = [("live", "can run live")]
     entries += [("ours", OURS)] if ours else []
     entries += [("oracle", "shown true lengths, which no live router has")] if oracles else []
-    parts: list[str] = []
     x = float(LEFT)
     for kind, text in entries:
-        parts += [
-            f'<rect class="{kind}" x="{x:.0f}" y="{y - 10}" width="11" height="11" rx="1.5"/>',
-            f'<text x="{x + 16:.0f}" y="{y}">{escape(text)}</text>',
-        ]
+        yield f'<rect class="{kind}" x="{x:.0f}" y="{y - 10}" width="11" height="11" rx="1.5"/>'
+        yield f'<text x="{x + 16:.0f}" y="{y}">{escape(text)}</text>'
         x += 40 + 6.5 * len(text)
-    return [*parts, f'<text class="soft" x="{LEFT - 8}" y="{y}" text-anchor="end">pointed bars are cut</text>']
+    yield f'<text class="soft" x="{LEFT - 8}" y="{y}" text-anchor="end">pointed bars are cut</text>'
 
 
 def _is_ours(policy: str) -> bool:

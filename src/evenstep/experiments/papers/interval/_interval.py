@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,14 +120,12 @@ class Sweep:
         """Mean latencies, seconds, of policy `label` under intervals `name`, at the largest count and the paper's memory."""
         return self.values[name, label, self.counts[-1], MEMORY]
 
-    def rows(self) -> list[ex.Row]:
-        """A row for each entry of `values`, with the paired difference to `H-SF`; call `run` before."""
-        found: list[ex.Row] = []
+    def rows(self) -> Iterator[ex.Row]:
+        """Yield a row for each entry of `values`, with the paired difference to `H-SF`; call `run` before."""
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
             case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
-            found.append(ex.row(case, "average latency", "s", own, None, base, HINDSIGHT))
-        return found
+            yield ex.row(case, "average latency", "s", own, None, base, HINDSIGHT)
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
         """Latency of policy `label` over that of `H-SF`, at the largest count: mean ratio with its interval."""
@@ -185,7 +183,7 @@ def latency_under(
     def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()
         return ex.Findings(
-            rows=sweep.rows(),
+            rows=[*sweep.rows()],
             claims=claims(sweep),
             constants=sweep.constants(),
             remark=remark,

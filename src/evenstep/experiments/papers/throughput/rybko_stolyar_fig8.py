@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -96,7 +96,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     paths = {order: [path(order, until_s, setting.seed + k) for k in range(setting.replicates)] for order in ORDERS}
     drawn = {order: own[0] for order, own in paths.items()}
     return ex.Findings(
-        rows=_rows(paths),
+        rows=[*_rows(paths)],
         claims=claims(paths),
         constants=ex.constants(f"""
             b, t_b | {BUDGET} tokens, one slot | the paper's
@@ -128,25 +128,20 @@ def virtual_load() -> float:
     return judge(network()).stations[0].load
 
 
-def _rows(paths: Paths) -> list[ex.Row]:
+def _rows(paths: Paths) -> Iterator[ex.Row]:
     first, second = ORDERS
     growths, tokens, drift = _grown(paths)
-    rows = [
-        ex.row("both orders", f"load of agent {k + 1}", "", [one.load], LOAD)  # the same in every replicate
-        for k, one in enumerate(judge(network()).engines)
-    ]
-    rows += [
-        ex.row(first, "load of the virtual station", "", [virtual_load()]),
-        ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths, round(FLUID, 3)),
-        ex.row(first, "tokens in both agents at the end", "log10 tokens", tokens, "> 6"),
-        ex.Row(second, "growth of the calls over the arrivals", "%", None, net.percent(drift)),
-    ]
+    for k, one in enumerate(judge(network()).engines):
+        yield ex.row("both orders", f"load of agent {k + 1}", "", [one.load], LOAD)  # the same in every replicate
+    yield ex.row(first, "load of the virtual station", "", [virtual_load()])
+    yield ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths, round(FLUID, 3))
+    yield ex.row(first, "tokens in both agents at the end", "log10 tokens", tokens, "> 6")
+    yield ex.Row(second, "growth of the calls over the arrivals", "%", None, net.percent(drift))
     for agent in range(2):
         for name, most in FEW.items():
             where = f"{name} in agent {agent + 1}, last {LAST:,} slots"
-            rows.append(ex.row(second, f"mean {where}", name, _held(paths, name, agent, "mean"), f"< {most:,.0f}"))
-            rows.append(ex.row(second, f"most {where}", name, _held(paths, name, agent, "max")))
-    return rows
+            yield ex.row(second, f"mean {where}", name, _held(paths, name, agent, "mean"), f"< {most:,.0f}")
+            yield ex.row(second, f"most {where}", name, _held(paths, name, agent, "max"))
 
 
 def _grown(paths: Paths) -> tuple[list[float], list[float], ex.Interval]:
