@@ -122,6 +122,10 @@ def test_latex_is_balanced_escaped_and_has_six_cells_a_row():
     assert not re.search(r"[&%#_](?<!&)", bare.replace(r"\begin{tabular}", ""))
 
 
+def test_latex_counts_one_replicate_in_the_singular():
+    assert findings.latex_text(replace(made(), seeds=1)).splitlines()[0].endswith(", 1 replicate")
+
+
 def test_json_has_no_nan():
     found = json.loads(json.dumps(findings.json_object(made(nan=True)), allow_nan=False))
     assert found["rows"][0]["ours"]["value"] is None

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import MISSING
+from evenstep.report.numbers import MISSING, counted
 from evenstep.report.tables import aligned, mean_text
 
 #: Shown with every run at the reduced size.
@@ -216,7 +216,7 @@ def latex_text(found: Reproduction) -> str:
     """The rows of numbers as a LaTeX ``tabular`` with escaped special characters; it needs the package booktabs."""
     lines = [
         rf"% evenstep reproduce {found.name}{' --quick (reduced size, no evidence)' if found.quick else ''}, "
-        f"{found.seeds} replicates",
+        + counted(found.seeds, "replicate"),
         r"% \usepackage{booktabs}",
         r"\begin{tabular}{lllrrr}",
         r"\toprule",

@@ -9,6 +9,7 @@ from evenstep.errors import InputError
 from evenstep.experiments.papers.bf_io.bfio_adversarial import EACH, SHORT, _claim, instance
 from evenstep.experiments.reproduce import Setting, reproduce
 from evenstep.measure.comparison import Interval
+from evenstep.report.findings import text_lines
 
 
 def test_round_robin_and_jsq_with_known_ties_lose_a_factor_near_g():
@@ -33,6 +34,12 @@ def test_one_throw_of_dice_settles_nothing_and_an_exact_exponent_does():
     assert _claim("JSQ, ties by chance", range_, chance=True).holds is False
     assert _claim("JSQ, ties to the lowest index", one, chance=False).holds is False
     assert _claim("round robin", Interval(0.95, None, None), chance=False).holds is True
+
+
+def test_with_one_key_the_output_claims_no_intervals():
+    text = "\n".join(text_lines(quick("bfio-adversarial", seeds=1)))
+    assert "\nOne replicate: no intervals.\n" in text
+    assert "±" not in text
 
 
 def test_it_takes_no_trace():

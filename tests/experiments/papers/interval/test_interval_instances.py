@@ -17,6 +17,13 @@ def test_the_paper_s_example_holds_and_the_quotient_of_its_lower_bound_does_not(
     assert not any(holds for says, holds in found.items() if "A_max is at least" in says)
 
 
+def test_one_replicate_has_intervals_over_instances_only():
+    made = quick("interval-instances", seeds=1)
+    assert "\nOne replicate: no intervals but those of Proposition 8.4, over instances." in "\n".join(text_lines(made))
+    with_ends = {row.case for row in made.findings.rows if row.ours.low is not None}
+    assert with_ends == {"A_random(M) and A_random(0.5 M)", "A_random(M)"}
+
+
 def test_hindsight_takes_as_long_as_the_proof_computes():
     alpha, a, b, short, long = 0.25, 3, 6, 4, 16
     _, best = lower_bound(alpha, a / b, b, 0)

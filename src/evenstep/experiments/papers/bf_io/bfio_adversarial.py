@@ -64,7 +64,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         data=ex.long_values(found, ("policy", "workers"), "ratio"),
         draw=lambda figure: _draw(figure, found, sizes),
         size=(6.2, 4.4),
-        intervals=f"± is half a 95 % t-interval over {setting.replicates} keys of the dice; what throws none has none.",
+        intervals=""
+        if setting.replicates == 1
+        else f"± is half a 95 % t-interval over {setting.replicates} keys of the dice; what throws none has none.",
     )
 
 

@@ -110,7 +110,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         data=ex.long_values(values, ("part", "case"), "value"),
         draw=lambda figure: _draw(figure, values, setting),
         size=(11.0, 3.6),
-        intervals=f"± is half a 95 % t-interval over {setting.replicates} replicates, for Proposition 8.4 over instances.",
+        intervals="One replicate: no intervals but those of Proposition 8.4, over instances."
+        if setting.replicates == 1
+        else f"± is half a 95 % t-interval over {setting.replicates} replicates, for Proposition 8.4 over instances.",
     )
 
 
