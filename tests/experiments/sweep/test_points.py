@@ -46,6 +46,25 @@ def test_listed_values_share_their_axis_of_a_hypercube_evenly():
     assert [point[0] for point in points].count("x") == 5
 
 
+@pytest.mark.parametrize(("low", "high"), [(2, 9), (1, 3), (0, 1), (-2, 1)])
+def test_whole_numbers_share_their_axis_of_a_hypercube_evenly_the_ends_too(low, high):
+    span = range(low, high + 1)
+    points = [point[0] for point in latin_points([axis({"from": low, "to": high}, int)], 3 * len(span), 1)]
+    assert sorted(points) == sorted(3 * list(span))
+
+
+def test_whole_numbers_on_a_logarithmic_scale_stay_within_their_range():
+    points = [point[0] for point in latin_points([axis({"from": 1, "to": 8, "scale": "log"}, int)], 300, 1)]
+    assert set(points) == set(range(1, 9))
+    assert points.count(1) > 2 * points.count(4) > 2 * points.count(8)
+
+
+@pytest.mark.parametrize("given", [{"from": 2.5, "to": 7}, {"from": 2, "to": 7.5}])
+def test_a_range_of_whole_numbers_has_whole_ends(given):
+    with pytest.raises(InputError, match=r"is [27]\.5; expected a whole number"):
+        axis(given, int)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -22,7 +22,7 @@ class Axis:
     Args:
         name: the parameter.
         values: its values, listed; empty if the range gives them.
-        low, high: ends of the range, ``low < high``; with `log` also ``low > 0``.
+        low, high: ends of the range, ``low < high``, whole with `whole`; with `log` also ``low > 0``.
         points: number of values of the range on a grid, ends included, >= 2; None is valid for a Latin hypercube only.
         log: True if values of the range are spread evenly on a logarithmic scale.
         whole: True if the parameter takes whole numbers only.
@@ -47,26 +47,32 @@ class Axis:
             return self.values
         if self.points is None:
             raise InputError(self.where, f"{self.name}.points", "missing", "a number of points for a grid")
-        found = [self.at(i / (self.points - 1)) for i in range(self.points)]
+        found = [self._between(i / (self.points - 1), self.high) for i in range(self.points)]
+        found = [round(value) for value in found] if self.whole else found
         if len(set(found)) < len(found):
             expected = f"at most {len(set(found))} for whole numbers from {self.low:g} to {self.high:g}"
             raise InputError(self.where, f"{self.name}.points", self.points, expected)
         return tuple(found)
 
-    def at(self, share: float) -> Any:
-        """The value at a share of the axis: a number of the range, or a listed value, each for an equal part.
+    def drawn(self, share: float) -> Any:
+        """The value at a share of the axis, in [0, 1]: each listed value and each whole number has its own part of it.
 
-        The share is in [0, 1], below 1 for listed values. Numbers are rounded to 12 significant digits, so that 0.1 + 0.2
-        reads 0.3, or to whole ones where the parameter takes no others.
+        The parts of listed values are equal, and so are those of whole numbers, on the scale of the axis. If the parameter
+        takes fractions, the value is a number of the range.
         """
         if self.values:
-            return self.values[int(share * len(self.values))]
+            return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
+        if self.whole:
+            return min(math.floor(self._between(share, self.high + 1)), round(self.high))
+        return self._between(share, self.high)
+
+    def _between(self, share: float, high: float) -> float:
+        """The number at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3."""
         if self.log:
-            value = self.low * math.exp(share * math.log(self.high / self.low))
+            value = self.low * math.exp(share * math.log(high / self.low))
         else:
-            value = self.low + share * (self.high - self.low)
-        value = float(f"{value:.12g}")
-        return round(value) if self.whole else value
+            value = self.low + share * (high - self.low)
+        return float(f"{value:.12g}")
 
 
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
@@ -102,7 +108,7 @@ def grid_points(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
 def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any, ...]]:
     """A Latin hypercube: each axis is cut into `count` >= 1 equal parts, and each part holds one point; `seed` is its key.
 
-    Returns `count` tuples with a value for each axis, in the order of `axes`; listed values share their axis evenly.
+    Returns `count` tuples with a value for each axis, in the order of `axes` (`Axis.drawn`).
 
     Source: McKay, Beckman and Conover (1979), as `scipy.stats.qmc.LatinHypercube` draws it.
     """
@@ -110,7 +116,7 @@ def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any,
     from scipy.stats import qmc
 
     sampler = cast("Any", qmc.LatinHypercube)(len(axes), seed=np.random.default_rng(seed))
-    return [tuple(axis.at(float(u)) for axis, u in zip(axes, row, strict=True)) for row in sampler.random(count)]
+    return [tuple(axis.drawn(float(u)) for axis, u in zip(axes, row, strict=True)) for row in sampler.random(count)]
 
 
 def _ranged(name: str, given: Mapping[str, Any], where: str, whole: bool) -> Axis:
@@ -121,6 +127,8 @@ def _ranged(name: str, given: Mapping[str, Any], where: str, whole: bool) -> Axi
     for key in ("from", "to"):
         if not (is_number(given.get(key)) and abs(given[key]) <= sys.float_info.max):
             raise InputError(where, f"{field}.{key}", given.get(key, "missing"), "a finite number")
+        if whole and not float(given[key]).is_integer():
+            raise InputError(where, f"{field}.{key}", given[key], "a whole number", "The parameter takes no others.")
     low, high, scale = given["from"], given["to"], given.get("scale", "linear")
     if scale not in ("linear", "log"):
         raise InputError(where, f"{field}.scale", scale, "one of linear, log")
