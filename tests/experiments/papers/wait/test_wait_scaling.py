@@ -7,7 +7,7 @@ from tests.experiments.papers.quick import quick
 from evenstep.experiments.papers.wait import wait_scaling
 from evenstep.experiments.papers.wait.wait_scaling import LAW, NESTED, PAIR, PERIOD_S, RATE, SWING, THRESHOLDS, swung
 from evenstep.experiments.reproduce import Setting, reproduce
-from evenstep.report.findings import json_object
+from evenstep.report.findings import intervals_sentence, json_object
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import segment_work
 from evenstep.theory.wait_thresholds import solved
@@ -53,3 +53,8 @@ def test_latency_grows_with_equality_alone_and_the_gap_shrinks_faster_without():
     root, slow = (slope["equality", f"slope of log {what}"] for what in ("latency", "throughput gap"))
     assert 0.25 < root.low < root.high < 0.65
     assert -0.85 < slow.low < slow.high < -0.25
+
+
+def test_one_replicate_claims_no_intervals(monkeypatch):
+    monkeypatch.setattr(wait_scaling, "one", lambda kind, horizon_s, seed, r: np.full(len(wait_scaling.UNITS), 1.0 + r))
+    assert intervals_sentence(reproduce("wait-scaling", Setting(quick=True, seeds=1))) == "One replicate: no intervals."

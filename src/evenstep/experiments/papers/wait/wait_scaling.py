@@ -124,7 +124,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, runs),
         size=(8.5, 3.6),
         replicates=many,
-        intervals=f"± is half a 95 % t-interval over {many} replicates; a slope is fitted to each replicate.",
+        intervals=""
+        if many == 1
+        else f"± is half a 95 % t-interval over {many} replicates; a slope is fitted to each replicate.",
     )
 
 
