@@ -233,6 +233,16 @@ def test_what_was_counted_by_events_goes_on_with_as_many_as_there_were_events():
     assert second.so_far().bundled
 
 
+@pytest.mark.parametrize(("told", "produced"), [(2, 2), (3, 3), (0, 2)])
+def test_an_estimate_that_the_usage_at_the_end_corrects_is_not_corrected_twice(told, produced):
+    reply = plain(client=UsageOptions(True), dialect=Dialect(counts=False), bytes_per_token=1.0, keep=True)
+    for text in ("abcd", "efgh"):
+        reply.feed(completion(choice={"text": text}))
+    reply.feed(completion(choices=[], usage={"prompt_tokens": 3, "completion_tokens": told}))
+    reply.end()
+    assert (reply.failure is not None, reply.so_far().produced) == (True, produced)
+
+
 def _said(sent: bytes) -> list[object]:
     """All a client can put together: the texts joined, the ids, who is speaking, how it ended and what it cost."""
     text, ids, rest = "", [], []

@@ -450,8 +450,8 @@ class FullReply:
         elif self.prompt_tokens < 0:
             self.prompt_tokens = usage.prompt_tokens - before.produced
         produced = (before.produced if before else 0) + (usage.completion_tokens or 0)
-        if self.estimated or produced > self.produced:
-            self.produced = produced
+        if produced > self.produced or (self.estimated and usage.completion_tokens):  # a count of 0 is no count of text
+            self.produced, self._surplus = produced, 0
 
     def _stamped(self, out: bytes) -> bytes:
         """The last chunk with the fingerprint; until that is known, hold an only choice's and return the one held."""
