@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -28,3 +29,9 @@ def test_the_end_is_one_our_own_reader_takes_for_complete(chat, usage):
         assert chunks[1]["usage"] == {"prompt_tokens": 5, "total_tokens": 8, "completion_tokens": 3}
     else:
         assert len(chunks) == 1
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_prompt_of_unknown_size_is_not_said_to_have_no_tokens(chat):
+    unknown = dataclasses.replace(BEFORE, prompt_tokens=-1)
+    assert closing(unknown, chat=chat, model="m", usage=True) == closing(BEFORE, chat=chat, model="m", usage=False)

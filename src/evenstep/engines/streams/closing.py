@@ -14,16 +14,16 @@ def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
     """The events for the client that end an answer at its token limit: finish_reason ``length``, usage, ``[DONE]``.
 
     Args:
-        before: the part that the client has, with id, time and counts for the events; an unknown prompt counts as 0 tokens.
+        before: the part that the client has, with id, time and counts for the events.
         model: the model's name, as the request has it.
-        usage: the client asked for a usage object at the end.
+        usage: the client asked for a usage object at the end; it gets none if no engine has reported the prompt's tokens.
     """
     told = (before.request_id or b'""', before.created or b"0", msgspec.json.encode(model))
     head = Head(*map(msgspec.Raw, told))
     text = {"delta": {}} if chat else {"text": ""}
     out = _event(head, chat, {"choices": [{"index": 0, **text, "logprobs": None, "finish_reason": "length"}]})
-    if usage:
-        out += usage_event(head, max(0, before.prompt_tokens), before.produced, chat=chat)
+    if usage and before.prompt_tokens >= 0:
+        out += usage_event(head, before.prompt_tokens, before.produced, chat=chat)
     return out + b"data: [DONE]\n\n"
 
 
