@@ -51,6 +51,17 @@ def test_usage_at_the_end_is_asked_for_only_where_continuous_usage_needs_it():
     assert json.loads(body)["stream_options"] == {"continuous_usage_stats": True}
 
 
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("needs_final", [True, False])
+def test_continuous_usage_alone_reaches_the_client_where_the_engine_gives_it(needs_final, counts):
+    dialect = Dialect(usage_needs_final=needs_final, counts=counts)
+    body, asked = sent(chat(stream_options={"continuous_usage_stats": True}), dialect)
+    gives = dialect.given(UsageOptions(continuous=True))
+    assert gives == UsageOptions(continuous=not needs_final)
+    assert asked == (UsageOptions(usage=needs_final, continuous=True) if counts else gives)
+    assert json.loads(body)["stream_options"].get("include_usage", False) == asked.usage
+
+
 def test_no_client_picks_a_rank_or_an_engines_memory():
     body, _ = sent(chat(stream=False, kv_transfer_params={"remote_host": "x"}, routed_dp_rank=1, bootstrap_room=2, top_k=1))
     assert json.loads(body) == json.loads(chat(stream=False, top_k=1))

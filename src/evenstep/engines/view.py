@@ -55,6 +55,12 @@ class Dialect:
     completions_go_on: bool = True
     handover: Literal["kv_transfer_params", ""] = ""
 
+    def given(self, asked: UsageOptions) -> UsageOptions:
+        """The accounting that a client gets which asks for `asked`: no continuous usage alone, if `usage_needs_final`."""
+        if asked.continuous and not asked.usage and self.usage_needs_final:
+            return UsageOptions(token_ids=asked.token_ids)
+        return asked
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:

@@ -31,7 +31,7 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     """
     if request.goes_unchanged:
         return request.body, request.asked
-    fields, asked, added = request.fields, request.asked, dict[str, bytes]()
+    fields, asked, added = request.fields, dialect.given(request.asked), dict[str, bytes]()
     if request.stream and dialect.counts:
         asked = UsageOptions(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)
         if asked.usage != request.asked.usage or not request.asked.continuous:

@@ -43,7 +43,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
             16, one with null as many as fit, as in vLLM.
         min_tokens: least output tokens of one sequence, 0 if not given.
         user: a key that may pin a request to the worker of similar ones; empty if not given.
-        asked: accounting the client asked for; `continuous` counts only with `usage`.
+        asked: accounting the client asked for; `Dialect.given` says what it gets.
         goes_unchanged: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory.
         prompts: number of prompts; more than one only in completions.
         prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.
@@ -153,7 +153,7 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     if best_of * prompts > _MOST_SLOTS:
         raise InputError(_WHERE, "n", best_of * prompts, f"at most {_MOST_SLOTS} sequences in one request")
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
-    usage = bool(options.include_usage)
+    accounting = bool(options.include_usage), bool(options.continuous_usage_stats), bool(given.return_token_ids)
     return GenerationRequest(
         kind,
         body,
@@ -165,7 +165,7 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
         max_tokens,
         min_tokens,
         given.user or "",
-        _ASKED[usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)],
+        _ASKED[accounting],
         not is_stream and _ROUTING.isdisjoint(fields),
         prompts,
         prompt_tokens,

@@ -371,7 +371,7 @@ class Exchange:
         return ReplyStream(
             dialect,
             chat=request.chat,
-            client=request.asked,
+            client=dialect.given(request.asked),
             engine=self._usage_options,
             choices=request.n,
             prompts=request.prompts,
