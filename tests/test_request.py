@@ -25,6 +25,11 @@ def trace() -> Trace:
     )
 
 
+def test_a_trace_is_shown_in_a_line_and_not_with_all_its_rows():
+    assert repr(trace()) == str(trace()) == "<trace of 4 requests>"
+    assert repr(replace(trace(), name="mine.csv")) == "<trace of 4 requests from mine.csv>"
+
+
 def test_a_row_of_a_trace_is_a_request():
     assert trace()[1] == Request(
         request_id=1, arrival_s=0.5, prompt_tokens=6, output_tokens=2, session=0, after=0, think_s=1.0

@@ -165,6 +165,9 @@ class Trace:
         columns = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "arrival_s": arrival_s}
         return evenstep.trace_of_columns({**columns, **others}, unit=unit, name=name)
 
+    def __repr__(self) -> str:
+        return f"<trace of {len(self)} requests{f' from {self.name}' if self.name else ''}>"
+
     def __post_init__(self) -> None:
         rows = np.size(self.prompt_tokens)
         shapes = {name: (np.shape(getattr(self, name)), rows) for name in COLUMNS if getattr(self, name) is not None}

@@ -23,6 +23,10 @@ def run(count=300, **options):
     return simulate_engine(trace, Sarathi(), engine=Engine(**options), batch_time=Unit(seconds_each=0.01))
 
 
+def test_a_run_is_shown_in_a_line_and_not_with_all_its_rows():
+    assert repr(run(3)) == str(run(3)) == "<run of Sarathi on a workload, 3 requests>"
+
+
 def test_latencies_are_those_of_the_request_table():
     done = run(kv_tokens=160)
     table, figures = done.requests, done.summary

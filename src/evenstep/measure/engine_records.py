@@ -148,6 +148,10 @@ class EngineRun:
     iterations: IterationTable | None = None
     trace: Trace | None = None
 
+    def __repr__(self) -> str:
+        workload = (self.trace.name if self.trace is not None else "") or "a workload"
+        return f"<run of {self.conditions.policy} on {workload}, {self.totals.requests} requests>"
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of int64 rows (request id, first and last iteration, evictions) in id order, and of the final clock."""

@@ -91,6 +91,9 @@ class NetworkRun:
     until_s: float
     counted_s: float
 
+    def __repr__(self) -> str:
+        return f"<run of {self.name or 'a network'} in order {self.order}, {self.tasks.calls.size} tasks>"
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all engines' digests in their order (`digest.combined`); with one engine, its own digest."""
