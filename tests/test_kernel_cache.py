@@ -136,6 +136,12 @@ def test_it_is_said_before_the_compiler_runs_and_not_when_the_kernel_is_kept_and
         ("called", "return x + WEIGHT", "return x - WEIGHT"),
         ("called", "WEIGHT = 2", "WEIGHT = 3"),
         ("named", "return 2 * x", "return 4 * x"),
+        ("packed/deep", "return 3 * x", "return 5 * x"),  # called as packed.deep.triple
+        ("packed/deep", "STEP = np.int64(1)", "STEP = np.int64(2)"),
+        ("tables", "[1.0, 2.0]", "[1.0, 3.0]"),  # an array; the next is one in a tuple
+        ("tables", "[4, 5]", "[5, 4]"),
+        ("tables", "FAST = 1", "FAST = 2"),
+        ("tables", "first: int; last: int", "last: int; first: int"),
         ("kernel", "called(x)", "called(x) + 1"),
         ("other", "return 0", "return 1"),  # nothing calls it
     ],
@@ -144,15 +150,24 @@ def test_a_users_kernel_is_made_anew_when_what_it_calls_has_changed(tmp_path, mo
     files = {
         "called": "from evenstep.compiled import part\nWEIGHT = 2\n@part\ndef called(x: int) -> int:\n    return x + WEIGHT\n",
         "named": "def double(x):\n    return 2 * x\n",
+        "packed/__init__": "",
+        "packed/deep": "import numpy as np\nSTEP = np.int64(1)\ndef triple(x):\n    return 3 * x\n",
+        "tables": "import enum, typing, numpy as np\nTABLE = np.array([1.0, 2.0])\nBOTH = (1, np.array([4, 5]))\n"
+        "class Mode(enum.Enum):\n    FAST = 1\nclass Pair(typing.NamedTuple):\n    first: int; last: int\n",
         "other": "def unused(x):\n    return 0\n",
-        "kernel": "import named\nfrom called import called\n\ndef kernel(x):\n    return called(x) + named.double(x)\n",
+        "kernel": "import named, packed.deep\nfrom called import called\nfrom tables import BOTH, Mode, Pair, TABLE\n\n"
+        "def kernel(x):\n    def inner():\n        return packed.deep.triple(x) + TABLE[1] + packed.deep.STEP\n\n"
+        "    return called(x) + named.double(x) + inner() + BOTH[1][0] + Pair(x, 1).first + (Mode.FAST is Mode.FAST)\n",
     }
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "packed").mkdir()
     found = []
-    for is_changed in (False, True):
+    for changed in (None, None, name):
         for stem, text in files.items():
-            (tmp_path / f"{stem}.py").write_text(text.replace(before, after) if is_changed and stem == name else text)
-            monkeypatch.delitem(sys.modules, stem, raising=False)
+            (tmp_path / f"{stem}.py").write_text(text.replace(before, after) if stem == changed else text)
+            module = stem.replace("/", ".").removesuffix(".__init__")
+            monkeypatch.delitem(sys.modules, module, raising=False)
         importlib.invalidate_caches()
         found.append(kernel_cache.text_of(importlib.import_module("kernel").kernel))
-    assert (found[0] == found[1]) is (name == "other")
+    assert found[0] == found[1]
+    assert (found[0] == found[2]) is (name == "other")

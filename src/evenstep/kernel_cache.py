@@ -17,9 +17,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 ROOT = Path(__file__).parent
 #: True if kernels run as plain Python until this process changes over (`late`); set before `compiled` is imported.
@@ -197,23 +199,60 @@ def fingerprint() -> str:
 
 
 def text_of(kernel: FunctionType) -> str:
-    """A hash of all that a user's plain kernel is compiled from: evenstep, and the files and constants of what it calls."""
-    made, new, seen = hashlib.sha256(fingerprint().encode()), [kernel], set[FunctionType]()
+    """A hash of all that a user's plain kernel is compiled from: evenstep, and the files and constants of what it names."""
+    made, new, seen = hashlib.sha256(fingerprint().encode()), list[Any]([kernel]), set[int]()
     while new:
-        function = new.pop()
-        seen.add(function)
-        file, code = Path(function.__code__.co_filename), function.__code__
-        made.update(file.read_bytes() if file.is_file() else code.co_code + repr(code.co_consts).encode())
-        used = [function.__globals__.get(name) for name in code.co_names]
-        modules = [value for value in used if isinstance(value, ModuleType)]
-        used += [getattr(module, name, None) for module in modules for name in code.co_names]
-        for value in (getattr(value, "py_func", value) for value in used):
+        value = new.pop()
+        value = getattr(value, "py_func", value)
+        if isinstance(value, FunctionType | type):
+            file = _file_of(value)
+            if id(value) in seen or (file is not None and file.is_relative_to(ROOT)):
+                continue
+            seen.add(id(value))
+            made.update(b"" if file is None else file.read_bytes())
             if isinstance(value, FunctionType):
-                is_users = not Path(value.__code__.co_filename).is_relative_to(ROOT)
-                new += [value] if is_users and value not in seen else []
-            elif isinstance(value, int | float | str | tuple):
-                made.update(repr(value).encode())
+                for code in _codes(value.__code__):
+                    made.update(code.co_code)
+                    new += [const for const in code.co_consts if not isinstance(const, CodeType)]
+                new += _named(value)
+        elif isinstance(value, tuple):
+            made.update(f"{len(value)} of".encode())  # pyright: ignore[reportUnknownArgumentType]
+            new += value
+        elif isinstance(value, int | float | complex | str | bytes | Enum):
+            made.update(repr(value).encode())
+        elif hasattr(value, "tobytes"):  # an array, or a number of NumPy's
+            made.update(repr((value.dtype, value.shape)).encode() + value.tobytes())
     return made.hexdigest()
+
+
+def _file_of(value: FunctionType | type) -> Path | None:
+    """The source file of a function or class; None if there is none."""
+    if isinstance(value, FunctionType):
+        file = value.__code__.co_filename
+    else:
+        file = getattr(sys.modules.get(value.__module__), "__file__", None)
+    return Path(file) if file is not None and Path(file).is_file() else None
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of all functions inside it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
+
+
+def _named(function: FunctionType) -> list[Any]:
+    """The values of a function's globals and closure. For a module among them, what it may take from there."""
+    names = [name for code in _codes(function.__code__) for name in code.co_names]
+    values: list[Any] = [function.__globals__.get(name) for name in names]
+    values += [cell.cell_contents for cell in function.__closure__ or ()]
+    modules = list[ModuleType]()
+    for value in values:  # grows: a package has modules
+        if isinstance(value, ModuleType) and value not in modules and value.__name__.partition(".")[0] != "evenstep":
+            modules.append(value)
+            values += [getattr(value, name, None) for name in names]
+    return values
 
 
 def _newest_source() -> float:
