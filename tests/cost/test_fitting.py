@@ -1,13 +1,15 @@
 """Fitted batch-time laws: the true one is found again, poor fits and bad logs are refused."""
 
 import csv
+import math
+import os
 
 import numpy as np
 import pytest
 
 from evenstep import names, streams
 from evenstep.cost.batch import Batch
-from evenstep.cost.fitting import LAWS, checked, fit_laws, read_log
+from evenstep.cost.fitting import FEWEST, LAWS, Fit, checked, fit_laws, read_log
 from evenstep.errors import InputError
 
 TRUE = {
@@ -101,6 +103,72 @@ def test_a_log_with_a_quote_that_nothing_closes_is_refused(tmp_path):
         csv.field_size_limit(usual)
 
 
+def fit_of(law, **columns):
+    fitted = fit_laws({name: np.array(column, np.float64) for name, column in columns.items()})
+    return next(fit for fit in fitted.fits if fit.law == law)
+
+
+def test_a_line_through_four_points_by_hand():
+    """Means 1.5 and 3; slope 8 / 5; squares of the residuals .16 + .04 + .64 + .36 = 1.2 of 14; two parameters."""
+    fit = fit_of("affine-kv", kv=[0, 1, 2, 3], seconds=[1, 2, 3, 6])
+    assert fit.options == pytest.approx({"d0_s": 0.6, "d1_s": 1.6})
+    assert fit.seconds == pytest.approx([0.6, 2.2, 3.8, 5.4])
+    assert fit.residuals == pytest.approx([0.4, -0.2, -0.8, 0.6])
+    assert fit.r_squared == pytest.approx(1 - 1.2 / 14)
+    assert fit.score == pytest.approx(4 * math.log(1.2 / 4) + 2 * math.log(4))
+
+
+def test_an_exact_fit_counts_a_trillionth_of_the_variation_as_its_residual():
+    fit = fit_of("affine-kv", kv=[0, 1, 2, 3], seconds=[1, 3, 5, 7])
+    assert fit.r_squared == pytest.approx(1, abs=1e-12)
+    assert fit.score == pytest.approx(4 * math.log(1e-12 * 20 / 4) + 2 * math.log(4))
+
+
+def test_a_law_that_is_flat_up_to_b0_has_one_parameter_more():
+    fit = fit_of("token-budget", tokens=[0, 10, 20, 30, 40], seconds=[1, 1, 1, 2, 3])
+    assert fit.options == pytest.approx({"c_s": 1.0, "a_s": 0.1, "b0": 20.0})
+    assert fit.score == pytest.approx(5 * math.log(1e-12 * 3.2 / 5) + 3 * math.log(5))
+    assert fit.text == "token-budget:c_s=1,a_s=0.1,b0=20"
+
+
+@pytest.mark.parametrize("b0", [0, 998, 7934])
+def test_b0_is_searched_between_the_neighbours_of_the_best_start(b0):
+    """The starts are 0, 126, ..., 7,938. The second search has 63 steps: of 2 from 0, of 4 from 882, of 2 from 7,812."""
+    tokens = np.linspace(0, 126 * 63 / 0.95, 400)
+    fit = fit_of("token-budget", tokens=tokens, seconds=0.5 + 0.001 * np.maximum(0, tokens - b0))
+    assert fit.options == pytest.approx({"c_s": 0.5, "a_s": 0.001, "b0": b0})
+
+
+def test_of_equal_fits_the_first_start_wins_which_is_0_tokens():
+    fit = fit_of("token-budget", tokens=[5, 6, 8, 11], seconds=[0.5, 0.6, 0.8, 1.1])
+    assert fit.options == pytest.approx({"c_s": 0.0, "a_s": 0.1, "b0": 0.0}, abs=1e-9)
+
+
+def test_a_law_can_be_asked_for_by_name():
+    fitted = fit_laws({"kv": np.arange(4.0), "seconds": np.array([1.0, 2.0, 3.0, 6.0])})
+    assert checked("log", fitted, "affine-kv") is fitted.fits[0]
+    with pytest.raises(InputError, match=r"fit of regression is 'missing'.*the log has no tokens, requests"):
+        checked("log", fitted, "regression")
+    with pytest.raises(InputError, match="--law: law is 'linear'"):
+        checked("log", fitted, "linear")
+
+
+def test_a_fit_that_explains_the_least_share_exactly_is_usable():
+    none = np.zeros(0)
+    assert [Fit("unit", {}, share, 0.0, none, none).is_poor for share in (0.8, 0.79, math.nan)] == [False, True, True]
+
+
+def test_pages_json_and_pipes_are_no_logs(tmp_path):
+    path = tmp_path / "log.csv"
+    for text, kind in (("<html>\n", "a page"), ('{"kv": 1}\n', "JSON"), ("[1]\n", "JSON"), ("", "seconds, and kv")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=kind):
+            read_log(path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="a pipe"):
+        read_log(tmp_path / "pipe")
+
+
 def test_a_poor_fit_is_refused():
     made = log("affine-kv")
     made["seconds"] = streams.uniform(3, "seconds", np.arange(300, dtype=np.int64))
@@ -119,6 +187,7 @@ def test_bad_logs_are_refused_by_row_and_column(tmp_path):
     with pytest.raises(InputError, match="seconds, and kv or tokens"):
         read_log(write(path, {name: made[name] for name in ("seconds", "requests", "crossed")}))
     with pytest.raises(InputError, match="at least 20 iterations"):
-        read_log(write(path, {name: column[:9] for name, column in made.items()}))
+        read_log(write(path, {name: column[: FEWEST - 1] for name, column in made.items()}))
+    assert read_log(write(path, {name: column[:FEWEST] for name, column in made.items()}))["kv"].size == FEWEST
     with pytest.raises(InputError, match="iterations that differ"):
         read_log(write(path, {**made, "seconds": np.ones(30)}))
