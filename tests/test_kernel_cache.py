@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def machine(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
     monkeypatch.setattr(kernel_cache, "_is_writable", is_writable)
+    monkeypatch.setattr(kernel_cache, "_are_shipped", lambda: False)
     monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "no" / "tmp"))
     place.cache_clear()
     yield free
@@ -85,6 +87,55 @@ def test_a_source_has_kernels_when_their_index_is_not_older(tmp_path):
     beside = Place(True)
     newest = max((path.stat().st_mtime for path in beside.folder_of(source).glob("draws.*.nbi")), default=0)
     assert beside.has(source) == (newest >= source.stat().st_mtime)
+
+
+def test_kernels_next_to_sources_that_cannot_be_written_count_if_no_source_is_newer(tmp_path, monkeypatch):
+    source, index = tmp_path / "sim" / "loop.py", tmp_path / "sim" / "__pycache__" / "loop.run-1.py311.nbi"
+    index.parent.mkdir(parents=True)
+    (tmp_path / "__pycache__").mkdir()
+    monkeypatch.setattr(kernel_cache, "ROOT", tmp_path)
+    assert not kernel_cache._are_shipped()
+    for path, written in ((source, 1000), (index, 1000)):
+        path.touch()
+        os.utime(path, (written, written))
+    Place(True).note("br-0")
+    assert kernel_cache._are_shipped()
+    where = Place(False, tmp_path / "mine", reads_beside=True)
+    assert where.shipped_folder(source) == index.parent and where.shipped_folder(Path("/home/me/loop.py")) is None
+    assert where.has(source) and where.is_noted("br-0") and not where.is_noted("jsq")
+    assert not Place(False, tmp_path / "mine").has(source) and not Place(False, tmp_path / "mine").is_noted("br-0")
+    os.utime(source, (1001, 1001))
+    assert not kernel_cache._are_shipped()
+
+
+SHIPPED = """
+import sys
+from evenstep import kernel_cache
+real = kernel_cache._is_writable
+kernel_cache._is_writable = lambda folder: not any(folder.is_relative_to(one) for one in sys.argv[1:]) and real(folder)
+from evenstep import draws
+draws.uniform(7, 1, 3, 1)
+print(sum(draws.uniform.stats.cache_hits.values()), sum(draws.uniform.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.slow
+def test_an_image_keeps_its_kernels_where_it_may_only_be_read(tmp_path):
+    image, home = tmp_path / "image" / "evenstep", tmp_path / "home"
+    shutil.copytree(ROOT, image, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def counted(*read_only):
+        environment = {"PYTHONPATH": str(image.parent), "XDG_CACHE_HOME": str(home), "PATH": os.environ["PATH"]}
+        command = [sys.executable, "-c", SHIPPED, *map(str, read_only)]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return ran.stdout or ran.stderr
+
+    assert counted() == "0 1\n"  # while the image is built
+    assert counted("/") == "1 0\n"
+    assert counted(image) == "1 0\n"
+    assert not list(home.rglob("*.nbi"))
+    (image / "config.py").touch()  # a newer version, on top of the former one's kernels
+    assert counted(image) == "0 1\n" and list(home.rglob("draws.*.nbi"))
 
 
 def test_that_kernels_are_compiled_is_said_once(machine):

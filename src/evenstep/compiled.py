@@ -534,13 +534,14 @@ def _cache_class(is_ours: bool) -> Any:
 
     class Locator(caching.InTreeCacheLocator):
         def get_cache_path(self) -> str:
-            return str(kernel_cache.place().folder_of(Path(self._py_file)))
+            source, where = Path(self._py_file), kernel_cache.place()
+            return str(where.folder_of(source) or where.shipped_folder(source))
 
         def ensure_cache_path(self) -> None:  # `kernel_cache.place` has tested that it can be written
             Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     where = kernel_cache.place()
-    has_place = where.folder is not None or (is_ours and where.is_beside)
+    has_place = where.folder is not None or (is_ours and (where.is_beside or where.reads_beside))
     usual = [] if is_ours else list(caching.CacheImpl._locator_classes)  # pyright: ignore[reportPrivateUsage]
 
     class Impl(caching.CompileResultCacheImpl):
@@ -553,6 +554,20 @@ def _cache_class(is_ours: bool) -> Any:
         """
 
         _impl_class = Impl
+
+        def _load_overload(self, sig: Any, target_context: Any) -> Any:
+            found = super()._load_overload(sig, target_context)
+            shipped = where.shipped_folder(Path(self._py_func.__code__.co_filename))
+            if found is not None or shipped is None:
+                return found
+            own, locator = self._cache_file, self._impl.locator
+            try:
+                self._cache_file = caching.IndexDataCacheFile(
+                    str(shipped), self._impl.filename_base, locator.get_source_stamp()
+                )
+                return super()._load_overload(sig, target_context)
+            finally:
+                self._cache_file = own
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             key: tuple[Any, ...] = super()._index_key(sig, codegen)

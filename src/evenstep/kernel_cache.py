@@ -3,7 +3,8 @@
 It is in ``NUMBA_CACHE_DIR`` if that is set and writable, else next to the sources if they are writable. Else it is in the
 first writable one of ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, kernels are
 not kept and every process compiles. Folders elsewhere are named after a hash of the sources, so that versions never share
-them. The checked build (`compiled`) has its own folders.
+them. Kernels next to sources that cannot be written are loaded too, e.g. those that were compiled while a container image
+was built. The checked build (`compiled`) has its own folders.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ class Place:
     Args:
         is_beside: True if they are in the ``__pycache__`` of each source's folder; `folder` is then None.
         folder: the folder that holds them otherwise; None with `is_beside` False = they are not kept.
+        reads_beside: True if kernels next to the sources, where nothing can be written, are loaded before any is compiled;
+            none of them is older than any source.
     """
 
     is_beside: bool
     folder: Path | None = None
+    reads_beside: bool = False
 
     @property
     def is_kept(self) -> bool:
@@ -59,23 +63,28 @@ class Place:
             return self.folder / ".".join(source.parent.relative_to(ROOT.parent).parts)
         return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
 
+    def shipped_folder(self, source: Path) -> Path | None:
+        """The folder next to a source of evenstep from which its kernels are only loaded; None = there is none."""
+        return source.parent / "__pycache__" if self.reads_beside and source.is_relative_to(ROOT) else None
+
     def has(self, source: Path) -> bool:
         """True if this place has a compiled kernel of `source`, a file that exists, and it is not older than that file.
 
-        In a `folder`, which is named after evenstep's sources, any age counts.
+        In a `folder`, which is named after evenstep's sources, any age counts; also in that of `shipped_folder`.
         """
-        folder = self.folder_of(source)
-        if folder is None:
-            return False
         written = source.stat().st_mtime if self.is_beside else 0.0
-        return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
+        folders = [folder for folder in (self.folder_of(source), self.shipped_folder(source)) if folder is not None]
+        indices = [index for folder in folders for index in folder.glob(f"{source.stem}.*.nbi")]
+        return any(index.stat().st_mtime >= written for index in indices)
 
     def is_noted(self, what: str) -> bool:
         """True if `note` has recorded that all kernels of `what` are here, with the present sources, Python and kind of CPU.
 
         `what` is any text on which caller and recorder agree. False if kernels are not kept.
         """
-        file = self._note_of(what)
+        file, shipped = self._note_of(what), Place(True)._note_of(what)
+        if self.reads_beside and shipped is not None and shipped.exists():
+            return True
         try:
             return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
         except OSError:
@@ -130,7 +139,13 @@ def place() -> Place:
         return Place(False, folder)
     if _is_writable(ROOT / "__pycache__"):
         return Place(True)
-    return Place(False, next((found for base in _bases() if (found := _usable(base)) is not None), None))
+    return Place(False, next((found for base in _bases() if (found := _usable(base)) is not None), None), _are_shipped())
+
+
+def _are_shipped() -> bool:
+    """Whether there are kernels next to the sources, none of them older than any source."""
+    indices = [index for index in ROOT.rglob("*.nbi") if index.parent.name == "__pycache__"]
+    return bool(indices) and min(index.stat().st_mtime for index in indices) >= _newest_source()
 
 
 def _bases() -> Iterator[Path]:
