@@ -78,7 +78,7 @@ def in_url(host: str) -> str:
 
 
 def without_user(url: str) -> str:
-    """The URL for an error: user and password, which no URL of a server may have here, become ``(hidden)``."""
+    """The URL for an error, with user and password replaced by ``(hidden)``; no server URL may have them here."""
     return re.sub(r"^(https?:)?/*.*@", r"\1//(hidden)@", url, flags=re.IGNORECASE | re.DOTALL)
 
 

@@ -62,14 +62,14 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, pieces: tuple[bytes, ...], counts: int, total_first: bool, prompt_tokens: int, changes: bool) -> Self:
-        """Make a form from its `pieces`. `changes`: the client gets other bytes than the engine sent."""
+        """Make a template from its `pieces`. `changes` is True if the client gets other bytes than the engine sent."""
         prefix, lead, *ends, tail = pieces
         rest = b"%d".join([end.replace(b"%", b"%%") for end in ends]) if counts else ends[0]
         parts = np.array([*map(len, pieces), counts, total_first, prompt_tokens, changes], np.int64)
         return cls(prefix, lead, rest, counts, total_first, prompt_tokens, tail, pieces, b"".join(pieces), parts)
 
     def of_stream(self, prefix: bytes, prompt_tokens: int) -> Self:
-        """The same form for another stream: with its `prefix`, and its `prompt_tokens` if events report counts."""
+        """The same template for another stream: with its `prefix`, and its `prompt_tokens` if events report counts."""
         _, lead, *ends, tail = self.pieces
         if not self.counts:
             prompt_tokens = 0
