@@ -152,6 +152,15 @@ def test_a_class_does_not_exceed_its_quota_unless_slots_would_stay_empty() -> No
     assert sizes_of(plan, 3) == [4.0, 3.0, 2.0]
 
 
+@pytest.mark.parametrize(("start", "first"), [(fills.LARGEST, 9.0), (fills.ARRIVAL, 4.0), (SMALLEST, 1.0)])
+def test_the_first_of_the_order_gets_an_empty_slot_though_its_class_has_no_quota(start: int, first: float) -> None:
+    """Sizes 1, 4, 5, 9 by rank. Only the class of size 5 has a quota; the other slot goes to the first of the order."""
+    plan = pool([4.0, 9.0, 1.0, 5.0], [2], kind=[0, 0, 1, 0])
+    plan.quota[:2] = [0, 1]
+    assert fill(start, 0, 2, 1, plan) == (0, 2)
+    assert sizes_of(plan, 2) == [5.0, first]
+
+
 def test_an_overdue_request_uses_up_the_quota_of_its_class() -> None:
     plan = pool([4.0, 3.0, 2.0], [2], kind=[0, 1, 1], quota=[1, 1])
     assert fill(fills.LARGEST, 1, 2, 1, plan) == (1, 2)
