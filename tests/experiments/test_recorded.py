@@ -77,7 +77,7 @@ def test_a_quick_run_is_not_recorded():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["wait-fig6", "nested-segments", "bfio-adversarial", "bfio-fig5", "wait-fcfs-gap"])
+@pytest.mark.parametrize("name", ["wait-fig6", "wait-memory", "bfio-adversarial", "bfio-fig5", "wait-fcfs-gap"])
 def test_a_run_of_today_comes_to_the_recorded_verdicts(name):
     found = reproduce(name, Setting(processes=1)).findings.claims
     assert {one.says: verdict(one, quick=False) for one in found} == {
