@@ -102,6 +102,9 @@ def main() -> None:
         spent = turns(workers, options.slots, options.rounds, options.longest, options.policy)
         for kind, name in (("Tick", "predictions"), ("decision", "decisions"), ("Finished", "completions")):
             found = np.array([ms for ms, event in spent if event == kind])
+            if not found.size:
+                print(f"{workers} workers x {options.slots}, {name}: 0 calls in {options.rounds} rounds", flush=True)
+                continue
             p50, p99, p999 = np.quantile(found, [0.5, 0.99, 0.999])
             print(
                 f"{workers} workers x {options.slots}, {name}: {len(found)} calls, median {p50:.2f} ms, p99 {p99:.2f} ms, "

@@ -97,6 +97,10 @@ def first_answer_s(engine: str, cache: str, is_cold: bool) -> tuple[float, float
 
 
 def row(what: str, seconds: list[float], target: str) -> None:
+    """Print the row of a measured time; without a round (``--cold-rounds 0``) it says so."""
+    if not seconds:
+        print(f"{what:60} not measured", flush=True)
+        return
     low, middle, high = np.quantile(seconds, [0.0, 0.5, 1.0])
     print(f"{what:60} {middle:7.3f} [{low:.3f}, {high:.3f}]  {target}", flush=True)
 
@@ -124,6 +128,7 @@ def main() -> None:
     row("compare, first row, nothing compiled (and it says so)", cold, "10")
     with started("emulate", "--port", "0") as (_, engine):
         answers: list[tuple[float, float]] = []
+        warm = []
         for _ in range(args.cold_rounds):
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
                 answers.append(first_answer_s(engine, cache, is_cold=True))
