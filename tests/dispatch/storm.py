@@ -329,9 +329,8 @@ class Storm:
             return
         self.leaving.add(name)
         drain = self.random.random() < 0.5
-        if not drain:
-            self.kept = {r: at for r, at in self.kept.items() if at != name}
         self.tell(ev.WorkerRemoved(now_s=self.now_s, worker=name, drain=drain))
+        assert drain or name not in self.kept.values()
 
     def calm(self) -> None:
         """Let everything end: longer than an engine may ask several retries in a row to wait."""

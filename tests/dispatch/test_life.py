@@ -118,6 +118,24 @@ def test_a_kept_prompt_goes_with_its_prefiller(drain):
     assert told == [SendDecode(1, 3, "b", sent.row) if drain else SendPrefill(1, 3, "q")]
 
 
+@pytest.mark.parametrize("stage", ["pool", "sent", "backing off"])
+def test_the_hand_over_of_a_prefiller_that_is_removed_at_once_is_dropped(stage):
+    story = Story(backoff_s=1.0, retries=3)
+    story.worker("p", role="prefill")
+    for name in "ab":
+        story.worker(name)
+    story.arrives(1)
+    story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12)
+    sent = None if stage == "pool" else story.tick()[0]
+    if stage == "backing off":
+        story.fails(sent, "unable")
+    assert story.tell(ev.WorkerRemoved, worker="p", drain=False) == [Release(1, "p"), Removed("p")]
+    if stage == "sent":
+        story.fails(sent, "status")
+    told = story.tick(at=1.0) or story.tick()
+    assert [type(command) for command in told] == [SendDecode]
+
+
 def test_a_prefiller_that_was_not_heard_of_takes_no_work_until_it_is():
     story = Story()
     story.worker("p", role="prefill", heard=False)

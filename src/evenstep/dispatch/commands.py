@@ -66,7 +66,10 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Tell the prefiller `worker` to free the request's KV, which is not needed any more; no event is expected."""
+    """Tell the prefiller `worker` to free the request's KV; no event is expected, and later calls have no hand-over of it.
+
+    It is not needed any more, or the prefiller is removed at once; a call under way may still fetch it then.
+    """
 
     request: int
     worker: str

@@ -382,12 +382,13 @@ class Dispatcher:
     def _move_off(self, row: int, name: str) -> None:
         """Abort the request's call at the leaving engine `name`, and retry, continue or end it (`leg_failed`).
 
-        If `name` is a prefiller that only keeps the request's KV, that KV is dropped, and the request stays as it is.
+        If `name` is a prefiller that only keeps the request's KV, that KV is dropped, and the request stays as it is. A
+        `Release` tells the host, so that no later call has the hand-over.
         """
         is_placed, prefills = self.rows.at.worker[row] >= 0, self.parts.prefills
         is_prefiller = name in self.fleet.prefill.prefillers
         if is_prefiller if is_placed else self.rows.state(row) is not State.PREFILLING:
-            prefills.leave(row, told=False)
+            prefills.leave(row, told=True)
             return
         self._turn.out.append(Abort(self.rows.at.request[row], self.rows.at.leg[row], name))
         self.life.leg_failed(row, name, "status", is_counted=False)
