@@ -90,6 +90,16 @@ def test_an_engines_own_key_goes_in_place_of_the_clients_who_is_not_blamed_for_i
     assert b"Authorization: Bearer ours" in head and b"theirs" not in head
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings"])
+@pytest.mark.parametrize(("key", "expected"), [("Authorization: Bearer theirs\r\n", 401), ("", 502)])
+def test_an_engines_key_that_nobody_gave_is_no_fault_of_the_client_on_any_path(path, key, expected):
+    async def answers(number, head, body, writer):
+        writer.write(whole(401, told(b"no")))
+
+    answer, _ = asyncio.run(asked_of(answers, CLOSE + key, path=path))
+    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+
+
 def test_a_refusal_that_never_ends_is_cut_short():
     async def answers(number, head, body, writer):
         writer.write(b"HTTP/1.1 400 X\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"x" * 70_000))

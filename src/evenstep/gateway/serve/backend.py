@@ -85,12 +85,12 @@ class Backend:
             text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
             _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
 
-    def refuses_our_key(self, status: int, credentials: bytes | None = None) -> bool:
-        """Whether an answer's status is about a key, and the engine got the worker's own; also if `credentials` are empty.
+    def refuses_our_key(self, status: int, credentials: bytes) -> bool:
+        """Whether an answer's status is about a key, and the engine got the worker's own or none, not the client's.
 
-        `credentials`: as in `generation_head`; None = an engine that got no key at all refuses the client, not us.
+        `credentials`: as in `generation_head`.
         """
-        return status in _ABOUT_KEYS and (bool(self.api_key) or credentials == b"")
+        return status in _ABOUT_KEYS and (bool(self.api_key) or not credentials)
 
     async def learn_version(self, patience_s: float) -> None:
         """Ask the engine for its version, if the dialect depends on it and it is not known; sets `adapter` and `dialect`.

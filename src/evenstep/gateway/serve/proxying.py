@@ -126,7 +126,7 @@ class ProxiedRequest:
         head, backend = self._answer, self._backend
         assert head is not None and backend is not None
         is_engines = head.status >= 500 or 300 <= head.status < 400
-        if is_engines or backend.refuses_our_key(head.status):
+        if is_engines or backend.refuses_our_key(head.status, self._request.context.credentials):
             self._again()
             return
         if self._refused:
