@@ -186,6 +186,8 @@ async def test_an_answer_that_has_ended_gets_its_end_once_when_its_worker_is_rem
         assert [answer.count(b'"text":" %b"' % text) for text in (b"a", b"b", b"c")] == [1, 1, 1]
         assert answer.count(b'"finish_reason":"') == answer.count(b'"finish_reason":"%b"' % reason.encode()) == 1
         assert answer.count(b'"usage":{') == usage and answer.count(b"[DONE]") == 1 and b"error" not in answer
+        counted = server.gateway.snapshot()["models"]["m"]["requests_total"]
+        assert {code: count for code, count in counted.items() if count} == {"200": 1}, "as the log says"
 
 
 @looped

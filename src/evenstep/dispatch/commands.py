@@ -94,7 +94,10 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fail(msgspec.Struct, frozen=True, gc=False):
-    """Send the client an error event and end its stream, which has begun and cannot go on. The request is over."""
+    """Send the client an error event and end its stream, which has begun and cannot go on. The request is over.
+
+    A host that has the end of its answer sends that instead, and calls `Dispatcher.completed`.
+    """
 
     request: int
     reason: Broken

@@ -157,6 +157,12 @@ class Dispatcher:
         """Count a request that ended with a `Reject`, by the HTTP status that the host answered with."""
         self.parts.meters.requests[str(status)] += 1
 
+    def completed(self) -> None:
+        """Count a request that ended with a `Fail` as complete: the host found that its answer had ended before."""
+        requests = self.parts.meters.requests
+        requests["error"] -= 1
+        requests["200"] += 1
+
     def flush(self) -> None:
         """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
         self._journal.flush()

@@ -171,21 +171,22 @@ class Exchange:
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
         return refusal.status
 
-    def fail(self, command: Fail) -> None:
+    def fail(self, command: Fail) -> bool:
         """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502.
 
-        An answer whose every choice had ended is completed.
+        An answer whose every choice had ended is completed; then True is returned.
         """
         if self._rest:
             self.client.send(self._rest, last=True)
             self._over("complete", _OK)
-            return
+            return True
         refusal = refusals.stream_broken(self.why or _WHY[command.reason])
         if self.has_started:
             self.client.send(refusal.event(), last=True)
         else:
             self.client.refuse(refusal)
         self._over("error", _OK if self.has_started else refusal.status)
+        return False
 
     # --- what legs say -------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Placed(Job, Protocol):
     def abort(self, number: int) -> None: ...
     def release(self) -> None: ...
     def reject(self, command: co.Reject) -> int: ...
-    def fail(self, command: co.Fail) -> None: ...
+    def fail(self, command: co.Fail) -> bool: ...
 
 
 class ServedModel:
@@ -126,7 +126,7 @@ class ServedModel:
             co.Abort: self._abort,
             co.Release: self._release,
             co.Reject: lambda command: self.dispatcher.rejected(self._exchanges.pop(command.request).reject(command)),
-            co.Fail: lambda command: self._exchanges.pop(command.request).fail(command),
+            co.Fail: self._fail,
             co.Probe: lambda command: probe(self, self.backends[command.worker]),
             co.WakeAt: self._wake_at,
             co.Removed: self._forget,
@@ -418,6 +418,10 @@ class ServedModel:
         exchange = self._exchanges.get(command.request)
         if exchange is not None:
             exchange.release()
+
+    def _fail(self, command: co.Fail) -> None:
+        if self._exchanges.pop(command.request).fail(command):
+            self.dispatcher.completed()
 
     def _forget(self, command: co.Removed) -> None:
         backend = self.backends.pop(command.worker, None)
