@@ -11,6 +11,7 @@ import pytest
 from tests.gateway.running import MODELS, QUICK, STALLS, Engine, engine, raw, request, serving, until, whole
 
 from evenstep.dispatch.settings import Tenant
+from evenstep.engines.dialects.vllm import VLLM
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
@@ -114,6 +115,21 @@ def test_the_first_reading_of_a_page_found_after_all_counts():
             assert prefiller.used == 0.0
             pools.sampled("p", EngineSample(0, 1, 0, 80.0, 100.0))
             assert prefiller.spec.scraped and prefiller.used == 0.8
+
+    asyncio.run(story())
+
+
+def test_a_prefiller_whose_page_lacks_the_number_of_blocks_is_as_full_as_the_page_says():
+    async def story():
+        async with engine(nothing) as one, serving(one.url) as server:
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            pools.is_scraped = True
+            pools.add(Worker(url=one.url, name="p", models=["m"], role="prefill"))
+            page = b"vllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.95\n"
+            page += b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1\n'
+            (sample,) = VLLM().samples(page)
+            pools.sampled("p", sample)
+            assert pool.dispatcher.fleet.prefill.free("p") == 0.0
 
     asyncio.run(story())
 

@@ -73,6 +73,7 @@ class EngineSample:
         kv_capacity: KV tokens the rank can hold; inf = not on the page.
         prefix_queried: prompt tokens looked up in the prefix cache since the engine started; nan = not on the page.
         prefix_hit: of `prefix_queried`, the tokens that were in the cache; nan = not on the page.
+        kv_share: share of its KV memory in use, 0..1, as the page has it; nan = not on the page.
     """
 
     rank: int
@@ -82,6 +83,14 @@ class EngineSample:
     kv_capacity: float
     prefix_queried: float = math.nan
     prefix_hit: float = math.nan
+    kv_share: float = math.nan
+
+    @property
+    def kv_used(self) -> float:
+        """Share of its KV memory in use, 0..1, from tokens if their capacity is known, else `kv_share`; 0 without either."""
+        known = 0 < self.kv_capacity < math.inf
+        share = self.kv_tokens / self.kv_capacity if known else self.kv_share
+        return 0.0 if math.isnan(share) else min(1.0, max(0.0, share))
 
 
 class EngineAdapter(Protocol):

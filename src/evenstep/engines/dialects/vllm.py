@@ -83,6 +83,7 @@ def _sample(rank: int, seen: dict[str, float], blocks: int, block_size: int) -> 
         kv_capacity=capacity,
         prefix_queried=seen.get(_QUERIED, math.nan),
         prefix_hit=seen.get(_HIT, math.nan),
+        kv_share=used,
     )
 
 

@@ -214,7 +214,7 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 
 
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
-    """The state of a worker: that of its rank, or if it has no rank, the sum over all ranks on the page.
+    """The state of a worker: that of its rank, or without a rank the sum over all ranks on the page, the mean of `kv_share`.
 
     `samples` are by rank, as from `fetch`. None if the page lacks the worker's rank, or shows no ranks. The page numbers the
     worker's rank `first_rank` + `rank`. A worker without a rank may be an instance of an external load balancer: the one
@@ -225,7 +225,8 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
     all_ = list(samples.values())
     if len(all_) == 1:
         return all_[0]
-    return EngineSample(rank=0, **{name: sum(getattr(one, name) for one in all_) for name in _MOST})
+    share = sum(one.kv_share for one in all_) / len(all_)
+    return EngineSample(rank=0, kv_share=share, **{name: sum(getattr(one, name) for one in all_) for name in _MOST})
 
 
 async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:

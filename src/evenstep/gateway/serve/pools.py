@@ -209,14 +209,13 @@ class Pools:
             self.counted_here.discard(name)
             self._attach(pool, pool.backends[name])
         capacity = 0 if sample.kv_capacity == float("inf") else int(sample.kv_capacity)
-        used = sample.kv_tokens / sample.kv_capacity if capacity else 0.0
         pool.tell(
             ev.Sampled(
                 now_s=pool.now_s(),
                 worker=name,
                 running=sample.running,
                 waiting=sample.waiting,
-                kv_used=min(1.0, max(0.0, used)),
+                kv_used=sample.kv_used,
                 kv_tokens=capacity,
                 prefix_queried=_counted(sample.prefix_queried),
                 prefix_hit=_counted(sample.prefix_hit),
