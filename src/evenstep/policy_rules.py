@@ -107,8 +107,10 @@ def _door_of(door: Door, made: Any, policy: type) -> Any:
     names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
     read = _reader(policy)
     arrays, first = list(_arrays(work, names, door)), [one.partition("[")[0] for one in door.given]
-    if [name for name, *_ in arrays[: len(first)]] != first:
-        raise TypeError(f"{work.__name__} begins with other arrays; expected {', '.join(first)}")
+    begins = [name for name, *_ in arrays[: len(first)]]
+    if begins != first:
+        said = f"begins with other arrays ({', '.join(begins)})"
+        raise TypeError(f"{work.__name__} {said}; expected {', '.join(first)} first, in this order")
     kinds = arrays[len(first) :]
     room = module.get("room") or _room(work, kinds, door)
     scope: dict[str, Any] = {**door.scope, "rule": made, "read": part(read), "room": part(room)}

@@ -90,7 +90,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
         ("    last: str = 'x'\n@rule\ndef route(view, options, work):\n    pass\n", "option last is any text; expected"),
         (
             "    pass\nclass Work(NamedTuple):\n    bound: Floats\n@rule\ndef route(view, options, work):\n    pass\n",
-            "Work begins with other arrays; expected worker, memory, bound",
+            r"Work begins with other arrays \(bound\); expected worker, memory, bound first, in this order",
         ),
         ("    pass\n", "^Mine has no rule; expected a function marked with @rule"),
         pytest.param(
