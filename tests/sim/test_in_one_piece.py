@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import signal
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sim.network.networks import UNIT, call, one_engine
 
 from evenstep import compiled
 from evenstep.experiments.contenders import contender
 from evenstep.request import Trace
+from evenstep.routing.policies.jsq import JSQ
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.sim.in_one_piece import in_one_piece
+from evenstep.sim.network.description import EngineSection
+from evenstep.sim.network.simulation import simulate_network
 
 
 @pytest.mark.skipif(compiled.numba is None, reason="needs numba")
@@ -97,3 +103,59 @@ def test_a_policy_in_python_finds_the_handlers_as_they_are(ranks):
     trace = Trace(np.array([3]), np.array([2]), arrival_s=np.zeros(1))
     simulate_engine(trace, Looks(), engine=Engine(data_parallel=ranks))
     assert set(seen) == {signal.getsignal(signal.SIGINT)}
+
+
+class PlainVllm(Vllm):
+    plain_only = True
+
+
+class PlainJSQ(JSQ):
+    plain_only = True
+
+
+def plain_run(host):
+    trace = Trace(np.array([3, 4, 5]), np.array([2, 2, 2]), arrival_s=np.zeros(3))
+    if host == "cluster":
+        return simulate(trace, PlainJSQ(), cluster=Cluster(workers=2, slots=1), records=False)
+    if host == "network":
+        places = {"one": EngineSection(engine=UNIT, batch_time="unit", policy=f"{__name__}:PlainVllm")}
+        return simulate_network(replace(one_engine({"a": call("one")}, count=3), engines=places))
+    return simulate_engine(trace, PlainVllm(), engine=Engine(data_parallel=2 if host == "ranks" else 1))
+
+
+@pytest.mark.parametrize("host", ["cluster", "engine", "ranks", "network"])
+def test_ctrl_c_on_entry_to_a_question_to_python_ends_the_run(host):
+    """Python ignored it: the run went on with no answer, or ended as if the policy had broken its contract."""
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_name == "asked":
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            plain_run(host)
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="needs numba")
+@pytest.mark.parametrize("host", ["cluster", "engine", "ranks", "network"])
+def test_ctrl_c_while_numba_reads_the_arguments_of_a_loop_that_asks_python_ends_the_run(monkeypatch, host):
+    from numba.core import serialize
+
+    class Interrupted(dict):
+        def __getitem__(self, key):
+            signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(key)
+
+    plain_run(host)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(serialize, "_unpickled_memo", Interrupted(serialize._unpickled_memo))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            plain_run(host)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,35 +1,83 @@
-"""How compiled loops call Python for the answer of a policy that has no kernel."""
+"""How compiled loops call Python for the answer of a policy that has no kernel.
+
+Compiled code calls a Python function that may not raise. A signal that came during compiled code, as Ctrl-C, is handled on
+entry to that function, before any ``try`` of it. Python then only prints "Exception ignored", and the loop goes on with no
+answer. So such errors are taken from Python's hook for them: the loop ends at the next question, and the error is raised.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from evenstep.compiled import callback
+from evenstep.sim.in_one_piece import asks_python
+
+#: Answers the loop's question; and notes an error for the host, and stops the loop.
+Answer: TypeAlias = Callable[..., float]
+Stop: TypeAlias = Callable[[BaseException], None]
 
 
-def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
-    """Make a callback by which compiled loops call Python, and a context manager that sets the Python function to call.
+def question(symbol: str, signature: str) -> tuple[Any, Callable[[Answer, Stop], AbstractContextManager[None]]]:
+    """Make a callback by which compiled loops call Python, and a context manager that sets the Python functions to call.
 
     `symbol` is a name unique in the program, `signature` the types of result and arguments, ``float64(int64, ...)``. The
-    second result, ``answering(function)``, sets the function for loops that the same thread runs inside the ``with`` block,
-    and restores the previous one at its end. The function gets the callback's arguments, and its result is the callback's
-    result. It must not raise; it may start another run. The callback must not be called while no function is set.
+    second result, ``answering(answer, stop)``, sets the functions for loops that the same thread runs inside the ``with``
+    block, and restores the previous ones at its end. `answer` gets the callback's arguments, and its result is the
+    callback's; it may start another run. Any error that it raises goes to `stop`, and the loop gets 0. An error that Python
+    would ignore is raised at the end of the block. The callback must not be called while no function is set.
     """
     of_this_thread = threading.local()
 
     @contextmanager
-    def answering(answer: Callable[..., float]) -> Generator[None]:
-        before = getattr(of_this_thread, "answer", None)
-        of_this_thread.answer = answer
+    def answering(answer: Answer, stop: Stop) -> Generator[None]:
+        before = getattr(of_this_thread, "asks", None)
+        lost: list[BaseException] = []
+        of_this_thread.asks = answer, stop, lost
         try:
-            yield
+            with _kept(asked, lost):
+                yield
+        except Exception:  # perhaps only because an answer was missing
+            if not lost:
+                raise
         finally:
-            of_this_thread.answer = before
+            of_this_thread.asks = before
+        if lost:
+            raise lost[0]
 
     def asked(*words: float) -> float:
-        return of_this_thread.answer(*words)
+        answer, stop, lost = of_this_thread.asks
+        try:
+            asks_python()
+            if lost:
+                raise lost[0]
+            return answer(*words)
+        except BaseException as error:
+            stop(error)
+            return 0.0
 
     return callback(symbol, signature, asked), answering
+
+
+@contextmanager
+def _kept(function: Callable[..., Any], lost: list[BaseException]) -> Generator[None]:
+    """In the block, append errors of `function` that Python would ignore to `lost`; they come in the main thread only."""
+    before = sys.unraisablehook
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hook(found: Any) -> None:
+        if found.object is function and found.exc_value is not None:
+            lost.append(found.exc_value)
+        else:
+            before(found)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

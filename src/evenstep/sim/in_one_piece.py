@@ -19,28 +19,64 @@ def at_once(kernel: Callable[..., Any], *arguments: Any) -> Any:
     return kernel(*arguments)
 
 
+#: Ends the care for signals of each call under way in the main thread, the innermost last.
+_cares = list[Callable[[], None]]()
+
+
+def asks_python() -> None:
+    """Set the handlers of signals as they were before the innermost call in one piece, and handle what came since.
+
+    A loop that asks a policy in Python calls it at each question, where a handler may raise. It has an effect once a call.
+    """
+    if _cares and threading.current_thread() is threading.main_thread():
+        _cares.pop()()
+
+
 @contextmanager
 def in_one_piece(*, has_kernel: bool = True) -> Generator[Call]:
     """Context manager that yields a function to call a `compiled.entry` with: no Python handler of a signal runs inside it.
 
     numba reads the arguments of an `entry` partly in Python. If a handler raises there, as that of Ctrl-C does, numba loses
     the exception and raises a TypeError of its own. So in the block, SIGINT and SIGTERM that come during a call are handled
-    after it. The function is `at_once` outside the main thread, where no handler runs, and without `has_kernel`: Ctrl-C has
-    to reach a policy in Python.
+    after it. Without `has_kernel` that ends at the loop's first question (`asks_python`): Ctrl-C has to reach a policy in
+    Python. Outside the main thread, where no handler runs, the function is `at_once`.
     """
-    if numba is None or not has_kernel or threading.current_thread() is not threading.main_thread():
+    if numba is None or threading.current_thread() is not threading.main_thread():
         yield at_once
-        return
-    is_inside, came = False, list[tuple[Callable[..., Any], int, Any]]()
+    elif has_kernel:
+        is_inside = False
 
-    def call(kernel: Callable[..., Any], *arguments: Any) -> Any:
-        nonlocal is_inside
-        is_inside = True
-        try:
-            return kernel(*arguments)
-        finally:
-            is_inside = False
-            handle_those()
+        def call(kernel: Callable[..., Any], *arguments: Any) -> Any:
+            nonlocal is_inside
+            is_inside = True
+            try:
+                return kernel(*arguments)
+            finally:
+                is_inside = False
+                handle_those()
+
+        with _later(lambda: is_inside) as handle_those:
+            yield call
+    else:
+        yield _until_asked
+
+
+def _until_asked(kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a kernel, with signals that come before its first question handled then."""
+    with ExitStack() as care:
+        care.enter_context(_later(lambda: True))
+        _cares.append(care.close)
+        care.callback(lambda: care.close in _cares and _cares.remove(care.close))
+        return kernel(*arguments)
+
+
+@contextmanager
+def _later(is_care: Callable[[], bool]) -> Generator[Callable[[], None]]:
+    """In the block, keep SIGINT and SIGTERM that come while `is_care()` is true; yields a function that handles those.
+
+    At the end of the block the handlers are as before, and what was kept is handled.
+    """
+    came = list[tuple[Callable[..., Any], int, Any]]()
 
     def handle_those() -> None:
         while came:
@@ -49,7 +85,7 @@ def in_one_piece(*, has_kernel: bool = True) -> Generator[Call]:
 
     def later(handler: Callable[..., Any]) -> Callable[[int, Any], None]:
         def handle(number: int, frame: Any) -> None:
-            if is_inside:
+            if is_care():
                 came.append((handler, number, frame))
             else:
                 handler(number, frame)
@@ -63,4 +99,4 @@ def in_one_piece(*, has_kernel: bool = True) -> Generator[Call]:
             if callable(handler):  # neither ignored nor the system's own
                 after.callback(signal.signal, number, handler)
                 signal.signal(number, later(handler))
-        yield call
+        yield handle_those

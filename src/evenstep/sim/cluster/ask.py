@@ -7,7 +7,7 @@ from typing import Any
 from evenstep.compiled import route_kernel
 from evenstep.sim.asking import question
 
-#: `answering(answer)` sets ``answer(decision, now_s, mean_wait_s, first, waiting)``, which writes the answer for the
+#: `answering(answer, stop)` sets ``answer(decision, now_s, mean_wait_s, first, waiting)``, which writes the answer for the
 #: loop and returns its bound.
 _ask, answering = question("evenstep_ask_policy", "float64(int64, float64, float64, int64, int64)")
 

@@ -103,7 +103,7 @@ def _carry(
     else:
         from evenstep.sim.cluster import ask
 
-        route, answering = ask.route_into, ask.answering(plain.answer)
+        route, answering = ask.route_into, ask.answering(plain.answer, plain.stop)
     advance = _loop(isinstance(state.run, ShortRun))
     with answering, in_one_piece(has_kernel=plain is None) as call:
         while (status := call(advance, route, state.run)) != model.DONE:

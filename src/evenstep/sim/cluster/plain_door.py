@@ -66,20 +66,20 @@ class PlainDoor:
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
         """Ask the policy for one decision and write it for the loop; returns its certified lower bound.
 
-        An error of the policy is kept in `error`, the loop stops, and 0 is returned. `decision`, `now_s` and `mean_wait_s`
-        are as in `RoutingView`. `waiting` requests are shown, from place `first` of the pool on.
+        `decision`, `now_s` and `mean_wait_s` are as in `RoutingView`. `waiting` requests are shown, from place `first` of
+        the pool on. Errors are as of `decide`.
         """
         view = self.view
         _set(view, "decision", decision)
         _set(view, "now_s", now_s)
         _set(view, "mean_wait_s", mean_wait_s)
-        try:
-            self.show(first, waiting, now_s)
-            return self.decide(waiting)
-        except BaseException as error:
-            self.error = error
-            self.state.run.now.error_kind = RAISED
-            return 0.0
+        self.show(first, waiting, now_s)
+        return self.decide(waiting)
+
+    def stop(self, error: BaseException) -> None:
+        """Keep an error of the policy in `error` for the host, and stop the loop."""
+        self.error = error
+        self.state.run.now.error_kind = RAISED
 
     def show(self, first: int, waiting: int, now_s: float) -> None:
         """Make `view` show the `waiting` requests from place `first` of the pool on, at time `now_s` in seconds."""

@@ -89,8 +89,8 @@ class Course:
         try:
             if self.plain is None:
                 return int(self.call(self.loop, self.form_batch, self.run))
-            with plain_door.answering(self.plain.answer):
-                code = int(self.loop(self.form_batch, self.run))
+            with plain_door.answering(self.plain.answer, self.plain.stop):
+                code = int(self.call(self.loop, self.form_batch, self.run))
             if self.plain.error is not None:
                 raise self.plain.error
             return code

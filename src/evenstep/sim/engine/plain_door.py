@@ -24,16 +24,13 @@ class PlainDoor:
         self.error: BaseException | None = None
 
     def answer(self, iteration: int, now_s: float) -> float:
-        """Ask the policy for this iteration's batch and write it for the loop; returns its `wake_s`, seconds.
+        """Ask the policy for this iteration's batch and write it for the loop; returns its `wake_s`, seconds."""
+        return self.decide(self.view(iteration, now_s))
 
-        An error is kept in `error` for the host and not raised here; `Now.raised` makes the loop stop.
-        """
-        try:
-            return self.decide(self.view(iteration, now_s))
-        except BaseException as error:
-            self.error = error
-            self.run.now.raised = 1
-            return 0.0
+    def stop(self, error: BaseException) -> None:
+        """Keep an error in `error` for the host, and stop the loop by `Now.raised`."""
+        self.error = error
+        self.run.now.raised = 1
 
     def view(self, iteration: int, now_s: float) -> EngineView:
         """The policy's view of this iteration: running requests by admission, then the queue. Its arrays are copies."""
@@ -75,7 +72,7 @@ class PlainDoor:
         return float(decision.wake_s)
 
 
-#: `answering(answer)` sets ``answer(iteration, now_s)``, which writes the batch for the loop and returns `wake_s`.
+#: `answering(answer, stop)` sets ``answer(iteration, now_s)``, which writes the batch for the loop and returns `wake_s`.
 _ask, answering = question("evenstep_ask_batch_policy", "float64(int64, float64)")
 
 

@@ -28,6 +28,7 @@ from evenstep.sim.engine import plain_door
 from evenstep.sim.engine.balancing import view_of_one
 from evenstep.sim.engine.host import conditions_of, counted, made, said
 from evenstep.sim.engine.model import Run
+from evenstep.sim.in_one_piece import in_one_piece
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
@@ -80,8 +81,9 @@ def _run(ready: Prepared) -> int:
     """Run the loop until the host is needed; returns its code. A PolicyError tells which Python policy raised."""
     doors = _Doors(ready)
     go_on: Any = compiled.entry(loop.advance)
-    with plain_door.answering(doors.form_batch), ask_route.answering(doors.route):
-        code = int(go_on(ready.kernels, ready.routes, ready.net))
+    batches, routes = plain_door.answering(doors.form_batch, doors.stop_engine), ask_route.answering(doors.route, doors.stop)
+    with batches, routes, in_one_piece(has_kernel=all(place.has_kernels for place in ready.places)) as call:
+        code = int(call(go_on, ready.kernels, ready.routes, ready.net))
     error = doors.error
     if isinstance(error, PolicyError):
         raise PolicyError(f"{doors.asked}: {error}") from None
@@ -110,22 +112,26 @@ class _Doors:
     def form_batch(self, iteration: int, now_s: float) -> float:
         """Ask the scheduling policy of `Clock.engine`, and write its batch for the loop; returns its `wake_s`, seconds."""
         e = int(self.net.clock.engine)
-        name, place = self.engines[e]
+        _, place = self.engines[e]
         if e not in self.doors:
             self.doors[e] = plain_door.PlainDoor(place.task.policy, run_of(self.net, e))
-        woken_s = self.doors[e].answer(iteration, now_s)
-        if self.doors[e].error is not None:
-            self.error, self.asked = self.doors[e].error, name
-        return woken_s
+        return self.doors[e].answer(iteration, now_s)
+
+    def stop_engine(self, error: BaseException) -> None:
+        """Keep an error of the scheduling policy of `Clock.engine`, and stop the loop."""
+        e = int(self.net.clock.engine)
+        self.error, self.asked = error, self.engines[e][0]
+        run_of(self.net, e).now.raised = 1
 
     def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Ask the routing policy of `Clock.group`, as `decide` does; returns 0. An error is kept and stops the loop."""
-        try:
-            self.decide(decision, now_s)
-        except BaseException as error:
-            self.error, self.asked = error, self.ready.places[int(self.net.clock.group)].section.routing
-            self.net.clock.raised = 1
+        """Ask the routing policy of `Clock.group`, as `decide` does; returns 0."""
+        self.decide(decision, now_s)
         return 0.0
+
+    def stop(self, error: BaseException) -> None:
+        """Keep an error of the routing policy of `Clock.group`, and stop the loop."""
+        self.error, self.asked = error, self.ready.places[int(self.net.clock.group)].section.routing
+        self.net.clock.raised = 1
 
     def decide(self, decision: int, now_s: float) -> None:
         """Ask the routing policy of `Clock.group`, check its answer, and write it for the loop."""

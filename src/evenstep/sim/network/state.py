@@ -82,6 +82,11 @@ class Place:
         """The kernel by which the loop asks the routing policy; one that is never called for a single engine."""
         return (self.routing_kernel or ask_route).route_into
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the loop asks no policy of this group in Python."""
+        return self.task.kernel is not None and (self.routing is None or self.routing_kernel is not None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
