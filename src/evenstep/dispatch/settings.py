@@ -16,7 +16,7 @@ PREFILL_THRESHOLD = 0.9
 LEAST_BLOCK_BYTES = 64
 #: Fields of `Settings` that are 0 or more.
 _NOT_NEGATIVE = (
-    *("gather_ms", "stale_s", "policy_cooldown_s", "backoff_s", "backoff_cap_s", "cooldown_s", "cooldown_cap_s", "total_s"),
+    *("gather_ms", "stale_s", "policy_cooldown_s", "backoff_s", "backoff_cap_s", "cooldown_s", "total_s"),
     *("gateways", "retries", "bypass_margin", "pool_window", "round_slots", "window_per_slot", "kv_reserve"),
 )
 
@@ -96,7 +96,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
         backoff_cap_s: longest such wait; an engine's longer Retry-After counts up to 5 s.
         breaker_failures: failures in a row after which a worker is ejected.
         cooldown_s: seconds before an ejected worker is probed, doubled after each bad probe.
-        cooldown_cap_s: longest such wait.
+        cooldown_cap_s: longest such wait, above 0.
         kv_reserve: KV tokens kept free for the growth of every request a worker has. Left out = a running request's mean
             remaining output, estimated from the lengths of completed requests.
         bypass_margin: slots beyond its own that a worker's requests may take, for a policy with bypass=True.
@@ -164,7 +164,8 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         check_range("dispatch", f"an integer >= {least}", low=least, prefix_block_bytes=self.prefix_block_bytes)
         if self.order not in get_args(Order):
             raise InputError("dispatch", "order", self.order, "one of " + ", ".join(get_args(Order)))
-        check_range("dispatch", "a finite number above 0", above=0, finite=True, ttl_s=self.ttl_s, budget_ms=self.budget_ms)
+        for field in ("ttl_s", "budget_ms", "cooldown_cap_s"):
+            check_range("dispatch", "a finite number above 0", above=0, finite=True, **{field: getattr(self, field)})
         for name, limits in self.tenants.items():
             where, hint = f"dispatch: tenants.{name}", "0 = no limit."
             check_range(where, "a number >= 0", hint, low=0, finite=True, **msgspec.structs.asdict(limits))
