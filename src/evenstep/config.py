@@ -338,7 +338,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
 
 def _join_pairs(node: Any, path: str, shown: str) -> None:
     """Join surrogate pairs, which escapes may write, in a YAML scalar at `path`; half a pair is an `InputError`."""
-    if re.search("[\ud800-\udfff]", node.value):
+    if not is_utf_8(node.value):
         try:
             node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
@@ -418,7 +418,8 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
     if missing:
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
-    value = unless_secret(field, _value_at(values, field))
+    items = f"{field}[0]" if said.startswith("Expected `array`") else field  # text in place of a list may be an item of it
+    value = unless_secret(items, _value_at(values, field))
     hint = _hint_at(kind, field) if said.startswith("Invalid enum value") else None
     expected = expectation(said, hint)
     return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), _choices(hint)))
@@ -435,10 +436,15 @@ def unless_secret(field: str, value: Any) -> Any:
     return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
 
 
+def is_utf_8(text: str) -> bool:
+    """Whether text can be written as UTF-8: it has no half of a surrogate pair, as which Python reads other bytes."""
+    return re.search("[\ud800-\udfff]", text) is None
+
+
 def check_utf_8(where: str, field: str, value: Any) -> None:
     """Raise an `InputError` if text of a command line or variable, alone or in a list, has bytes that are no UTF-8."""
     for text in value if isinstance(value, list) else [value]:
-        if isinstance(text, str) and re.search("[\ud800-\udfff]", text):
+        if isinstance(text, str) and not is_utf_8(text):
             raise InputError(where, field, unless_secret(field, text), "UTF-8 text")
 
 

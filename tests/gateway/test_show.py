@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.show import as_json, as_text
 
@@ -26,6 +29,14 @@ def test_no_secret_is_ever_shown_and_its_place_is():
         assert "sk-" not in text
         assert "env:K" in text and "(hidden)" in text
         assert "server.key" in text and "admin.key" in text
+
+
+@pytest.mark.parametrize("setting", ["workers", "keys"])
+def test_text_in_place_of_a_list_with_secrets_is_not_shown(setting, tmp_path):
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"version: 1\n{setting}: sk-text\n")
+    with pytest.raises(InputError, match=rf"line 2: {setting} is '\(hidden\)'; expected a list"):
+        Sources(file=str(file)).settled()
 
 
 def test_every_setting_is_shown_with_its_origin():

@@ -9,6 +9,7 @@ import re
 import secrets
 from pathlib import Path
 
+from evenstep.config import is_utf_8
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Decisions
 
@@ -29,7 +30,7 @@ def read_secret(text: str, where: str, field: str) -> str:
         found = os.environ.get(name, "").strip()
         if not found:
             raise InputError(where, field, text, "a variable that is set")
-        if re.search("[\ud800-\udfff]", found):
+        if not is_utf_8(found):
             raise InputError(where, field, text, "a variable that is UTF-8 text")
         return found
     if colon and kind == "file":
