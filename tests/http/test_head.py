@@ -104,7 +104,7 @@ def test_what_is_ambiguous_is_refused(lines):
         b"POST x HTTP/1.1",
         b"POST /x y HTTP/1.1",
         b"POST /\xff HTTP/1.1",
-        b"POST http://a/ HTTP/1.1",
+        b"POST http://u@a/ HTTP/1.1",
         b"GET",
         b"P\x01ST /x HTTP/1.1",
         b" GET / HTTP/1.1",
@@ -134,11 +134,29 @@ def test_other_refusals_have_their_own_status():
         assert error.value.status == status
 
 
-@pytest.mark.parametrize("target", [b"*", b"http://a/x", b"https://a:443/x", b"a:80"])
+@pytest.mark.parametrize(
+    "target", [b"*", b"a:80", b"http:///x", b"http://:80/x", b"http://u@a/x", b"ftp://a/x", b"http://a#x"]
+)
 def test_a_target_that_is_no_path_is_named(target):
     with pytest.raises(HttpError) as error:
         read_request_head(head(b"Host: a", first=b"GET %b HTTP/1.1" % target))
     assert (error.value.status, error.value.message) == (400, "The request's target is not a path.")
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "host"),
+    [
+        (b"http://a/x?y=http://c/", "/x?y=http://c/", "a"),
+        (b"HTTPS://a:443/x", "/x", "a:443"),
+        (b"http://[::1]:80", "/", "[::1]:80"),
+        (b"http://a?y", "/?y", "a"),
+    ],
+)
+def test_a_url_as_target_is_read_as_its_path_and_its_host_counts(target, path, host):
+    found = read_request_head(head(b"Host: b", first=b"GET %b HTTP/1.1" % target))
+    assert (found.target, found.headers["host"]) == (path, host)
+    with pytest.raises(HttpError, match="no Host header, or several"):
+        read_request_head(head(first=b"GET %b HTTP/1.1" % target))
 
 
 def test_an_answers_head_is_read():

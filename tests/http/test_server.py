@@ -117,7 +117,7 @@ HOSTILE = {
     "other coding": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
     "space before a colon": b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
     "folded line": b"GET / HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n",
-    "absolute target": b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a user in the target": b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
     "bad chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     "long chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
     "LF in a chunk's line": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",

@@ -9,7 +9,7 @@ Rules of this file, with the sections they come from:
 * The length of the body is given at most once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section
   6.1), and never as both (section 6.3).
 * A request names a path (section 3.2.1) without a backslash, and has one Host header; with HTTP/1.0 that may be absent
-  (section 3.2).
+  (section 3.2). A URL in place of the path, as for a proxy, is read as its path, and its host replaces Host (section 3.2.2).
 
 llhttp parses a head that keeps these rules. A violation raises `HttpError`.
 """
@@ -34,6 +34,7 @@ _CONNECT = re.compile(rb"CONNECT (?:[A-Za-z0-9.\-_~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.
 _OTHER_TARGET = re.compile(_TOKEN + rb" [\x21-\x2e\x30-\x7e][\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: [\t\x20-\x7e\x80-\xff]*+)?\r\n" + _FIELDS)
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
+_URL = re.compile(rb"(" + _TOKEN + rb" )(?i:https?)://((?![:/? ])(?:" + _HOST.pattern + rb"))(?=[/? ])/?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 #: Most headers of a head.
 MAX_FIELDS = 128
@@ -48,7 +49,7 @@ class RequestHead:
     """The head of a request.
 
     Args:
-        method, target: as they came; the target is a path, with its query.
+        method, target: as they came; the target is a path, with its query, of a URL only that part.
         path: the target without its query, not decoded.
         headers: by name in lower case; values of one name are joined by a comma and a blank.
         length: bytes of the body, 0 without one, or `CHUNKED`; a cached head (`heads`) has the length of the first request.
@@ -164,6 +165,9 @@ def read_request_head(head: bytes) -> RequestHead:
 
     Raises HttpError if it breaks one: 501 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers, else 400.
     """
+    url = _URL.match(head)
+    if url is not None:
+        head = b"%b/%b" % (url[1], head[url.end() :])
     fields, parser = _parsed(head, _REQUEST, httptools.HttpRequestParser, "request")
     headers = fields.found
     version_1_1 = parser.get_http_version() == "1.1"
@@ -174,6 +178,8 @@ def read_request_head(head: bytes) -> RequestHead:
         raise HttpError("The request has no Host header, or several.")
     if _HOST.fullmatch(headers.get("host", "").encode("latin-1")) is None:
         raise HttpError("The Host header is no host.")
+    if url is not None:
+        headers["host"] = url[2].decode("ascii")
     method = parser.get_method().decode("ascii")
     if method == "CONNECT":
         raise _not_served()
