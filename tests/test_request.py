@@ -67,6 +67,13 @@ def test_a_column_that_is_no_array_is_refused_with_the_way_to_convert_it(column,
         replace(trace(), name="made", **{column: kind([1, 2, 3, 4])})
 
 
+def test_narrow_times_are_made_wide_before_anything_is_computed_with_them():
+    times = np.array([0.1, 70_000.3, 70_000.7], np.float32)
+    trace = Trace(np.array([3, 4, 5]), np.array([2, 2, 2]), arrival_s=times, think_s=np.ones(3, np.float16))
+    assert trace.arrival_s.dtype == trace.think_s.dtype == np.float64
+    assert trace.arrival_s.tolist() == times.tolist()
+
+
 def test_iterating_gives_every_row_once():
     assert [r.request_id for r in trace()] == [0, 1, 2, 3]
 

@@ -105,7 +105,8 @@ class Trace:
 
     Args:
         prompt_tokens, output_tokens: int64[N], tokens, all >= 1.
-        arrival_s: float64[N], seconds since the trace's start, ascending; None for plain length lists.
+        arrival_s: float64[N], seconds since the trace's start, ascending; None for plain length lists. Narrower floats, here
+            and in `think_s`, are converted exactly.
         request_class .. think_s: fields of `Request`, int64[N] (`think_s` float64[N]) or None.
         prefix_blocks: KV blocks of the prompts, or None.
         name: file or generator the rows come from.
@@ -181,6 +182,8 @@ class Trace:
             if shape != (size,):
                 expected = f"shape ({size},), " + ("one value a request" if size == rows else "one more than requests")
                 raise InputError(self.name or "trace", name, shape, expected)
+            if column is not None and column.dtype in (np.float32, np.float16):  # sums of such times would be rounded
+                object.__setattr__(self, name, column.astype(np.float64))
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.size)
