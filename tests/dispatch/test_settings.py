@@ -16,6 +16,8 @@ from evenstep.errors import InputError
         (lambda: Settings(ttl_s=float("inf")), "ttl_s is inf; expected a finite number above 0"),
         (lambda: Settings(budget_ms=float("inf")), "budget_ms is inf"),
         (lambda: Settings(cooldown_cap_s=0), "cooldown_cap_s is 0; expected a finite number above 0"),
+        (lambda: Settings(seed=1 << 70), "seed is 1180591620717411303424; expected an integer"),
+        (lambda: Settings(seed=3.0), "seed is 3.0; expected an integer"),
         (lambda: Settings(pool_limit=0), "pool_limit"),
         (lambda: Settings(kv_reserve=-1), "kv_reserve"),
         (lambda: Settings(stale_s=float("nan")), "stale_s"),

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from evenstep.errors import InputError, check_range, check_range_if_given
+from evenstep.errors import MOST, InputError, check_range, check_range_if_given
 
 #: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
@@ -160,6 +160,7 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
             check("dispatch", "a number >= 0", low=0, finite=True, **{field: getattr(self, field)})
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
             check_range("dispatch", "an integer >= 1", low=1, **{field: getattr(self, field)})
+        check_range("dispatch", f"an integer >= {-MOST}", low=-MOST, seed=self.seed)
         least = LEAST_BLOCK_BYTES
         check_range("dispatch", f"an integer >= {least}", low=least, prefix_block_bytes=self.prefix_block_bytes)
         if self.order not in get_args(Order):
