@@ -145,6 +145,7 @@ def test_those_who_entered_under_a_higher_threshold_do_not_queue_at_every_stage(
         (Wait, {"solve_s": -1.0}, "solve_s is -1.0"),
         (NestedWait, {"solve_s": math.inf}, "solve_s is inf"),
         (NestedWait, {"slack": -0.5}, "slack is -0.5"),
+        (NestedWait, {"slack": 1.0}, "slack is 1.0; expected 0 without solve_s"),
     ],
 )
 def test_a_window_or_a_slack_that_is_none_is_refused(kind, options, field):

@@ -30,7 +30,7 @@ class NestedWait(Ruled):
             times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
             Ends and edges stay in any case.
         slack: standard deviations by which solved thresholds, from the second on, exceed the mean number of requests that
-            reach a segment's head.
+            reach a segment's head; 0 without `solve_s`.
 
     Raises:
         InputError: thresholds, ends or edges not whole numbers >= 1, ends or edges that do not ascend, a time or slack
@@ -51,6 +51,8 @@ class NestedWait(Ruled):
     def __post_init__(self) -> None:
         check_gates("nested-wait", self.thresholds, self.max_hold_s, self.solve_s)
         check_range("nested-wait", "a finite number of standard deviations >= 0", low=0, finite=True, slack=self.slack)
+        if self.slack and not self.solve_s:
+            raise InputError("nested-wait", "slack", self.slack, "0 without solve_s", "Only solved thresholds have a slack.")
         for name in ("ends", "prompt_edges"):
             values = getattr(self, name)
             if not all(b > a and b % 1 == 0 for a, b in zip((0, *values), values, strict=False)):
