@@ -418,8 +418,10 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
     if missing:
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
-    items = f"{field}[0]" if said.startswith("Expected `array`") else field  # text in place of a list may be an item of it
-    value = unless_secret(items, _value_at(values, field))
+    value = _value_at(values, field)
+    # Text in place of a list may be an item of it; a mapping is one without its dash, and names its secrets.
+    is_item = said.startswith("Expected `array`") and not isinstance(value, Mapping)
+    value = unless_secret(f"{field}[0]" if is_item else field, value)
     hint = _hint_at(kind, field) if said.startswith("Invalid enum value") else None
     expected = expectation(said, hint)
     return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), _choices(hint)))

@@ -39,6 +39,15 @@ def test_text_in_place_of_a_list_with_secrets_is_not_shown(setting, tmp_path):
         Sources(file=str(file)).settled()
 
 
+def test_a_worker_without_its_dash_is_shown_unless_it_has_a_key(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    for more, shown in (("", "{'url': 'http://a'}"), (", api_key: sk-text", "'(hidden)'")):
+        file.write_text(f"version: 1\nworkers: {{url: http://a{more}}}\n")
+        with pytest.raises(InputError) as error:
+            Sources(file=str(file)).settled()
+        assert str(error.value).endswith(f"line 2: workers is {shown}; expected a list.")
+
+
 def test_every_setting_is_shown_with_its_origin():
     settled = SOURCES.settled()
     rows = {row["setting"]: row for row in json.loads(as_json(settled))}
