@@ -66,9 +66,10 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Tell the prefiller `worker` to free the request's KV; no event is expected, and later calls have no hand-over of it.
+    """Tell the prefiller `worker` to free the request's KV, and forget its hand-over; no event is expected.
 
-    It is not needed any more, or the prefiller is removed at once; a call under way may still fetch it then.
+    Either nobody needs the KV any more, or the prefiller is removed at once. In the second case a call under way may still
+    fetch it.
     """
 
     request: int

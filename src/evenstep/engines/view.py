@@ -56,7 +56,7 @@ class Dialect:
     handover: Literal["kv_transfer_params", ""] = ""
 
     def given(self, asked: UsageOptions) -> UsageOptions:
-        """The accounting that a client gets which asks for `asked`: no continuous usage alone, if `usage_needs_final`."""
+        """What a client that asks for `asked` gets: no continuous usage without one at the end, if `usage_needs_final`."""
         if asked.continuous and not asked.usage and self.usage_needs_final:
             return UsageOptions(token_ids=asked.token_ids)
         return asked

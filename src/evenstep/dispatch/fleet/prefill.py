@@ -113,7 +113,7 @@ class PrefillBudget:
             found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
 
     def unreadable(self, name: str) -> None:
-        """Count a prefiller whose metrics could not be read as full until its next report; nothing if none are read."""
+        """Count a prefiller, whose metrics could not be read, as full until its next report; no effect if none are read."""
         found = self.prefillers[name]
         if found.spec.scraped:
             found.used = 1.0

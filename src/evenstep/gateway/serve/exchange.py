@@ -161,7 +161,7 @@ class Exchange:
             cancel(leg)
 
     def release(self) -> None:
-        """Drop the prefiller's hand-over, because no decode leg will fetch its KV cache; the lease expires by itself."""
+        """Drop the prefiller's hand-over: no later decode leg fetches its KV cache, whose lease expires by itself."""
         self._handover = b""
 
     def reject(self, command: Reject) -> int:
