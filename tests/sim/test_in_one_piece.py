@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from evenstep.experiments.contenders import contender
 from evenstep.request import Trace
 from evenstep.routing.policies.jsq import JSQ
 from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.sim import asking
 from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.sim.in_one_piece import in_one_piece
@@ -105,6 +108,10 @@ def test_a_policy_in_python_finds_the_handlers_as_they_are(ranks):
     assert set(seen) == {signal.getsignal(signal.SIGINT)}
 
 
+#: What Python tells its hook of an ignored error, without the object that it came from.
+PARTS = "exc_type", "exc_value", "exc_traceback", "err_msg"
+
+
 class PlainVllm(Vllm):
     plain_only = True
 
@@ -123,9 +130,21 @@ def plain_run(host):
     return simulate_engine(trace, PlainVllm(), engine=Engine(data_parallel=2 if host == "ranks" else 1))
 
 
+@pytest.mark.parametrize("names_function", [True, False], ids=["as Python 3.12", "as Python 3.13"])
 @pytest.mark.parametrize("host", ["cluster", "engine", "ranks", "network"])
-def test_ctrl_c_on_entry_to_a_question_to_python_ends_the_run(host):
+def test_ctrl_c_on_entry_to_a_question_to_python_ends_the_run(host, names_function, monkeypatch):
     """Python ignored it: the run went on with no answer, or ended as if the policy had broken its contract."""
+    kept = asking._kept
+
+    @contextmanager
+    def told(function, lost):
+        with kept(function, lost):
+            hook = sys.unraisablehook
+            found = function if names_function else None
+            sys.unraisablehook = lambda e: hook(SimpleNamespace(**{n: getattr(e, n) for n in PARTS}, object=found))
+            yield
+
+    monkeypatch.setattr(asking, "_kept", told)
 
     def trace(frame, event, argument):
         if frame.f_code.co_name == "asked":

@@ -71,7 +71,8 @@ def _kept(function: Callable[..., Any], lost: list[BaseException]) -> Generator[
         return
 
     def hook(found: Any) -> None:
-        if found.object is function and found.exc_value is not None:
+        first = found.exc_traceback and found.exc_traceback.tb_frame  # `found.object` is None from Python 3.13 on
+        if first is not None and first.f_code is function.__code__ and found.exc_value is not None:
             lost.append(found.exc_value)
         else:
             before(found)
