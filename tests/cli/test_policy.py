@@ -63,6 +63,16 @@ def test_show_speaks_of_options_and_not_of_the_classes_errors(words, capsys):
     assert not any(word in out for word in ("Args:", "Raises:", "InputError", "`"))
 
 
+@pytest.mark.parametrize("kind", ["routing", "scheduling"])
+def test_show_explains_every_option_also_those_of_a_base_class(kind, capsys):
+    for name in names.members(kind):
+        assert main(["policy", "show", "--kind", kind, name]) == 0
+        out = capsys.readouterr().out
+        explained, _, defaults = out.partition("\nDefaults: ")
+        for option in defaults.strip().split(", ") if defaults else []:
+            assert f"\n    {option.split('=')[0].split()[0].replace('-', '_')}: " in explained, (name, option)
+
+
 def test_show_of_a_policy_with_options_says_what_to_type(capsys):
     assert main(["policy", "show", "bf-io:horizon=20"]) == 2
     assert "NAME is 'bf-io:horizon=20'; expected a name without options. Try bf-io." in capsys.readouterr().err

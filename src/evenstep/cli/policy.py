@@ -112,9 +112,12 @@ def _show(args: argparse.Namespace) -> int:
     if args.format == "json":
         outputs.print_json(row)
         return 0
-    text = re.sub(r"\n\nRaises:(\n .*)*", "", row["description"]).replace("\nArgs:\n", "\nOptions:\n")
+    text = re.sub(r"\n\n(Args|Raises):(\n .*)*", "", row["description"])
     for line in [row["name"], "", *_plain(text).splitlines()]:
         outputs.tell([line], len(line) - len(line.lstrip()))
+    options = [f"    {name}: {_plain(one['meaning'])}" for name, one in row["options"].items() if one["meaning"]]
+    if options:  # also those that a base class describes
+        outputs.tell(["", "Options:", *options], 8)
     if row["options"]:
         outputs.tell(["", f"Defaults: {_defaults(row)}"])
     return 0

@@ -18,7 +18,7 @@ class BR0(BRH):
     """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
 
     It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, except
-    `age_limit` (paper mode: ``age_limit=0``). The options of `BRH` that are not listed here mean the same.
+    `age_limit` (paper mode: ``age_limit=0``).
 
     Args:
         horizon: 0; `br-h` looks ahead.
