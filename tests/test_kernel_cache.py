@@ -106,6 +106,11 @@ def test_kernels_next_to_sources_that_cannot_be_written_count_if_no_source_is_ne
     assert not Place(False, tmp_path / "mine").has(source) and not Place(False, tmp_path / "mine").is_noted("br-0")
     os.utime(source, (1001, 1001))
     assert not kernel_cache._are_shipped()
+    newer = index.stat().st_mtime + 1e6
+    for path in (source, index):  # a newer version, of which only this kernel was compiled
+        os.utime(path, (newer, newer))
+    os.utime(Place(True)._note_of("br-0"), (newer - 1, newer - 1))
+    assert kernel_cache._are_shipped() and not where.is_noted("br-0")
 
 
 SHIPPED = """

@@ -82,9 +82,9 @@ class Place:
 
         `what` is any text on which caller and recorder agree. False if kernels are not kept.
         """
-        file, shipped = self._note_of(what), Place(True)._note_of(what)
-        if self.reads_beside and shipped is not None and shipped.exists():
+        if self.reads_beside and Place(True).is_noted(what):
             return True
+        file = self._note_of(what)
         try:
             return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
         except OSError:
