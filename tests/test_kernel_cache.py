@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from array import array
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -227,3 +229,9 @@ def test_a_users_kernel_is_made_anew_when_what_it_calls_has_changed(tmp_path, mo
         found.append(kernel_cache.text_of(importlib.import_module("kernel").kernel))
     assert found[0] == found[1]
     assert (found[0] == found[2]) is (name == "other")
+
+
+def test_a_constant_that_numba_refuses_is_left_to_its_error():
+    scope = {"TABLE": array("d", [1.0]), "VIEW": memoryview(b"1")}
+    kernel = FunctionType(compile("TABLE[0] + VIEW[0]", "rule", "eval"), scope)
+    assert kernel_cache.text_of(kernel)

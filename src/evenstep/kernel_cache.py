@@ -235,7 +235,7 @@ def text_of(kernel: FunctionType) -> str:
             new += value
         elif isinstance(value, int | float | complex | str | bytes | Enum):
             made.update(repr(value).encode())
-        elif hasattr(value, "tobytes"):  # an array, or a number of NumPy's
+        elif hasattr(value, "tobytes") and hasattr(value, "dtype"):  # an array, or a number of NumPy's
             made.update(repr((value.dtype, value.shape)).encode() + value.tobytes())
     return made.hexdigest()
 
