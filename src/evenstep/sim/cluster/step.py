@@ -147,17 +147,20 @@ def tokens_made(run: Run, q: int) -> int:
     """
     fixed, rows, output, made, group = run.fixed, run.slots.rows, run.requests.output, run.law.made, run.fleet.groups[q]
     low, high, slots, step = group.first, group.first + group.workers, fixed.slots_max, group.step
-    for g in range(low, high):
-        made[g] = 0 if fixed.profile_kind == PROFILES else run.fleet.running[g] * fixed.tokens_per_step
     if fixed.profile_kind == PROFILES:  # one token a step until the output is complete; the last step makes the rest
-        for slot in range(low * slots, high * slots):
-            mine = rows[slot]
-            if mine.row >= 0:
-                done = mine.done + step - mine.admit
-                made_by = int(output[mine.row])
-                after = made_by if mine.finish == step else min(made_by, done + 1)
-                made[slot // slots] += after - min(made_by, done)
+        for g in range(low, high):
+            tokens = 0
+            for slot in range(g * slots, (g + 1) * slots):
+                mine = rows[slot]
+                if mine.row >= 0:
+                    done = mine.done + step - mine.admit
+                    made_by = int(output[mine.row])
+                    after = made_by if mine.finish == step else min(made_by, done + 1)
+                    tokens += after - min(made_by, done)
+            made[g] = tokens
     else:  # the last step of a request may make fewer
+        for g in range(low, high):
+            made[g] = run.fleet.running[g] * fixed.tokens_per_step
         slot = run.slots.calendar[q, step & fixed.ring_mask]
         while slot >= 0:
             row = rows[slot].row
