@@ -378,7 +378,7 @@ class Law(NamedTuple):
     seconds: Table  # [1 or G, knots], of all workers or of each at the loads `knots`; linear between them
     local_s: Floats  # [G], of the step that was started last
     made: Ints  # [G], output tokens of the step that was started last, where a request may make more than one
-    token_power: Floats  # [B+1], share of the span of power that so many tokens take in a step of one second
+    token_power: Floats  # [N+1], share of the span of power that so many tokens take in a step of one second; more as N
     roots: Floats  # see `roots`
 
 

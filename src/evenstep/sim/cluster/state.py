@@ -28,6 +28,8 @@ ANY_DEPTH = 1 << 40  # queue depth "any number"
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 #: Most rows of the first table of steps. A run that fits one table copies nothing.
 MOST_STEP_ROWS = 1 << 21
+#: Most tokens of a worker's step with an entry of its own in `Law.token_power`: full power for six minutes, by default.
+MOST_POWERS = 1 << 20
 _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
 
 
@@ -100,7 +102,7 @@ def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, op
         "pool": pool,
         "policy": _handed(policy, fixed, pool.id.size, None),
         "requests": _requests(trace, cluster, fixed),
-        "law": _law(cluster, step_time, options.power, fixed),
+        "law": _law(trace, cluster, step_time, options.power, fixed),
         "ahead": _ahead(fixed, cluster.drift),
         "samples": _samples(fixed, options.samples),
     }
@@ -296,8 +298,11 @@ def _profile(drift: Drift, fixed: Fixed) -> tuple[I8, I8]:
     return nothing, np.round(gained * fixed.scale).astype(np.int64)
 
 
-def _law(cluster: Any, step_time: StepTime, power: Power, fixed: Fixed) -> model.Law:
-    law, counts = step_time.table(), np.arange(fixed.slots_max + 1)
+def _law(trace: Trace, cluster: Any, step_time: StepTime, power: Power, fixed: Fixed) -> model.Law:
+    law, most = step_time.table(), fixed.tokens_per_step
+    if fixed.profile_kind == model.PROFILES and trace.output_tokens.size:  # the last step makes the rest of an output
+        most = max(most, int(trace.output_tokens.max()))
+    counts = np.arange(min(fixed.slots_max * most, MOST_POWERS) + 1)
     return model.Law(
         knots=np.ascontiguousarray(law.load, np.float64),
         seconds=np.ascontiguousarray(law.seconds, np.float64),

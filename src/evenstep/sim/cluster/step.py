@@ -11,12 +11,9 @@ from evenstep.sim.cluster.slots import longest_units, steps_of
 
 
 @part
-def full_power(fixed: Fixed, law: Law, tokens: int) -> float:
+def full_power(law: Law, tokens: int) -> float:
     """Share of the span of power that a worker takes which makes this many tokens in a step of one second; may exceed 1."""
-    if tokens < law.token_power.size:
-        return law.token_power[np.uintp(tokens)]
-    x = tokens * fixed.full_power_s
-    return x / root(x, law.roots)
+    return law.token_power[np.uintp(min(tokens, law.token_power.size - 1))]
 
 
 @part
@@ -44,14 +41,14 @@ def energy(
     whole = root(duration, roots)
     worked, average = 0, 0
     if most == fewest:
-        power = full_power(fixed, law, most)
+        power = full_power(law, most)
         for g in range(units.size):
             x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
             worked += np.int64(min(x, power * root(x, roots)) * grain)
         return worked / grain, made.size * min(duration, power * whole)
     for g in range(units.size):
         x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
-        power = full_power(fixed, law, made[g])
+        power = full_power(law, made[g])
         worked += np.int64(min(x, power * root(x, roots)) * grain)
         average += np.int64(min(duration, power * whole) * grain)
     return worked / grain, average / grain
