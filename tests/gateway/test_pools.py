@@ -104,12 +104,18 @@ def test_the_tokenizer_of_a_pool_is_found_by_any_name_of_its_models(names, tmp_p
     asyncio.run(story())
 
 
+def with_prefiller(server, one):
+    """The pools of a server and its only pool, after the engine `one` has joined as prefiller p whose pages are read."""
+    pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+    pools.is_scraped = True
+    pools.add(Worker(url=one.url, name="p", models=["m"], role="prefill"))
+    return pools, pool
+
+
 def test_the_first_reading_of_a_page_found_after_all_counts():
     async def story():
         async with engine(nothing) as one, serving(one.url) as server:
-            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
-            pools.is_scraped = True
-            pools.add(Worker(url=one.url, name="p", models=["m"], role="prefill"))
+            pools, pool = with_prefiller(server, one)
             pools.counts_alone("p")
             (prefiller,) = pool.dispatcher.fleet.prefill.prefillers.values()
             assert prefiller.used == 0.0
@@ -122,9 +128,7 @@ def test_the_first_reading_of_a_page_found_after_all_counts():
 def test_a_prefiller_whose_page_lacks_the_number_of_blocks_is_as_full_as_the_page_says():
     async def story():
         async with engine(nothing) as one, serving(one.url) as server:
-            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
-            pools.is_scraped = True
-            pools.add(Worker(url=one.url, name="p", models=["m"], role="prefill"))
+            pools, pool = with_prefiller(server, one)
             page = b"vllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.95\n"
             page += b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1\n'
             (sample,) = VLLM().samples(page)

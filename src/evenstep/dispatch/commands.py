@@ -68,8 +68,8 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 class Release(msgspec.Struct, frozen=True, gc=False):
     """Tell the prefiller `worker` to free the request's KV, and forget its hand-over; no event is expected.
 
-    Either nobody needs the KV any more, or the prefiller is removed at once. In the second case a call under way may still
-    fetch it.
+    It comes when the KV is no longer needed, or when the prefiller is removed at once. In the second case a call under way
+    may still fetch it.
     """
 
     request: int
