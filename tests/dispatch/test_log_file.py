@@ -188,3 +188,25 @@ def test_records_written_while_a_log_is_counted_are_not_missing_bytes(tmp_path, 
     monkeypatch.setattr(file, "_frames", growing(frames))
     monkeypatch.setattr(file, "_lines", growing(lines))
     assert cut_off(path) == 0
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+def test_a_log_that_is_written_while_it_is_read_is_read_without_a_gap(tmp_path, name, monkeypatch):
+    """Between the end of the last part and the look for another one, its writer ends that part and begins the next."""
+    path, records = tmp_path / name, file._records
+    log = LogFile(path)
+    for record in (Header(policy="jsq"), Done(0, 1, 1)):
+        log(record)
+    log.flush()
+
+    def going_on(place, may_be_cut):
+        yield from records(place, may_be_cut)
+        if not log.part:
+            log(Done(1, 1, 1))
+            log.begin_part(b"")
+            log(Done(2, 1, 1))
+            log.flush()
+
+    monkeypatch.setattr(file, "_records", going_on)
+    assert [record.request for record in read_log(path) if isinstance(record, Done)] == [0]
+    assert [record.request for record in read_log(path) if isinstance(record, Done)] == [0, 1, 2]

@@ -189,14 +189,14 @@ def read_log(path: Path) -> Iterator[Record]:
 
     `path` is the log or one of its parts: the parts before it, and any that are deleted, are not read. If the first part
     read is not part 0, its `Checkpoint` follows the header. Later headers are skipped. So are later checkpoints, except that
-    of a part before which records are lost.
+    of a part before which records are lost. The last part is the one that is last when its reading begins.
 
     Raises:
         InputError: while it is read: no file, no decision log, another version, a part without its first state, damage.
     """
     path, first = parts_of(path)
-    part = first
-    while part == first or has_part(path, part):
+    part, is_last = first, False
+    while not is_last:
         place = part_of(path, part)
         is_last = not has_part(path, part + 1)
         later = None if is_last else next(_records(part_of(path, part + 1), True), None)
