@@ -127,8 +127,9 @@ class LogFile:
                 part_of(self.path, other).unlink()
             if part > 0 and self.path.is_file():
                 self.path.unlink()
-            self.replaced, self._has_begun = len(older), True
+            self.replaced = len(older)
         self._file = part_of(self.path, part).open("wb", buffering=0)
+        self._has_begun = True
         self.part, self._opening, self._whole = part, 0, 0
 
     @property
