@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -196,6 +198,45 @@ def test_another_file_in_its_place_is_left_alone(tmp_path):
     path.write_bytes(b"")
     log.close()
     assert log.why == "another file is at its path" and path.exists()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+@pytest.mark.parametrize("change", ["cut", "lengthened"])
+def test_a_log_that_another_process_cuts_or_lengthens_goes_on_in_a_new_part(tmp_path, name, change):
+    path, now_s = tmp_path / name, [0.0]
+    log = DecisionLog(LogFile(path), 60.0, lambda: now_s[0])
+    storm = Storm(3, False, log=log)
+    log._file.flush()
+    if change == "cut":  # as logrotate's copytruncate does
+        os.truncate(path, 0)
+    else:
+        path.write_bytes(path.read_bytes() + b"\0")
+    for _ in range(300):
+        storm.step()
+    assert log.why == "another process cut it or wrote to it"
+    now_s[0] = 60.0
+    for _ in range(100):
+        storm.step()
+    log.close()
+    found = replay(path)
+    assert found.difference is None and found.decisions and not log.why
+    assert path.stat().st_size == 0 or change == "lengthened"
+
+
+def test_an_older_log_is_no_part_of_one_that_could_not_be_opened_at_first(tmp_path, monkeypatch):
+    path, now_s = tmp_path / "log.evlog", [0.0]
+    for seed in (3, 4):
+        log = DecisionLog(LogFile(path), 60.0, lambda: now_s[0])
+        with monkeypatch.context() as patched:
+            if path.exists():
+                patched.setattr(Path, "open", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "Too many open files")))
+            storm = Storm(seed, False, log=log)
+        assert log.why == ("" if seed == 3 else "Too many open files")
+        now_s[0] += 60.0
+        for _ in range(20):
+            storm.step()
+        log.close()
+    assert [*tmp_path.iterdir()] == [part_of(path, 1)] and replay(path).difference is None
 
 
 def test_a_log_whose_last_bytes_do_not_fit_is_closed_all_the_same(tmp_path):

@@ -71,12 +71,14 @@ class LogFile:
     def flush(self) -> None:
         """Write all buffered records to the file, so that other processes can read them; without a file nothing happens.
 
-        It raises an `OSError` if the file at the path is gone or another one by now.
+        It raises an `OSError` if the file at the path is gone or another one by now, or another process changed its size.
         """
         if self._file is None:
             return
         if not self._is_at_path(self._file):
             raise OSError(errno.ESTALE, "another file is at its path")
+        if self._size(self._file) not in (None, self._whole):
+            raise OSError(errno.ESTALE, "another process cut it or wrote to it")
         left = memoryview(self._buffer)
         while left:
             left = left[self._file.write(left) :]
@@ -101,10 +103,11 @@ class LogFile:
         if file is None:
             return
         with suppress(OSError):
-            file.truncate(self._whole)
+            if (self._size(file) or 0) > self._whole:
+                file.truncate(self._whole)
         if not self._whole:
             with suppress(OSError):
-                if self._is_at_path(file) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                if self._is_at_path(file) and self._size(file) is not None:
                     part_of(self.path, self.part).unlink()
             self.part = max(0, self.part - 1)
         with suppress(OSError):
@@ -115,8 +118,14 @@ class LogFile:
         found, ours = part_of(self.path, self.part).stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
+    @staticmethod
+    def _size(file: FileIO) -> int | None:
+        """Bytes of an open file; None if it is a device or a pipe."""
+        found = os.fstat(file.fileno())
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
     def _open(self, part: int) -> None:
-        """Open the file of a part, empty. The first call for a log deletes the files of an older log at its path.
+        """Open the file of a part, empty. Until that succeeds once for a log, it deletes the files of an older log there.
 
         A file that is only named like a later part stays: its header has another part number, or it is no decision log. One
         without a whole record is deleted.
