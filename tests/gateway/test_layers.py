@@ -91,6 +91,14 @@ def test_a_section_that_may_be_absent_is_replaced_as_a_whole_or_leaf_by_leaf(fil
             "\nworkers: [{url: 'http://a:1'}, {url: 'http://a:1'}]\n",
             r"line 3: workers.name is 'a:1'; expected each worker once",
         ),
+        ("workers:\n  - {url: 'http://a:1', slots: 0}\n", r"line 2, worker a:1: slots is 0; expected an integer >= 1"),
+        ("workers: [{url: 'a:1'}]\n", "line 2, worker a:1: url is 'a:1'; expected http://host:port"),
+        ("\ndiscovery:\n  dns: [{name: ''}]\n", r"line 4: discovery.dns\[0\].name is ''; expected a host name"),
+        (
+            "discovery: {dns: [{name: a, worker: {url: 'http://', slots: 0}}]}\n",
+            r"line 2: discovery.dns\[0\].worker.slots is 0; expected an integer >= 1",
+        ),
+        ("tenants: {a.b: {per_s: -1}}\n", "line 2: tenants.a.b.per_s is -1.0; expected a number >= 0"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, said):

@@ -60,9 +60,9 @@ def test_without_an_admin_port_there_is_none():
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"engines__ca": "/no/such.pem"}, "engines: ca is '/no/such.pem'"),
-        ({"admin__key": "env:NO_SUCH_KEY"}, "admin: key is 'env:NO_SUCH_KEY'; expected a variable"),
-        ({"admin__tls__certificate": "/no/such.pem"}, "admin.tls: certificate is"),
+        ({"engines__ca": "/no/such.pem"}, "command line: engines.ca is '/no/such.pem'"),
+        ({"admin__key": "env:NO_SUCH_KEY"}, "command line: admin.key is 'env:NO_SUCH_KEY'; expected a variable"),
+        ({"admin__tls__certificate": "/no/such.pem"}, "command line: admin.tls.certificate is"),
         ({"workers": "http://127.0.0.1:1,api_key=env:NO_SUCH_KEY"}, "api_key is 'env:NO_SUCH_KEY'"),
         (
             {"admin__host": "192.0.2.1", "admin__key": "x"},

@@ -168,5 +168,5 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         for field in ("ttl_s", "budget_ms", "cooldown_cap_s"):
             check_range("dispatch", "a finite number above 0", above=0, finite=True, **{field: getattr(self, field)})
         for name, limits in self.tenants.items():
-            where, hint = f"dispatch: tenants.{name}", "0 = no limit."
+            where, hint = f"tenants.{name}", "0 = no limit."
             check_range(where, "a number >= 0", hint, low=0, finite=True, **msgspec.structs.asdict(limits))

@@ -181,15 +181,16 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
-    """A new error that names the origin of the value, if `error` is about a setting in `origin`; else `error` itself.
+    """A new error that names the origin of the value, if `error` is about a setting in `origin` or a worker; else `error`.
 
     Args:
-        error: as `config.checked` or `config.check_files` raises it.
+        error: about the config: its `where` is ``config``, a section, an item such as ``keys[0]``, or ``worker NAME``.
         origin: dotted setting -> its origin, as `Settled.origin`.
     """
+    if error.where.startswith("worker "):
+        return InputError(f"{origin['workers']}, {error.where}", error.field, error.value, error.expected, error.hint)
     whole = error.field if error.where == "config" else f"{error.where}.{error.field}"
-    top = whole.partition("[")[0].split(".")[0]
-    for name in (whole, top):
-        if name in origin:
-            return InputError(origin[name], whole, error.value, error.expected, error.hint)
-    return error
+    name = whole.partition("[")[0]
+    while name and name not in origin:
+        name = name.rpartition(".")[0]
+    return InputError(origin[name], whole, error.value, error.expected, error.hint) if name else error

@@ -241,8 +241,11 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
         raise InputError(where, "worker.url", shown, "http:// or https://, with a path where there is one")
     if common.name:
         raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
-    for one in at_address(common, "127.0.0.1", source.port):
-        one.spec()
+    try:
+        for one in at_address(common, "127.0.0.1", source.port):
+            one.spec()
+    except InputError as error:
+        raise InputError(where, f"worker.{error.field}", error.value, error.expected, error.hint) from None
     try:
         check_engine(common)
     except InputError as error:

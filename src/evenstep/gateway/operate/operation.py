@@ -96,8 +96,10 @@ class Operation:
         self._thread.start()
         try:
             started.result()
-        except BaseException:
+        except BaseException as error:
             self._thread.join()
+            if isinstance(error, InputError):
+                raise placed(error, self._settled.origin) from None
             raise
 
     def introduction(self) -> list[str]:
@@ -191,12 +193,10 @@ class Operation:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             if not isinstance(error, OSError) or error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-                wrong = InputError("admin", "host", admin.host, "an address of this machine")
-                raise placed(wrong, self._settled.origin) from None
+                raise InputError("admin", "host", admin.host, "an address of this machine") from None
             if self._settled.origin["admin.port"] != "default":
                 hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
-                wrong = InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint)
-                raise placed(wrong, self._settled.origin) from None
+                raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
             await web.TCPSite(runner, admin.host, 0, ssl_context=context).start()  # `introduction` reports it
         self.port = runner.addresses[0][1]
 

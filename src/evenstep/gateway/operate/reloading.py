@@ -94,7 +94,10 @@ class Reloader:
             before = self.settled
             try:
                 fresh = await asyncio.to_thread(self._sources.settled)
-                done = await self._go_by(fresh)
+                try:
+                    done = await self._go_by(fresh)
+                except InputError as error:
+                    raise placed(error, fresh.origin) from None
             except EvenstepError as error:
                 self.results["refused"] += 1
                 is_used = self.settled is not before
