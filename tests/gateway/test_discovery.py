@@ -96,6 +96,29 @@ def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def test_a_source_that_fails_after_each_look_up_is_asked_less_and_less_often(monkeypatch):
+    """As an API server does that lists pods, but does not let them be watched."""
+    waits = list[float]()
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 7:
+            raise asyncio.CancelledError
+
+    async def follow(tell) -> None:
+        await tell([])
+        raise OSError("forbidden")
+
+    async def story() -> None:
+        membership = Membership(ControlProxy(FakeGateway(), asyncio.get_running_loop()), [], lambda _: None)
+        with pytest.raises(asyncio.CancelledError):
+            await discover("pods", follow, membership)
+
+    monkeypatch.setattr("asyncio.sleep", wait)
+    asyncio.run(story())
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
 def test_ranks_at_an_address_are_a_barrier_group():
     found = at_address(Worker("https:///v", ranks=2), "10.0.0.1", 1)
     assert [(w.name, w.rank, w.group, w.url) for w in found] == [

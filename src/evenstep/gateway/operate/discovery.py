@@ -48,27 +48,30 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:
     """Keep a source's workers in the fleet until cancelled; if the source fails, restart it after 1 to 30 seconds.
 
+    The wait doubles with each failure, and is short again after one that came later than the longest wait.
+
     Args:
         name: of the source, which owns its workers in `membership`.
         follow: watches the source. It is given a function, which it calls with all workers after each change or look-up. The
             function logs workers that `membership` refuses.
     """
-    again_s = _AGAIN_S
+    loop, again_s = asyncio.get_running_loop(), _AGAIN_S
 
     async def tell(workers: list[Worker]) -> None:
-        nonlocal again_s
-        again_s = _AGAIN_S
         try:
             await membership.replace(name, workers)
         except InputError as error:
             _log.error("discovered workers were refused", extra={"source": name, "why": str(error)})
 
     while True:
+        begun_s = loop.time()
         try:
             await follow(tell)
         except Exception as error:
             said = str(error) or type(error).__name__
             _log.warning("discovery fails; workers stay as they are", extra={"source": name, "why": said[:500]})
+        if loop.time() - begun_s > _AGAIN_CAP_S:
+            again_s = _AGAIN_S
         await asyncio.sleep(again_s)
         again_s = min(2 * again_s, _AGAIN_CAP_S)
 
