@@ -27,7 +27,7 @@ from evenstep.sockets import need_package
 Tell = Callable[[list[Worker]], Awaitable[None]]
 _log = logging.getLogger("evenstep.gateway.operate.discovery")
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_LEAVE_S = 5.0
+_LIST_S, _LEAVE_S = 30.0, 5.0  # longest wait for a list, and for the end of a watch after its time
 _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
@@ -106,7 +106,7 @@ class Pods:
         """List the pods, watch them for `Kubernetes.every_s` seconds, and repeat until cancelled.
 
         `tell` is called with all workers after each list, and whenever a watched change alters them. Any error of the API
-        server or of the connection to it is raised.
+        server or of the connection to it is raised; TimeoutError if it does not answer.
         """
         from kubernetes_asyncio import client, watch
 
@@ -114,7 +114,8 @@ class Pods:
             pods: Any = client.CoreV1Api(api)
             asked = {"namespace": self._namespace, "label_selector": self._settings.selector}
             while True:
-                listed = await pods.list_namespaced_pod(**asked)
+                async with asyncio.timeout(_LIST_S):
+                    listed = await pods.list_namespaced_pod(**asked)
                 plain = api.sanitize_for_serialization(listed)
                 self._pods = {one["metadata"]["name"]: one for one in plain.get("items") or []}
                 told = self.workers()
