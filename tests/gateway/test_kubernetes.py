@@ -12,6 +12,7 @@ from aiohttp import web
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Kubernetes, Worker
+from evenstep.gateway.operate import discovery
 from evenstep.gateway.operate.discovery import Pods
 
 
@@ -55,7 +56,7 @@ async def following(api: Api, **settings: Any):
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     told: asyncio.Queue[list[Worker]] = asyncio.Queue()
-    pods = Pods(Kubernetes("app=vllm", "here", port=8000, api=url, token="sk-1", **settings), "discovery")
+    pods = Pods(Kubernetes("app=vllm", "here", port=8000, api=url, **{"token": "sk-1", **settings}), "discovery")
     task = asyncio.create_task(pods.follow(told.put))
     try:
         yield told, task
@@ -114,6 +115,37 @@ def test_what_the_server_has_forgotten_ends_the_watch_with_its_reason():
             api.changes.put_nowait({"type": "ERROR", "object": gone})
             with pytest.raises(Exception, match="too old resource version"):
                 await task
+
+    story(told)
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_a_list_is_not_waited_for_for_ever(monkeypatch):
+    class Silent(Api):
+        async def answer(self, request):
+            await asyncio.Event().wait()
+
+    async def told():
+        async with following(Silent()) as (_, task):
+            monkeypatch.setattr(discovery, "_LIST_S", 0.0)
+            with pytest.raises(TimeoutError):
+                await task
+
+    story(told)
+
+
+@pytest.mark.slow
+def test_a_token_that_is_renewed_in_its_file_is_shown_from_then_on(tmp_path):
+    async def told():
+        api, file = Api(), tmp_path / "token"
+        file.write_text("one\n")
+        async with following(api, token=f"file:{file}") as (found, _):
+            await found.get()
+            file.write_text("two\n")
+            api.changes.put_nowait(None)
+            await found.get()
+            keys = [asked["key"] for asked in api.asked if "watch" not in asked]
+            assert keys == ["Bearer one", "Bearer two"]
 
     story(told)
 

@@ -167,7 +167,13 @@ class Pods:
         if settings.ca:
             found.ssl_ca_cert = settings.ca
         if settings.token:
-            found.api_key["BearerToken"] = f"Bearer {read_secret(settings.token, self._where, 'token')}"
+
+            def renew(configuration: Any) -> None:  # called before each request, since the file's token may be renewed
+                token = read_secret(settings.token, self._where, "token")
+                configuration.api_key["BearerToken"] = f"Bearer {token}"
+
+            renew(found)
+            found.refresh_api_key_hook = renew
         return found
 
 
