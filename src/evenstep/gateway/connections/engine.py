@@ -154,7 +154,8 @@ class Endpoint:
                     timer.cancel()
         except (OSError, ValueError) as error:  # ValueError: an invalid host name
             if not leg.is_off:
-                leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
+                more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
+                leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
