@@ -8,6 +8,7 @@ import os
 import shutil
 import ssl
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 if sys.platform != "win32":
     import pty
 
-from evenstep.errors import InputError
+from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.sections import Engines, Tls
+from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import client_context, load_certificate, server_context
 
 FILES = Path(__file__).parent / "certificates"
@@ -84,6 +86,33 @@ def test_a_file_of_authorities_must_hold_one():
 def test_clients_can_be_made_to_show_a_certificate():
     context = server_context(Tls(SERVER.certificate, SERVER.key, str(FILES / "ca.pem")), "listen.tls")
     assert context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_an_authority_that_joins_the_file_is_trusted_after_a_reload(tmp_path):
+    authorities = tmp_path / "clients.pem"
+    shutil.copy(FILES / "other.pem", authorities)
+    tls = replace(SERVER, client_ca=str(authorities))
+    server = server_context(tls, "listen.tls")
+    assert server.cert_store_stats()["x509"] == 1
+    authorities.write_text("nonsense")
+    with pytest.raises(InputError, match="client_ca is"):
+        load_certificate(server, tls, "listen.tls")
+    shutil.copy(FILES / "ca.pem", authorities)
+    load_certificate(server, tls, "listen.tls")
+    assert [dict(part[0] for part in ca["subject"])["commonName"] for ca in server.get_ca_certs()] == [
+        "evenstep test authority"
+    ]
+
+
+def test_why_the_certificate_of_an_engine_is_refused_is_told():
+    async def story() -> None:
+        listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=server_context(SERVER, "listen.tls"))
+        async with listening:
+            url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/metrics"
+            with pytest.raises(EngineError, match=r"SSLCertVerificationError, .*certificate"):
+                await Pages(Engines()).read(url)
+
+    asyncio.run(story())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

@@ -24,20 +24,21 @@ def server_context(tls: Tls, where: str) -> ssl.SSLContext:
     load_certificate(context, tls, where)
     if tls.client_ca:
         context.verify_mode = ssl.CERT_REQUIRED
-        _load(lambda: context.load_verify_locations(tls.client_ca), where, "client_ca", tls.client_ca)
     return context
 
 
 def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
-    """Load certificate and key into a context again, for later connections; `client_ca` is not loaded.
+    """Load certificate, key and `client_ca` into a context, again for later connections.
 
-    `where` is the section of the config, for errors. Raises InputError if a file is unreadable or does not match; the
-    context is unchanged then.
+    An authority that was trusted before stays so, since a context cannot forget it. `where` is the section of the config,
+    for errors. Raises InputError if a file is unreadable or does not match; the context is unchanged then.
     """
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for one in (fresh, context):  # the running one is changed only if a new one took the files
         load = functools.partial(one.load_cert_chain, tls.certificate, tls.key or None, password="")  # no prompt
         _load(load, where, "certificate", tls.certificate)
+        if tls.client_ca:
+            _load(functools.partial(one.load_verify_locations, tls.client_ca), where, "client_ca", tls.client_ca)
 
 
 def client_context(engines: Engines) -> ssl.SSLContext:
