@@ -11,14 +11,19 @@ import time
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from tests.emulator.running import running, url
 from tests.gateway.operating import BODY, beside
 from tests.gateway.running import base, until
 
 from evenstep.errors import InputError
+from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import Traces
+from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.connections.request_context import context_of
 from evenstep.gateway.operate.spans import Spans
-from evenstep.gateway.serve.ended import Ended
+from evenstep.gateway.serve.ended import Ended, begun
+from evenstep.http.head import read_request_head
 
 HERE = "http://127.0.0.1:4318/v1/traces"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flag}"
@@ -85,6 +90,18 @@ def test_a_span_is_the_child_of_the_clients_and_follows_its_decision():
 
 
 @pytest.mark.slow
+def test_a_span_keeps_the_clients_trace_state():
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {PARENT.format(flag='01')}\r\ntracestate: a=1,b=2\r\n\r\n"
+    )
+    context = context_of(read_request_head(head.encode()), Callers(GatewayConfig()), ())
+    (span,) = spans_of(replace(begun((), "r", context, time.monotonic()), ended_s=time.monotonic()))
+    assert span.context.trace_state.to_header() == "a=1,b=2"
+    (span,) = spans_of(one(traceparent=PARENT.format(flag="01"), tracestate="not, a state"))
+    assert not span.context.trace_state
+
+
+@pytest.mark.slow
 def test_only_a_share_of_the_rest_is_kept():
     assert spans_of(*(one() for _ in range(20)), share=0.0) == ()
     assert len(spans_of(*(one() for _ in range(20)))) == 20
@@ -96,6 +113,8 @@ def test_an_error_is_one_and_what_never_was_is_left_out():
     (span,) = spans_of(one(outcome="error", status=502, sent_s=nan, first_s=nan))
     assert span.status.status_code.name == "ERROR" and not span.events
     assert not {"evenstep.wait_s", "evenstep.ttft_s", "evenstep.tpot_s"} & set(span.attributes)
+    said = [span.status.status_code.name for span in spans_of(*(one(outcome="refused", status=it) for it in (429, 503)))]
+    assert said == ["UNSET", "ERROR"]
 
 
 @pytest.mark.slow

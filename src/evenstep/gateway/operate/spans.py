@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NS = 1_000_000_000
 _STOP_S = 3.0
+_OURS = 500  # from this status on the span of a server is an error, by OpenTelemetry's conventions
 
 
 class Spans:
@@ -55,7 +56,8 @@ class Spans:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ahead_ns = time.time_ns() - time.monotonic_ns()
-        parent = self._propagator.extract({"traceparent": one.traceparent}) if one.traceparent else None
+        carrier = {"traceparent": one.traceparent, "tracestate": one.tracestate}
+        parent = self._propagator.extract(carrier) if one.traceparent else None
         span = self._tracer.start_span(
             one.path or "request",
             context=parent,
@@ -66,7 +68,7 @@ class Spans:
         for name, at_s in (("sent", one.sent_s), ("first token", one.first_s)):
             if not math.isnan(at_s):
                 span.add_event(name, timestamp=_ns(at_s, ahead_ns))
-        if one.outcome == "error":
+        if one.outcome == "error" or one.status >= _OURS:
             span.set_status(Status(StatusCode.ERROR))
         span.end(_ns(one.ended_s, ahead_ns))
 

@@ -43,7 +43,7 @@ class Ended(msgspec.Struct, gc=False):
         sent_s: of its last dispatch to a worker.
         first_s: of its first token, its whole answer, or the first byte of a forwarded answer.
         ended_s: of its end.
-        traceparent: W3C trace context as the client sent it; empty = it sent no header.
+        traceparent, tracestate: W3C trace context as the client sent it; empty = it sent no such header.
         class_name: name of its class when it came; empty = no class.
         sequences: number of sequences that its answer streams side by side; 0 = it does not stream; 1 if no pool had it.
         method: HTTP method.
@@ -67,6 +67,7 @@ class Ended(msgspec.Struct, gc=False):
     first_s: float = math.nan
     ended_s: float = math.nan
     traceparent: str = ""
+    tracestate: str = ""
     class_name: str = ""
     sequences: int = 1
     method: str = "POST"
@@ -131,6 +132,7 @@ def begun(
         prompt_tokens=prompt_tokens,
         arrived_s=arrived_s,
         traceparent=context.traceparent,
+        tracestate=context.head.headers.get("tracestate", ""),
         class_name=next((name for name, number in classes if number == request_class), ""),
         sequences=sequences,
         method=context.head.method,
