@@ -117,6 +117,27 @@ def test_a_reload_can_be_asked_for_from_any_thread_and_the_log_says_what_came_of
     ]
 
 
+def test_a_reload_reads_the_admin_key_again(tmp_path):
+    async def story():
+        key = tmp_path / "key"
+        key.write_text("one")
+
+        async def ask(shown, method="GET", path="/policy"):
+            async with all_.client.request(method, path, headers={"Authorization": f"Bearer {shown}"}) as answer:
+                return answer.status, await answer.text()
+
+        async with operating(admin__key=f"file:{key}") as all_:
+            key.write_text("two")
+            assert (await ask("two"))[0] == 401
+            assert (await ask("one", "POST", "/reload"))[0] == 200
+            assert [(await ask(shown))[0] for shown in ("one", "two")] == [401, 200]
+            key.unlink()
+            assert "admin.key is 'file:" in (await ask("two", "POST", "/reload"))[1]
+            assert (await ask("two"))[0] == 200
+
+    asyncio.run(story())
+
+
 def test_fallbacks_are_reported_once_with_what_is_new():
     out = io.StringIO()
 

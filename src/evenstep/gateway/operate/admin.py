@@ -42,6 +42,11 @@ _ASK_S = 5.0
 OPEN = ("/healthz", "/readyz")
 
 
+def digest_of_key(settings: Admin) -> bytes:
+    """SHA-256 of the key that operators must send; empty = no key is needed. Raises InputError if it cannot be read."""
+    return digest_of(settings.key, "admin", "key") if settings.key else b""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewPolicy:
     """The body of ``PUT /policy``: policy and predictor, each as NAME[:key=value,...].
@@ -63,7 +68,11 @@ class AdminApi:
         self, settings: Admin, door: ControlProxy, snapshots: Snapshots, membership: Membership, reloader: Reloader
     ) -> None:
         self._door, self._snapshots, self._membership, self._reloader = door, snapshots, membership, reloader
-        self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
+        self._digest = digest_of_key(settings)
+
+    def renew(self, settings: Admin) -> None:
+        """Take the key from its file again. Raises InputError if it cannot be read."""
+        self._digest = digest_of_key(settings)
 
     def app(self) -> web.Application:
         """A new aiohttp application with all endpoints and the check of the key; serve it in the operation thread."""

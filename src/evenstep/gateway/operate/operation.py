@@ -37,6 +37,7 @@ from evenstep.gateway.serve.gateway import Gateway
 from evenstep.sockets import in_url
 
 if TYPE_CHECKING:
+    from evenstep.gateway.operate.admin import AdminApi
     from evenstep.gateway.operate.spans import Spans
 
 _log = logging.getLogger("evenstep.gateway.operate.operation")
@@ -162,7 +163,9 @@ class Operation:
             heard.append(lambda new: logs.reload(new.log))
         reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
         snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
-        await self._listen(config, snapshots, membership, reloader)
+        api = await self._listen(config, snapshots, membership, reloader)
+        if api is not None:
+            heard.append(lambda new: api.renew(new.admin))
         self._running.push_async_callback(scraper.stop)
         self._reloader = reloader
         self._listen_in(config)
@@ -171,7 +174,9 @@ class Operation:
         work += [self._report(snapshots), self._tell_status(snapshots, reloader)]
         self._running.push_async_callback(_ended, [asyncio.create_task(one) for one in work])
 
-    async def _listen(self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader) -> None:
+    async def _listen(
+        self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader
+    ) -> AdminApi | None:
         """Serve the admin API, if it is enabled, and set `port`. Raises InputError if it cannot listen there."""
         from aiohttp import web
 
@@ -179,14 +184,14 @@ class Operation:
 
         admin = config.admin
         if not admin.enabled:
-            return
-        app = AdminApi(admin, self._door, snapshots, membership, reloader).app()
+            return None
+        api = AdminApi(admin, self._door, snapshots, membership, reloader)
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
             self._contexts.append((context, admin.tls, "admin.tls"))
         silent = logging.getLogger("evenstep.gateway.operate.admin.http")  # invalid HTTP is the client's fault
         silent.setLevel(logging.CRITICAL)
-        runner = web.AppRunner(app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(api.app(), access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         self._running.push_async_callback(runner.cleanup)
         try:
@@ -199,6 +204,7 @@ class Operation:
                 raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
             await web.TCPSite(runner, admin.host, 0, ssl_context=context).start()  # `introduction` reports it
         self.port = runner.addresses[0][1]
+        return api
 
     def _listen_in(self, config: GatewayConfig) -> None:
         """Let the gateway report ended requests to what `config` asks for: access log, spans, and counts of classes."""

@@ -19,6 +19,7 @@ from evenstep.config import Settled
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import GatewayConfig, checked, refused_as, value_at
 from evenstep.gateway.config.layers import Sources, placed
+from evenstep.gateway.config.secrets import digest_of
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
@@ -189,6 +190,8 @@ def _check(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
     """Build what the gateway will build from a config, except its kernels; blocks. Raises InputError if a part fails."""
     checked(config)
     Callers(config)
+    if config.admin.enabled and config.admin.key:
+        digest_of(config.admin.key, "admin", "key")
     for worker in config.fleet():
         worker.secret()
     for _, tls, where in contexts:
