@@ -16,6 +16,8 @@ SOURCES = Sources(
         "workers": ("command line --worker", "http://a:1,api_key=sk-engine http://b:1"),
         "keys": ("command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'),
         "decisions.salt": ("command line --set", "sk-salt"),
+        "traces.endpoint": ("command line --set", "https://me:sk-collector@a:4318/v1/traces"),
+        "discovery.kubernetes": ("command line --set", '[{"selector": "a", "api": "https://me:sk-api@a"}]'),
         "listen.tls.certificate": ("command line --set", "server.pem"),
         "listen.tls.key": ("command line --set", "server.key"),
         "admin.tls.certificate": ("command line --set", "admin.pem"),
@@ -29,6 +31,12 @@ def test_no_secret_is_ever_shown_and_its_place_is():
         assert "sk-" not in text
         assert "env:K" in text and "(hidden)" in text
         assert "server.key" in text and "admin.key" in text
+        assert "https://(hidden)@a:4318/v1/traces" in text and "https://(hidden)@a" in text
+
+
+def test_the_user_of_a_url_that_is_refused_is_not_shown():
+    with pytest.raises(InputError, match=r"traces.endpoint is '//\(hidden\)@a'; expected a URL"):
+        Sources(flags={"traces.endpoint": ("command line", "ftp://me:sk-1@a")}).settled()
 
 
 @pytest.mark.parametrize("setting", ["workers", "keys"])

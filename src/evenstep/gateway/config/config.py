@@ -23,6 +23,7 @@ from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, check_range, nearest
 from evenstep.gateway.config import sections
 from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, check_engine, listed_twice
+from evenstep.sockets import without_user
 
 #: The command these settings are for, as its errors name it.
 WHERE = "evenstep serve"
@@ -161,7 +162,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     _check_callers(config)
     if config.traces.endpoint and not config.traces.endpoint.startswith(("http://", "https://")):
         expected = "a URL, e.g. http://127.0.0.1:4318/v1/traces"
-        raise InputError("config", "traces.endpoint", config.traces.endpoint, expected)
+        raise InputError("config", "traces.endpoint", without_user(config.traces.endpoint), expected)
     if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
         hint = "Give admin.key, or take 127.0.0.1."
         raise InputError("config", "admin.host", config.admin.host, "a loopback address where admin.key is empty", hint)

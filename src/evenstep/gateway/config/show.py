@@ -10,6 +10,7 @@ import msgspec
 from evenstep.config import Settled
 from evenstep.gateway.config.config import GatewayConfig, value_at
 from evenstep.gateway.config.secrets import covered
+from evenstep.sockets import without_user
 
 _SECRETS = {"key", "api_key", "salt", "token"}
 
@@ -17,8 +18,8 @@ _SECRETS = {"key", "api_key", "salt", "token"}
 def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
     """One row for each setting, in the order of `settled.origin`: ``setting`` (its dotted name), ``value`` and ``origin``.
 
-    Values are plain, as in JSON. A secret is ``(hidden)`` unless it is empty, env:NAME or file:PATH. A setting of a missing
-    section has the value None.
+    Values are plain, as in JSON. A secret, or the user of a URL, is ``(hidden)`` unless it is empty, env:NAME or file:PATH.
+    A setting of a missing section has the value None.
     """
     return [
         {"setting": name, "value": _covered(name, msgspec.to_builtins(value_at(settled.value, name))), "origin": origin}
@@ -58,11 +59,13 @@ def _text(value: Any) -> str:
 
 
 def _covered(name: str, value: Any) -> Any:
-    """The value with all secrets in it hidden (`covered`); the setting's or key's `name` tells which text is a secret."""
+    """The value with all secrets in it hidden: text whose setting or key is called `name`, and users in URLs."""
     if isinstance(value, list):
         return [_covered(name, item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {key: _covered(str(key), item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, str) and name.rpartition(".")[2] in _SECRETS and not name.endswith(".tls.key"):
+    if not isinstance(value, str):
+        return value
+    if name.rpartition(".")[2] in _SECRETS and not name.endswith(".tls.key"):
         return covered(value)
-    return value
+    return without_user(value) if value.startswith(("http://", "https://")) else value
