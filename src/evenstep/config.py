@@ -412,8 +412,11 @@ def _place(where: str | Document, field: str) -> str:
 
 def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Document) -> InputError:
     """The `InputError` for a message of msgspec about `values`, which should be of type `kind`."""
-    said, _, path = message.partition(" - at `$")
-    field = path.strip("`.")
+    said, _, path = message.partition(" - at `")
+    field = _named(path.removeprefix("key` in `").strip("`$."), values, kind)
+    if path.startswith("key"):
+        for name in (f"{field}.{key}" for key in _value_at(values, field) if not isinstance(key, str)):
+            return InputError(_place(where, name), "key", name, "text", "Write it in quotes.")
     missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", said)
     if missing:
         name = f"{field}.{missing[1]}".lstrip(".")
@@ -520,6 +523,21 @@ def _hint_at(kind: Any, field: str) -> Any:
         found = record_in(kind)
         kind = get_type_hints(found).get(part) if found is not None else next(reversed(get_args(kind)), None)
     return kind
+
+
+def _named(field: str, values: Any, kind: Any) -> str:
+    """The path of a value that does not fit, with its keys in place of each ``[...]``: msgspec writes any key as that."""
+    import msgspec
+
+    before, dots, after = field.partition("[...]")
+    found, hint = _value_at(values, before), _hint_at(kind, before)
+    if dots and get_origin(hint) is dict and isinstance(found, Mapping):
+        for key, value in cast("Mapping[Any, Any]", found).items():
+            try:
+                msgspec.convert(value, get_args(hint)[1])
+            except msgspec.ValidationError:
+                return _named(f"{before}.{key}{after}", values, kind)
+    return field
 
 
 def _value_at(values: Any, field: str) -> Any:
