@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.clock import turned
@@ -19,12 +21,15 @@ from tests.gateway.running import (
     request,
     serving,
     until,
+    whole,
 )
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.sections import ApiKey
+from evenstep.gateway.config.sections import ApiKey, Engines, Listen, Tls
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.tls import client_context
 
+FILES = Path(__file__).parent / "certificates"
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
 
@@ -51,6 +56,31 @@ def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
             assert b"[DONE]" in await raw(server, request(BODY, headers=CLOSE))
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("tls", [None, Tls(str(FILES / "server.pem"), str(FILES / "server.key"))])
+def test_draining_waits_until_a_client_has_read_its_whole_answer(tls):
+    choice = {"index": 0, "text": "x" * 12_000_000, "finish_reason": "stop"}
+    answer = json.dumps({"id": "c", "object": "text_completion", "model": "m", "choices": [choice]}).encode()
+
+    async def large(number, head, body, writer):
+        writer.write(whole(200, answer))
+
+    async def story():
+        async with engine(large) as one, serving(one.url, listen=Listen(port=0, tls=tls)) as server:
+            context = client_context(Engines(ca=str(FILES / "ca.pem"))) if tls else None
+            name = "localhost" if tls else None
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=name)
+            writer.write(request({**BODY, "stream": False}))
+            front = server.gateway.front
+            await until(lambda: front.codes[200] == 1 and not any(client.is_busy for client in front.clients))
+            assert not await server.drain(0.0)
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(len(answer)) == answer
+            writer.close()
+            assert await server.drain(10.0)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_draining_lets_what_runs_end_and_takes_nothing_new():

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +19,10 @@ from contextlib import suppress
 from typing import Protocol
 
 import msgspec
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
@@ -33,6 +39,14 @@ _ANY = 1 << 62
 _GRACE_S = 2.0  # time before a body's rate is checked
 _LOOKS = 4  # at a slow client, in the time after which it is closed
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
+
+
+def _in_flight(sock: socket.socket | None) -> int:
+    """Bytes that the system has not delivered; 0 where it does not say. More may wait below TLS only if there are some."""
+    if sock is not None and sys.platform != "win32":
+        with suppress(OSError, ValueError):  # closed already
+            return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    return 0
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -224,6 +238,14 @@ class Client(asyncio.Protocol):
     def is_busy(self) -> bool:
         """Whether a request, or the error for an invalid one, waits for the end of its answer."""
         return self._machine.state is _ANSWERING
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for an answer, or for the rest of one that its connection has not sent yet."""
+        transport = self.transport
+        if self.is_busy or transport.get_write_buffer_size() > 0:
+            return True
+        return not transport.can_write_eof() and _in_flight(transport.get_extra_info("socket")) > 0
 
     @property
     def is_framed(self) -> bool:

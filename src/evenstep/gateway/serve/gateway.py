@@ -123,10 +123,10 @@ class Gateway:
             client.close_if_idle()
 
     async def drained(self, within_s: float) -> bool:
-        """After `drain`: wait up to `within_s` seconds until no client waits for an answer. False = one still does."""
+        """After `drain`: wait up to `within_s` seconds until each client has its whole answer. False = one has not."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
-        while any(client.is_busy for client in self.front.clients):
+        while any(client.is_owed for client in self.front.clients):
             if loop.time() >= until_s:
                 return False
             await asyncio.sleep(_LOOK_S)
