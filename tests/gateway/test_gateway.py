@@ -25,7 +25,7 @@ from tests.gateway.running import (
 )
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.sections import ApiKey, Engines, Listen, Tls
+from evenstep.gateway.config.sections import ApiKey, Engines, Limits, Listen, Tls
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.tls import client_context
 
@@ -81,6 +81,25 @@ def test_draining_waits_until_a_client_has_read_its_whole_answer(tls):
             assert await server.drain(10.0)
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_client_that_closes_after_its_answer_has_idle_s_to_read_it_over_tls(monkeypatch):
+    """The loop waits no longer than its limit on closing TLS, whatever is still to be sent; its default is 30 s."""
+    waits = list[float | None]()
+    listen = asyncio.BaseEventLoop.create_server
+
+    async def noted(loop, *args, **settings):
+        waits.append(settings.get("ssl_shutdown_timeout"))
+        return await listen(loop, *args, **settings)
+
+    async def story():
+        for tls in (None, Tls(str(FILES / "server.pem"), str(FILES / "server.key"))):
+            async with serving(is_ready=False, listen=Listen(port=0, tls=tls), limits=Limits(idle_s=120.0)):
+                pass
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_server", noted)
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert waits == [None, 120.0]
 
 
 def test_draining_lets_what_runs_end_and_takes_nothing_new():

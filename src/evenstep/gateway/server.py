@@ -11,6 +11,7 @@ import ssl
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import Any
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
@@ -84,9 +85,10 @@ class Server:
             raise
         front = self.gateway.front
         shown = self.contexts[0][0] if self.contexts else None
-        patience_s = config.limits.head_s if shown else None
+        limits = config.limits
+        waits: dict[str, Any] = {"ssl_handshake_timeout": limits.head_s, "ssl_shutdown_timeout": limits.idle_s}
         self._server = await loop.create_server(
-            lambda: Client(front), sock=bound, backlog=_BACKLOG, ssl=shown, ssl_handshake_timeout=patience_s
+            lambda: Client(front), sock=bound, backlog=_BACKLOG, ssl=shown, **(waits if shown else {})
         )
         self.port = bound.getsockname()[1]
         self._warming = loop.create_task(self._warm())
