@@ -109,7 +109,8 @@ All other headers to an engine are built anew, so a client's header cannot pick 
 ## Metrics
 
 On the admin port under `/metrics`. Metrics of one served model have the label `model`. Further labels are `worker`, `group`,
-`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. Fallback reasons: {reasons}.
+`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. `group` is a number: when workers join or leave, groups are numbered anew, and
+their counters begin at 0. Fallback reasons: {reasons}.
 
 {metrics}
 ## Admin API
