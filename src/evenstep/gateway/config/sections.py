@@ -162,7 +162,7 @@ class Decisions:
     Args:
         path: file; empty = no log. A name that ends in .jsonl gives JSON lines, any other msgpack. With several models, the
             file of each after the first has the model's name added, and a number where two such names are equal.
-        part_bytes: bytes after which a new part begins; 0 = never.
+        part_bytes: bytes after which a new part begins; 0 = never. A log that others move or cut counts as failed.
         keep: number of newest parts kept; 0 = all.
         retry_s: seconds before a log that could not be written, e.g. on a full disk, is tried again. Requests are served
             meanwhile; their decisions are not in the log.
