@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING
 
 from evenstep.errors import InputError
 
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -70,6 +74,14 @@ def _taken(where: str, host: str, port: int, error: OSError) -> InputError:
     expected = "a free port" if port else "an address of this machine"
     hint = f"{error.strerror}. Give another --port, or 0 for any free one."
     return InputError(where, "--port", f"{host}:{port}", expected, hint)
+
+
+def in_flight(sock: socket.socket | None) -> int:
+    """Bytes that the system has not delivered; 0 where it does not say. More may wait below TLS only if there are some."""
+    if sock is not None and sys.platform != "win32":
+        with contextlib.suppress(OSError, ValueError):  # closed already
+            return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    return 0
 
 
 def in_url(host: str) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,10 +18,6 @@ from typing import Protocol
 
 import msgspec
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
-
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.config.sections import Limits
@@ -31,6 +25,7 @@ from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.http.errors import HttpError
 from evenstep.http.server import Event, Request, ServerSide, State
+from evenstep.sockets import in_flight
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -39,14 +34,6 @@ _ANY = 1 << 62
 _GRACE_S = 2.0  # time before a body's rate is checked
 _LOOKS = 4  # at a slow client, in the time after which it is closed
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
-
-
-def _in_flight(sock: socket.socket | None) -> int:
-    """Bytes that the system has not delivered; 0 where it does not say. More may wait below TLS only if there are some."""
-    if sock is not None and sys.platform != "win32":
-        with suppress(OSError, ValueError):  # closed already
-            return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-    return 0
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -245,7 +232,7 @@ class Client(asyncio.Protocol):
         transport = self.transport
         if self.is_busy or transport.get_write_buffer_size() > 0:
             return True
-        return not transport.can_write_eof() and _in_flight(transport.get_extra_info("socket")) > 0
+        return not transport.can_write_eof() and in_flight(transport.get_extra_info("socket")) > 0
 
     @property
     def is_framed(self) -> bool:
