@@ -113,12 +113,12 @@ class Admission:
         return self._slots.send(packed.waiting, packed.worker, len(worker))
 
     def _send_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
-        """Send the requests in `rows` one by one, if some want several slots or have failed; returns how many got a slot.
+        """Send requests one by one, in a round where some want several slots or have failed; returns how many got a slot.
 
-        `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is taken is subtracted. A
-        request whose worker is excluded or avoided for it, or has too few slots in all, goes to the lightest that may have
-        it (`_elsewhere`). Without one it stays in the pool. Such a request, or one for several slots, may also
-        take slots that are free but not offered (`round_slots`).
+        `rows`: the requests. `worker`: the place of each one's worker, or `HOLD`. `free`: slots offered by place; what is
+        taken is subtracted. A request whose worker is excluded or avoided for it, or has too few slots in all, goes to the
+        lightest that may have it (`_elsewhere`). Without one it stays in the pool. Such a request, or one for several slots,
+        may also take slots that are free but not offered (`round_slots`).
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):

@@ -97,7 +97,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 class Fail(msgspec.Struct, frozen=True, gc=False):
     """Send the client an error event and end its stream, which has begun and cannot go on. The request is over.
 
-    A host that has the end of its answer sends that instead, and calls `Dispatcher.completed`.
+    If the host already holds the rest of the answer, it sends that instead, and calls `Dispatcher.completed`.
     """
 
     request: int

@@ -2,7 +2,8 @@
 
 Chunks are not events: they are calls of `Dispatcher.produced(row, tokens)`. `request` is the host's number of a request;
 numbers grow and are never reused. `leg` is the number that the dispatcher gave to an upstream call. If it is not the
-request's current call, the event is ignored and counted as late. One about an unknown worker is ignored, but `WorkerAdded`.
+request's current call, the event is ignored and counted as late. An event about an unknown worker is ignored, unless it is
+`WorkerAdded`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 #: 5xx, 408, 421, 425, 429, a key of ours, a model that is not served), or an invalid answer. ``stream``: it broke off, even
 #: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection ended at
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
-#: stopped the request so that it is continued elsewhere. ``unable``: not sent, because the engine is known to be unable to
-#: continue this request, or refused since it lacks a model that only others list.
+#: stopped the request so that it is continued elsewhere. ``unable``: the engine cannot continue this request, so the call
+#: was not sent; or it refused the call, because it does not serve a model that only other engines list.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 
@@ -156,7 +157,10 @@ class Sampled(Base, frozen=True):
 
 
 class ScrapeFailed(Base, frozen=True):
-    """A worker's metrics could not be read. A `scraped` prefiller counts as full until its next `Sampled`; others stay."""
+    """A worker's metrics could not be read.
+
+    A `scraped` prefiller counts as full until its next `Sampled`. Nothing changes for a worker that decodes.
+    """
 
     worker: str
 

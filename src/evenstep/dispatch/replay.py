@@ -194,7 +194,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
-    """Give a fresh dispatcher the state that a part began with, then `policy` and `predictor`, if named and others.
+    """Give a fresh dispatcher the state that a part began with, then `policy` and `predictor` if they are named and differ.
 
     Raises InputError if the part has no state. `where` names the log in that error.
     """

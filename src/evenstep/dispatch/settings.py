@@ -97,7 +97,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
         breaker_failures: failures in a row after which a worker is ejected.
         cooldown_s: seconds before an ejected worker is probed, doubled after each bad probe.
         cooldown_cap_s: longest such wait, above 0.
-        kv_reserve: KV tokens kept free for the growth of every request a worker has. Left out = a running request's mean
+        kv_reserve: KV tokens kept free for the growth of each request on a worker. Left out = a running request's mean
             remaining output, estimated from the lengths of completed requests.
         bypass_margin: slots beyond its own that a worker's requests may take, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.

@@ -1,4 +1,4 @@
-"""The values that the parts of a dispatcher share while it handles an event."""
+"""The state of the event being handled."""
 
 from __future__ import annotations
 

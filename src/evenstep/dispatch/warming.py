@@ -15,7 +15,7 @@ _LONG = 2100  # tokens of one answer: more than a predictor first has room for
 
 
 def warm(policy: str, predictor: str = "") -> None:
-    """Run made-up requests through a dispatcher of its own, so that every compiled part for these rules is loaded.
+    """Run made-up requests through a dispatcher of its own, so that every compiled part for these two is loaded.
 
     It takes seconds at first; nothing is kept but the compiled code. `policy` and `predictor` are as for a `Dispatcher`.
 

@@ -107,8 +107,8 @@ class Fleet:
     def sampled(self, event: Sampled, now_s: float) -> None:
         """Take the metrics of a worker or prefiller; an unknown name is ignored.
 
-        Of a worker that decodes, the operator is notified of foreign requests that appear, of requests that it lacks, and
-        of slots or KV tokens configured above what it states.
+        For a worker that decodes, the operator is notified of new foreign requests, of our requests that its metrics lack,
+        and of slots or KV tokens that are configured higher than its metrics state.
         """
         name = event.worker
         if name in self.prefill.prefillers:

@@ -23,7 +23,7 @@ from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.settings import WorkerSpec
 
 _CLOSED = -(1 << 40)
-_DOOR = 16  # if a sample shows no free slot, one of this many slots is given up
+_YIELDED = 16  # if a sample shows no free slot, a gateway gives up one of this many slots
 _SHARED_S = 60.0  # seconds after its last foreign request in which a worker counts as shared
 
 
@@ -73,8 +73,8 @@ class Worker:
 
         `gateways` includes this one; 0 = unknown. The slots are divided if the worker is shared, or if it has metrics and
         there are several gateways; else these are all slots but the foreign ones. When they are divided, a gateway may add
-        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. If none is
-        free, it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
+        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. Without a
+        free slot it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
         """
         if not self.is_open:
             return _CLOSED
@@ -85,7 +85,7 @@ class Worker:
         share = slots // parts
         if free > 0:
             return held + max(held < share, free // parts)
-        gives = max(1, slots // _DOOR if held > share else 0, -(free // parts))
+        gives = max(1, slots // _YIELDED if held > share else 0, -(free // parts))
         return max(held - gives, min(held, 1))
 
 

@@ -118,7 +118,7 @@ class Prefixes(Restored):
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
-        """Track again how many prompt blocks each worker holds of a request that is back in the queue, if they are known."""
+        """Track the prompt blocks of a request again, because it is back in the queue; nothing if they are not known."""
         if row in self._blocks:
             if self.is_read:
                 self._look_up(row)
@@ -242,7 +242,10 @@ class Prefixes(Restored):
         self._end(row, depth)
 
     def _end(self, row: int, depth: int) -> None:
-        """Register a prompt under its block number `depth`, the last that some worker holds, and under the next one."""
+        """Register a prompt under its block number `depth`, the last that some worker holds, and under the next block.
+
+        The count of held blocks changes if the former is evicted, or if the latter is sent.
+        """
         ends = self._ends_of[row]
         for block in self._blocks[row][max(0, depth - 1) : depth + 1]:
             if block not in ends:

@@ -56,7 +56,7 @@ class LogFile:
         self._encode = (msgspec.json.Encoder() if self._is_json else msgspec.msgpack.Encoder()).encode
         self._file: FileIO | None = None
         self._buffer = bytearray()
-        self._whole = 0  # bytes of the part that are in the file, whole records all of them
+        self._whole = 0  # bytes of the part in the file; they are whole records
 
     def __call__(self, record: Record) -> None:
         """Buffer a record; the file gets it when 8 KiB are buffered, or at `flush`. A header of part 0 begins a new log."""

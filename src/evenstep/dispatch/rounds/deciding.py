@@ -212,9 +212,10 @@ class Deciding(Restored):
         """Add to the answer a request for each idle worker: the first unsent one in the pool that fits and is not excluded.
 
         A worker is idle if it takes requests, holds none, even foreign, is not gathering, and the answer gives it none.
-        Requests and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. A
-        request does not make busy the worker that the answer sends it to if that worker is excluded for it, or full and the
-        request is for several slots, which take no part of the margin. Answer, rows and free slots in `packed` are written.
+        Requests and slots outside the round count, too: `pool_window` and `round_slots` bound only the policy's view. In two
+        cases a worker counts as idle though the answer sends it a request. It is excluded for the request; or it is full,
+        and the request is for several slots, which may not use the margin (`_is_full`). Answer, rows and free slots in
+        `packed` are written.
 
         Returns the answer to the requests shown and to those added from the rest of the pool, and the reason: ``held`` if
         there was none and the policy held one of them, else that given.

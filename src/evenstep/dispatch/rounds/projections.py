@@ -1,9 +1,9 @@
 """Projects the loads of running requests; asks the predictor about the requests whose prediction is due.
 
 A running request is predicted at the first round after its first token, after each `refresh_every` tokens, and after it
-outlives its expected last token. All that a round makes are one call, in order of (worker, request); many are made before
-the round, up to 128 a call. `predict.gate.Gate` says which predictions count, and what holds for the others. A length
-announced by the client is believed until the answer is longer.
+outlives its expected last token. The predictions of a round are one call, in order of (worker, request). Many due ones are
+made before the round, up to 128 a call. `predict.gate.Gate` says which predictions count, and what holds for the others. A
+length announced by the client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """
@@ -48,7 +48,7 @@ class Projections:
         self._due: I8 = np.zeros(0, np.int64)
         self._order: I8 = np.zeros(0, np.int64)
         self._seen = _nothing_seen(0)
-        self._found = -2  # what `due` said of this round already; -2 = it was not asked
+        self._found = -2  # result of `due` for this round; -2 = `due` was not called yet
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
 

@@ -1,4 +1,4 @@
-"""Assigns slots: which requests hold slots, are sent, and leave their worker; only `send` changes the tables for sending."""
+"""Assigns slots: gives slots to requests, sends requests to workers, and frees their slots when they leave."""
 
 from __future__ import annotations
 
@@ -202,7 +202,8 @@ class Slots:
     def _tell(self, sent: list[int], legs: int, tokens: int) -> None:
         """Append the commands for these sent requests; they count as waiting no longer, and lose their deadline.
 
-        `legs` is the number of the last upstream call before theirs. `tokens` of their prompts are counted in `prefixes`.
+        `legs` is the number of the last upstream call before theirs. `tokens`: tokens of all their prompts, for the count in
+        `prefixes`.
         """
         at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._limits.of
         requests, placed, produced = at.request, at.worker, at.produced

@@ -62,8 +62,8 @@ class GroupSteps(Restored):
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
         """Make room in the tables for the next chunk, or the next request that leaves; `generation` tells of new columns.
 
-        `last`: step that the chunk's request delivered last, 0 for a request that leaves. `tokens`: those in the chunk. If
-        256 steps wait for it, their idle time is computed first.
+        `last`: step that the chunk's request delivered last, 0 for a request that leaves. `tokens`: those in the chunk.
+        If the idle time of 256 steps is not computed yet, that is done first.
         """
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))

@@ -1,4 +1,4 @@
-"""Live seconds: what a step of a barrier group costs, fitted as its chunks arrive.
+"""Fits the seconds of a barrier group's step to its load, as chunks arrive.
 
 Least squares of the seconds between two steps on the group's envelope, forgetting slowly: ``seconds = overhead_s +
 seconds_per_token * envelope``, the linear law of the simulator.
