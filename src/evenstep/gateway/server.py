@@ -166,7 +166,7 @@ def serve(
             for line in (*introduction(server), *operation.introduction()):
                 say(line)
             telling = loop.create_task(_say_when_ready(server, say))
-            await _until_told(server, operation, say, hangups)
+            await _until_signal(server, operation, say, hangups)
             telling.cancel()
         finally:
             await loop.run_in_executor(None, operation.stop)
@@ -195,12 +195,12 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
     workers = len(gateway.workers())
     say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
     if server.begins_plain:
-        with suppress(Exception):  # `_until_told` raises it
+        with suppress(Exception):  # `_until_signal` raises it
             await server.ready()
             say("kernels are compiled: from now on compiled code decides")
 
 
-async def _until_told(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
+async def _until_signal(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
     """Serve until a signal, then drain for up to ``limits.drain_s`` or a second signal; what still runs ends with an error.
 
     An error of `Server.ready` ends it at once and is raised, since the gateway could never get ready.

@@ -1,9 +1,9 @@
 """Start-up of a gateway: it answers requests within seconds, even on a machine that has no compiled kernels yet.
 
-There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). So the
-compiler's memory returns to the system. The checked build is there to show faults of compiled code, so it never decides in
-plain Python: requests wait for its kernels. Without TLS, health checks are answered there until the gateway's modules are
-imported, and other requests are told to wait. This file imports no kernel.
+On such a machine it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`).
+So the compiler's memory returns to the system. The checked build is there to show faults of compiled code, so it never
+decides in plain Python: requests wait for its kernels. Without TLS, the port answers health checks while the
+gateway's modules are imported, and tells other requests to wait. This file imports no kernel.
 """
 
 from __future__ import annotations

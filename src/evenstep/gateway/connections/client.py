@@ -32,7 +32,7 @@ JSON = b"application/json"
 _LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
 _GRACE_S = 2.0  # time before a body's rate is checked
-_LOOKS = 4  # at a slow client, in the time after which it is closed
+_LOOKS = 4  # checks of a slow client within `stalled_s`
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 

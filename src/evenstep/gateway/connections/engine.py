@@ -55,7 +55,7 @@ class Leg(Protocol):
         ended: called when the body ended correctly, after the connection was released (`connection` is None by then).
         broke: called when no connection could be made, or the answer broke off before its end. Its `kind` is ``connect``: no
             connection; ``status``: an invalid head; ``stall``: the deadline passed; ``stale``: ended at once on a reused
-            connection, so the engine may not have seen it; ``stream``: else. Its `why` is a clause for the log.
+            connection, so the engine may not have seen it; ``stream``: any other break. Its `why` is a clause for the log.
     """
 
     connection: EngineConnection | None

@@ -65,11 +65,11 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 def cached(
     make: Callable[[bytes], tuple[RequestContext, int, bool]], session_headers: tuple[str, ...] = ()
 ) -> Callable[[bytes], tuple[RequestContext, int]]:
-    """A function that parses and caches heads; those of generations that differ only in length or ``traceparent`` share.
+    """A function that parses and caches heads, and returns the context of a head and the length of its body.
 
-    It returns the context of a head, and the length of the body: bytes or `CHUNKED`. The context may be that of an earlier
-    equal head: its ``head.length`` is not this request's. `make` parses a head; it returns context, body length, and whether
-    to cache both. Both functions may raise HttpError.
+    The length is bytes or `CHUNKED`. Heads of generations that differ only in length or ``traceparent`` share one entry.
+    So the context may be that of an earlier equal head: its ``head.length`` is not this request's. `make` parses a head; it
+    returns context, body length, and whether to cache both. Both functions may raise HttpError.
     """
     known = Heads(make).read
     if "traceparent" in session_headers:
@@ -81,7 +81,7 @@ def cached(
             return known(head)
         begin, end = found.span(1)
         context, length = known(head[:begin] + head[end:])
-        if context.kind == "other" or context.traceparent:  # other paths forward other lines, or the head has two of it
+        if context.kind == "other" or context.traceparent:  # not a generation, or a second traceparent
             return known(head)
         traced = b"traceparent: %b\r\n%b" % (head[begin:end], context.carried)
         return msgspec.structs.replace(context, traceparent=found[1].decode("ascii"), carried=traced), length

@@ -76,7 +76,7 @@ class AdminApi:
 
     def app(self) -> web.Application:
         """A new aiohttp application with all endpoints and the check of the key; serve it in the operation thread."""
-        app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
+        app = web.Application(middlewares=[_errors_as_json, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),
@@ -228,7 +228,7 @@ class AdminApi:
 
 
 @web.middleware
-async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Middleware: turn each exception into a JSON error. One that we did not foresee is logged, and gets status 500."""
     try:
         return await handler(request)

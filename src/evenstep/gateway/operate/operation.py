@@ -155,7 +155,7 @@ class Operation:
         heard: list[Callable[[GatewayConfig], None]] = [
             lambda new: scraper.reload(new.engines),
             lambda new: self._attainment.reload(new.classes),
-            self._listen_in,
+            self._set_sinks,
             lambda new: self._reloaded.set(),
         ]
         logs = self._logs
@@ -168,7 +168,7 @@ class Operation:
             heard.append(lambda new: api.renew(new.admin))
         self._running.push_async_callback(scraper.stop)
         self._reloader = reloader
-        self._listen_in(config)
+        self._set_sinks(config)
         scraper.follow(config.fleet())
         work = [discover(name, one, membership) for name, one in follow.items()]
         work += [self._report(snapshots), self._tell_status(snapshots, reloader)]
@@ -206,7 +206,7 @@ class Operation:
         self.port = runner.addresses[0][1]
         return api
 
-    def _listen_in(self, config: GatewayConfig) -> None:
+    def _set_sinks(self, config: GatewayConfig) -> None:
         """Let the gateway report ended requests to what `config` asks for: access log, spans, and counts of classes."""
         of_classes: tuple[Sink, ...] = (self._attainment.ended,) if config.classes else ()
         sinks: list[Sink] = []

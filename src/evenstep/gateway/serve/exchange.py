@@ -92,7 +92,7 @@ class Exchange:
     _rest = b""  # of a closed leg: the last events of an answer whose every choice had ended
     _usage_options = UsageOptions()
     _stalled = _is_stale = False  # why the last leg was lost
-    _are_denials: bool | None = None  # all lost legs: the engine does not serve the model
+    _are_denials: bool | None = None  # each lost leg's engine does not serve the model; None before the first
 
     def __init__(
         self, model: ServedModel, client: Client, request: GenerationRequest, name: str, context: RequestContext
@@ -188,7 +188,7 @@ class Exchange:
         self._over("error", _OK if self.has_started else refusal.status)
         return False
 
-    # --- what legs say -------------------------------------------------------------------------------------------
+    # --- called by legs ------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
         """Send the client the head of the stream, the bytes in `held`, and `out`, which has the first token."""
@@ -360,7 +360,7 @@ class Exchange:
         self._body, self._usage_options = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
-        """Send a leg to a worker, after ``stale`` on a new connection; its first deadline is `patience_s` seconds away."""
+        """Send a leg to a worker (after ``stale``: on a new connection); its first deadline is `patience_s` seconds away."""
         context = self.context
         head = backend.generation_head(self.request.chat, self.name, len(body), context.carried, context.credentials)
         send = backend.endpoint.send_fresh if self._is_stale else backend.endpoint.send
@@ -387,7 +387,7 @@ class Exchange:
         )
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
-        """Note the part of a stream that has come, for the sinks and, if the request can continue, for another engine."""
+        """Keep the part of a stream that has come: for the sinks, and for another engine if the request can continue."""
         self._note_tokens(leg)
         if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()

@@ -57,10 +57,10 @@ class ProxiedRequest:
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
-        self._size = self._length = 0  # bytes of the body so far; those its head states, below 0 if it states none
+        self._size = self._length = 0  # bytes of the body so far, and in all by its head (below 0 = not stated)
 
     def send(self) -> None:
-        """Send the request to the best candidate that is left; if none is, refuse it with status 502."""
+        """Send the request to the best candidate that is left; without one, refuse it with status 502."""
         if not self._left:
             refusal = refusals.ENGINE_FAILED
             self.client.refuse(refusal)

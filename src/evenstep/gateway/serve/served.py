@@ -296,8 +296,8 @@ class ServedModel:
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
         """Use these from the next decision on; an empty predictor is the policy's default.
 
-        The predictor in use keeps what it has learned if it is named again, unless a user's file has it: that may have
-        changed. An invalid policy or predictor raises InputError, and changes nothing.
+        The predictor in use keeps what it has learned if it is named again, unless it comes from a user's file, which may
+        have changed. An invalid policy or predictor raises InputError, and changes nothing.
         """
         deciding = self.dispatcher.parts.deciding
         if not predictor and deciding.predictor is not None:  # the dispatcher would keep it
