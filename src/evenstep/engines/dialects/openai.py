@@ -1,4 +1,4 @@
-"""Any engine with OpenAI's two endpoints and nothing more, as ``transformers serve``."""
+"""Any engine that has OpenAI's two endpoints and nothing more, such as ``transformers serve``."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
         return Continuation(b"", "")
     if not request.chat and not dialect.completions_go_on:
         return Continuation(b"", "the engine answers a continued completion from the start", is_engines=True)
-    stop, ids = _set(request, "stop"), b""
+    stop, ids = _is_set(request, "stop"), b""
     if before.prompt_ids and before.ids and not stop:
         ids = before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
     if request.chat:
@@ -153,17 +153,17 @@ def _hindrance(request: GenerationRequest, plain: bool = True) -> str:
         if value is not None and value is not False:  # 0 asks for that of the chosen token alone
             return "log probabilities were asked for"
     for name in _WHOLE:
-        if _set(request, name):
+        if _is_set(request, name):
             return f"the request has {name}"
     for name in _PENALTIES:
-        if _set(request, name):
+        if _is_set(request, name):
             return f"the request has a {name}, which counts the answer's tokens alone"
     if _given(request, "seed") is not None and _given(request, "temperature") != 0:
         return "the request draws with a seed, which would start again"
     for name in _FORMS:
-        if _set(request, name) and _given(request, name) != {"type": "text"}:
+        if _is_set(request, name) and _given(request, name) != {"type": "text"}:
             return f"the request has {name}, which would start again"
-    if _set(request, "tools") and _given(request, "tool_choice") != "none":
+    if _is_set(request, "tools") and _given(request, "tool_choice") != "none":
         return "the request has tools"
     return ""
 
@@ -200,6 +200,6 @@ def _given(request: GenerationRequest, name: str) -> Any:
         return raw
 
 
-def _set(request: GenerationRequest, name: str) -> bool:
+def _is_set(request: GenerationRequest, name: str) -> bool:
     """True if a member of the body has a value other than null, false, 0 or an empty one."""
     return bool(_given(request, name))

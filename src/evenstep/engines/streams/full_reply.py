@@ -86,7 +86,7 @@ class FullReply:
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
         self.estimated = False  #: tokens were estimated from events
         self.starts_anew = False  #: it failed: the engine answers from the start, or does not say that it goes on
-        self.restarts = False  #: and that is the engine's way: it was asked to say what it answers
+        self.restarts = False  #: with `starts_anew`: the engine does so every time; do not ask it again
         self.failure: EngineError | None = None  #: why it cannot go on
         self.error_body = b""  #: the error object the engine sent inside the stream
         self.fingerprint = fingerprint
@@ -115,9 +115,9 @@ class FullReply:
         self._given, self._bundled = given, before.bundled if before else False
         # The engine has shown that it continues the answer; True for a new answer.
         self._has_shown = before is None or not before.produced
-        self._known = ""  # first letters of the answer, while the rest has only repeated these
+        self._known = ""  # first letters of the answer, kept while the rest has only repeated them
         self._said, self._withheld = "", b""  # the repeated text, and its events
-        self._over = self._is_between = False  # between two events
+        self._over = self._is_between = False  # nothing more is read; the last byte ended an event
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
         self._template: ChunkTemplate | None = None
