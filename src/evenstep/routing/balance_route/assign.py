@@ -311,10 +311,11 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker to serve next: of largest key and most free slots (ties: lowest index); -1 if no worker has free slots.
+    """The worker to send requests to next, among those with free slots; -1 if no worker has free slots.
 
-    `margin_first` says which of the two counts first. The key is a worker's margin; in stage 1 with free slots first it is
-    minus the worker's load.
+    With `margin_first` it is the worker of largest key, ties to the most free slots; without, the worker of most free slots,
+    ties to the largest key. Then the lowest index wins. The key is a worker's margin; in stage 1 without `margin_first` it
+    is minus the worker's load.
     """
     best = -1
     for g in range(work.free.size):
@@ -346,9 +347,9 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
     With `fit` it is the best of the pool. Else the candidates are the K largest fitting requests. If fewer than K requests
     are above the peak, those nearest to the peak are candidates, so the best of the pool is the best candidate. Otherwise
-    all candidates are above the peak, and the smallest of them is the best. As in the paper it is taken if its score is
-    above 0, though the pool may hold better ones; else the best of the pool is. `at` is the peak in KV tokens, a single
-    point, and `slope` the slope of the score beyond it, below 0.
+    all candidates are above the peak, and the smallest of them is the best. As in the paper, that one is the answer if its
+    score is above 0, though the pool may hold better ones; otherwise the answer is the best of the pool. `at` is the peak in
+    KV tokens, a single point, and `slope` the slope of the score beyond it, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:

@@ -77,8 +77,8 @@ def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
     """Count the new ones of the oldest `waiting` requests in `memory`, with their sizes, and keep the time of this decision.
 
     Call it once a decision. A request is new if it became visible after the last decision, or if its id is larger than any
-    counted before: where the view shows only a window of the pool, it may have been visible for longer. At the first
-    decision all are new.
+    counted before. The latter matters where the view shows only a window of the pool: a request new to the window may have
+    been visible for longer. At the first decision all are new.
     """
     elapsed = since_last_s(view.now_s, memory)
     is_first, newest = memory[SEEN] == 0, memory[NEWEST]

@@ -114,7 +114,7 @@ def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, p
     """Set weights and growth of all steps (in `look`) and of the evaluated ones (in `plan`), and `look.ahead`.
 
     The weight of every step is added to the nearest evaluated one, the earlier of two equally near. If requests leave the
-    workers fast, later steps weigh less than `discount` says.
+    workers fast, later steps weigh less than `discount` says. `request` is the KV tokens of a mean request.
     """
     set_steps(discount, view.growth, look.weight, look.growth)
     pace = leaving(request, view, look) / CORRECTED

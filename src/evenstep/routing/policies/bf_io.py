@@ -1,4 +1,4 @@
-"""BF-IO(H): admits and places requests so that the imbalance of this and the next H steps is small.
+"""BF-IO(H), with a local search for the best plan.
 
 It searches for the least ``J = sum_h discount^h * sum_groups [members * envelope(h) - sum of loads(h)]`` over which requests
 are admitted and where. It fills every slot that can be filled.
