@@ -123,7 +123,8 @@ def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: b
 def make_room(view: RuleView, work: KeyedWork, needed: int, at: int) -> None:
     """Evict running requests, the largest key first, until `needed` KV tokens and a place (`Batch.places`) are free.
 
-    Only those from index `at` of `work.order` on may be evicted. If all of them would not free `needed` KV tokens, none is.
+    Only those from index `at` of `work.order` on may be evicted. If all of them together would not free `needed` KV tokens,
+    no request is evicted.
     """
     batch, runs = work.batch, view.running.size
     if needed <= batch.free[0] and batch.places[0] > 0:

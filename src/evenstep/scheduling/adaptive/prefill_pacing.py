@@ -79,9 +79,9 @@ def learned(memory: I8, now_s: float, running: int) -> None:
     """Add the duration of the last iteration, up to `now_s`, to the sums of its kinds.
 
     Bare ones ran decodes alone; heavy ones ran prefill tokens and took over a quarter longer; light ones ran some, too, and
-    in all at least half the knee, but are not heavy. Before the first bare one none is heavy or light. `learn_mixing` adds
-    it to prefills alone or mixed. Does nothing if the last batch was empty, or if `running` (requests that hold memory now)
-    is 0. Call it before `note` and `iteration_time.note` overwrite what it reads.
+    in all at least half the knee, but are not heavy. Before the first bare one, no iteration counts as heavy or light.
+    `learn_mixing` adds it to prefills alone or mixed. Does nothing if the last batch was empty, or if `running` (requests
+    that hold memory now) is 0. Call it before `note` and `iteration_time.note` overwrite what it reads.
     """
     if memory[RAN] == 0 or running == 0:
         return

@@ -112,8 +112,8 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 def compare(view: RuleView, joining: Joining, i: int) -> None:
     """Store the new request at index `i` of the queue if it is shorter than a stored one.
 
-    If it was ever evicted, it replaces all stored ones. It is not stored if none is, or if the one that joins next was
-    evicted. In any case the lower bounds on the tokens that requests have left take it into account.
+    If it was ever evicted, it replaces all stored ones. It is not stored if the memory holds no request, or if the one that
+    joins next was evicted. In any case the lower bounds on the tokens that requests have left take it into account.
     """
     memory = joining.batch.memory
     new: int = view.waiting[i]

@@ -24,7 +24,7 @@ class ClassFirst(Ruled):
     Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
     """
 
-    # a class number weighs as much as more seconds of arrival than any run lasts
+    # a difference of one class outweighs any difference of arrival times
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, request_class=float(1 << 32))
 
 
