@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from evenstep.compiled import callback
 from evenstep.sim.in_one_piece import asks_python
 
-#: Answers the loop's question; and notes an error for the host, and stops the loop.
+#: `Answer` answers the loop's question. `Stop` keeps an error for the host, and stops the loop.
 Answer: TypeAlias = Callable[..., float]
 Stop: TypeAlias = Callable[[BaseException], None]
 

@@ -15,12 +15,12 @@ Call = Callable[..., Any]
 
 
 def at_once(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a kernel without any care for signals."""
+    """Call a kernel, and let signals be handled as usual."""
     return kernel(*arguments)
 
 
-#: Ends the care for signals of each call under way in the main thread, the innermost last.
-_cares = list[Callable[[], None]]()
+#: For each call under way in the main thread, a function that stops holding signals back; the innermost call is last.
+_releases = list[Callable[[], None]]()
 
 
 def asks_python() -> None:
@@ -28,8 +28,8 @@ def asks_python() -> None:
 
     A loop that asks a policy in Python calls it at each question, where a handler may raise. It has an effect once a call.
     """
-    if _cares and threading.current_thread() is threading.main_thread():
-        _cares.pop()()
+    if _releases and threading.current_thread() is threading.main_thread():
+        _releases.pop()()
 
 
 @contextmanager
@@ -62,17 +62,17 @@ def in_one_piece(*, has_kernel: bool = True) -> Generator[Call]:
 
 
 def _until_asked(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a kernel, with signals that come before its first question handled then."""
-    with ExitStack() as care:
-        care.enter_context(_later(lambda: True))
-        _cares.append(care.close)
-        care.callback(lambda: care.close in _cares and _cares.remove(care.close))
+    """Call a kernel; signals that come before its first question are handled at that question."""
+    with ExitStack() as held:
+        held.enter_context(_later(lambda: True))
+        _releases.append(held.close)
+        held.callback(lambda: held.close in _releases and _releases.remove(held.close))
         return kernel(*arguments)
 
 
 @contextmanager
-def _later(is_care: Callable[[], bool]) -> Generator[Callable[[], None]]:
-    """In the block, keep SIGINT and SIGTERM that come while `is_care()` is true; yields a function that handles those.
+def _later(is_held: Callable[[], bool]) -> Generator[Callable[[], None]]:
+    """In the block, keep SIGINT and SIGTERM that come while `is_held()` is true; yields a function that handles those.
 
     At the end of the block the handlers are as before, and what was kept is handled.
     """
@@ -85,7 +85,7 @@ def _later(is_care: Callable[[], bool]) -> Generator[Callable[[], None]]:
 
     def later(handler: Callable[..., Any]) -> Callable[[int, Any], None]:
         def handle(number: int, frame: Any) -> None:
-            if is_care():
+            if is_held():
                 came.append((handler, number, frame))
             else:
                 handler(number, frame)

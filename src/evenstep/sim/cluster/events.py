@@ -43,9 +43,10 @@ def grow_loads(run: Run, q: int) -> None:
 
 @part
 def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
-    """Write the record of the request in slot `mine`, which ends at `step`, to its row with `keep`, else to place `at`.
+    """Write the record of the request in slot `mine` of group q, which ends at `step`.
 
-    Its row is written to place `at` of `Records.ended`.
+    It goes to the request's own row of `Records.done` with `Fixed.keep`, else to place `at`. Place `at` of `Records.ended`
+    gets the row.
     """
     fixed, records = run.fixed, run.records
     row = np.uintp(mine.row)

@@ -23,7 +23,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
 
     Raises:
         InputError: the first fault: an empty trace, a length below 1, a missing predictor or column, a policy without
-            `route` or that goes by expected outputs, profiles that do not fit the trace, times unsorted or not finite,
+            `route` or that needs expected outputs, profiles that do not fit the trace, times unsorted or not finite,
             a prompt or first load larger than a worker's KV memory, or a horizon, length or load beyond the simulator's
             limits.
     """

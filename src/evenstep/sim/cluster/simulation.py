@@ -15,10 +15,10 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    back stands where it stood before.
 4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
    for a lost worker. ``pool`` dispatch makes one decision over the whole pool. ``instant`` dispatch makes one for the
-   oldest waiting request at a time, until it is held or no worker may be sent more. A worker that would be left without
-   work though a held request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
-   sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
-   joins the worker's queue.
+   oldest waiting request at a time, until it is held or no worker may be sent more. If a worker would be left without
+   work although a held request of this decision fits it, it gets the oldest such request (unless `may_hold`). A request sent
+   to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it joins the
+   worker's queue.
 5. *Start*, every group that is not inside a step, ascending. Queues move up into free slots. A worker whose load exceeds
    `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left.
    Then the loads are measured, newcomers' without the step's growth, and the step lasts
@@ -104,7 +104,7 @@ class Cluster:
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 more).
         kv_tokens: KV tokens a worker holds; inf = only slots limit. A worker that grows beyond it sends its newest requests
             back to the pool until it fits or has one left.
-        kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees ``kv_free = kv_tokens - load -
+        kv_reserve: KV tokens of growth set aside for each request on a worker: a policy sees ``kv_free = kv_tokens - load -
             queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = no such tier. A request

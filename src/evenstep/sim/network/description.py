@@ -90,7 +90,7 @@ class EngineSection:
 
     @property
     def balancer(self) -> Any:
-        """A new routing policy, as `routing` names it; an InputError if it looks ahead, or goes by expected outputs."""
+        """A new routing policy, as `routing` names it; an InputError if it looks ahead, or needs expected outputs."""
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
