@@ -61,9 +61,9 @@ class Kernels:
     def begin(self, places: Places) -> tuple[Warming, bool]:
         """Start processes that compile the kernels missing in the disk cache; each contender is built once to find them.
 
-        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python (`PlainFirst`): if they
-        may, a kernel is missing and another process can make the runs, but never with Ray. At least one other process
-        compiles then, or none if kernels are not kept on disk.
+        Returns the `Warming`, which the caller must end, and True if runs begin in plain Python (`PlainFirst`). They do so
+        if `may_begin_plain` is set, a kernel is missing, and another process can make the runs; never with Ray. Then at
+        least one other process compiles, unless kernels are not kept on disk.
         """
         cold, beside = cold_kernels([one.build()[0] for one in self.asked], self.loops), places.most - 1
         is_plain = any(cold) and self.may_begin_plain and places.executor != "ray"

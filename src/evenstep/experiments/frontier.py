@@ -229,8 +229,8 @@ class Bisection:
     def search(self) -> Bracket:
         """Search, and return the last bracket with the rate that the engine serves in an overload.
 
-        If no rate near `around` is stable, the search begins anew near `Case.measured`: the bound of all policies may be far
-        off, as without a token budget under a law that all batches take as long.
+        If no rate near `around` is stable, the search begins anew near `Case.measured`, because the bound of all policies
+        may be far off. An example is an engine without a token budget, under a law by which all batches take equally long.
         """
         found = self.search_near(self.around)
         if found.high > 0.0 or (measured := self.case.measured()) == self.around:

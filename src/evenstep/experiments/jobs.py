@@ -1,4 +1,4 @@
-"""The runs behind a comparison: every policy on every replicate, each a pure function of (plan, contender, replicate)."""
+"""The runs of a comparison: every policy on every replicate, each a pure function of (plan, contender, replicate)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Standing:
             for an oracle, or without a value.
         value: mean and interval of the ranking metric; None if a replicate has no value.
         behind: paired difference, this policy minus the best live one; None for that one itself, and without a value or a
-        live policy.
+            live policy.
     """
 
     cell: Cell

@@ -50,7 +50,7 @@ class SweepFile:
         over: parameters and the values they take: a list, or for numbers a range with both ends, such as {from: 32,
             to: 512, points: 5, scale: log}; a Latin hypercube needs no points. A parameter is a setting of evenstep compare
             other than policies, baseline, processes, seeds and seed; or policy.OPTION or predictor.OPTION, which goes to
-            every policy (or predictor) here that has it, and which none may set itself.
+            every policy (or predictor) here that has it. No policy or predictor may set a swept option itself.
         source: a trace file, a workload YAML or sample:azure-conv; several stand under over.source.
         fixed: settings of evenstep compare that all points share.
         policies: policies as NAME:key=value,key=value; several usual ones when left out.

@@ -97,8 +97,9 @@ class Sweep:
     """A sweep with its cache: `run` makes it, `forecast` estimates its time.
 
     The constructor reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
-    arguments are those of `sweep` but for the places, with `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins
-    over the file. Attribute `made` counts the runs that `run` made so far; all others came from the cache.
+    arguments are those of `sweep` without `executor`, `processes` and `ray_address`, plus `slo`, an objective such as
+    ``ttft=2s,tpot=50ms``, which wins over the file. Attribute `made` counts the runs that `run` made so far; all others came
+    from the cache.
     """
 
     def __init__(

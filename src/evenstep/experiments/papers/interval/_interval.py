@@ -177,7 +177,7 @@ def latency_under(
 ) -> ex.Experiment:
     """The experiment that sweeps the number of requests under intervals (bounds by name); `claims` judges the sweep.
 
-    `figure` is the paper's number; `size` is that of our figure, inches.
+    `figure` is the number of the paper's figure, `size` the width and height of ours in inches.
     """
 
     def run(setting: ex.Setting) -> ex.Findings:

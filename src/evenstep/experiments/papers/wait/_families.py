@@ -37,7 +37,7 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
 
 
 def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
-    """The experiment of WAIT on `work`, known lengths; `demand` is a word of its title, `figure` that of the paper."""
+    """The experiment of WAIT on `work`, known lengths; `demand` is a word of its title, `figure` the paper's number."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         return work.find(
