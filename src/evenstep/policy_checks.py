@@ -73,7 +73,7 @@ def run(
     If the policy fails to answer a view, the checks that need answers are left out.
 
     Args:
-        first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run besides.
+        first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run, too.
         contract: checks the answers to `judged.views(0)`, in their order, as the policy's host would.
         simulate: makes the short runs of `same_digest`, which is left out if this is None or another check failed.
     """
@@ -177,11 +177,11 @@ def outside(judged: Judged) -> list[Finding]:
         "system": ("no system calls", "it calls the system: {}"),
     }
     broken = {kind: text.format(seen[kind]) if kind in seen else "" for kind, (_, text) in rules.items()}
-    broken["peek"] = broken["peek"] or _behind_the_window(judged, said)
+    broken["peek"] = broken["peek"] or _beyond_the_window(judged, said)
     return [verdict(name, broken[kind]) for kind, (name, _) in rules.items()]
 
 
-def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
+def _beyond_the_window(judged: Judged, said: Sequence[Any]) -> str:
     """A sentence on the first view of `judged.views(0)` whose answer differs from that in `said`; empty if none does.
 
     `said` are the answers to the same views, with other numbers in memory before and after their arrays.

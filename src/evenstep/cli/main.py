@@ -133,7 +133,7 @@ def _run(words: list[str]) -> int:
         args = parser_of(words[0]).parse_args(words[1:])
     except SystemExit:  # argparse after --help
         return FINE
-    typed = shlex.join(["evenstep", *words])  # so that it can be typed again, but for bytes that are no UTF-8
+    typed = shlex.join(["evenstep", *words])  # so that it can be typed again, except bytes that are no UTF-8
     args.command_line = typed.encode(errors="surrogateescape").decode(errors="replace")
     try:
         return int(args.run(args))

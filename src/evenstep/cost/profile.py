@@ -35,10 +35,10 @@ class Profile:
     * Decodes of unequal context count as attention at their mean context, plus a share of the extra time if all were as
       long as the longest. The two shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
-    * Between the points of a table lines are straight; beyond the last point the last line of attention goes on, and those
-      of layers, head and collectives grow as on average over the upper half of their points, but never fall. The table of
-      experts is read at its nearest point there. Attention of a mixed batch grows there by as many seconds as that of its
-      chunk alone, and as that of its decodes alone.
+    * Between the points of a table, times lie on straight lines. Beyond the last point the last line of attention goes on.
+      Layers, head and collectives grow there as on average over the upper half of their points, but never fall. The table
+      of experts is read at its nearest point. Attention of a mixed batch grows there by as many seconds as that of its chunk
+      alone, and as that of its decodes alone.
 
     Args:
         path: a folder, or the name of a bundled profile.

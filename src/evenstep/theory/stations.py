@@ -94,7 +94,7 @@ def engine_loads(flows: Sequence[Flow]) -> list[Station]:
 
 
 def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
-    """The virtual stations over two or more engines, heaviest first, unknown loads last; none is contained in another.
+    """The virtual stations over two or more engines, heaviest first, unknown loads last; no station contains another.
 
     Of every two calls of a station at different engines, each has priority over a call that comes before the other.
 

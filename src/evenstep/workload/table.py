@@ -161,7 +161,7 @@ class Table:
     ) -> tuple[NDArray[Any], Bool]:
         """The column as an array of `kind`; and bool[rows], True where `one` cannot convert the value, or it is below `low`.
 
-        A missing or null value becomes `absent` if that is given, whatever `low`.
+        A missing or null value becomes `absent` if that is given, even if it is below `low`.
         """
         column, wrong = self.column(field), np.zeros(self.rows, np.bool_)
         if not isinstance(column, np.ndarray) and set(map(type, column)) <= ({int} if kind is np.int64 else {int, float}):

@@ -62,7 +62,7 @@ class StepFile:
     def _write(self, line: str = "") -> None:
         """Append a line, if any, and the header before it to an empty file.
 
-        What cannot be written whole is dropped, as the class says.
+        A line that cannot be written whole is dropped, as the class says.
         """
         before = os.fstat(self._file).st_size
         lines = ([] if before else [",".join(COLUMNS)]) + ([line] if line else [])

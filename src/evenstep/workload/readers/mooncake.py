@@ -145,8 +145,8 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
 def tick_ms(milliseconds: F8) -> float:
     """Length in milliseconds of the ticks that times are rounded to; 0 if they have no ticks.
 
-    Times have ticks if there are at least three distinct times, two rows or more for each on average, and the middle half of
-    the distances between distinct times lies within 5 % of their median, which is at least a second.
+    Times have ticks if there are at least three distinct times, with two rows or more for each on average. The median
+    distance between distinct times must also be at least a second, and the middle half of the distances within 5 % of it.
     """
     distinct = np.unique(milliseconds)
     if distinct.size < 3 or milliseconds.size < 2 * distinct.size:
