@@ -79,8 +79,8 @@ class History:
     def records(self) -> I8:
         """Every request of the window in order of entry, int64[n]: output length if it has ended, else minus its age.
 
-        A length is `LONGEST` at most.
-        The age of a running request is its last known age plus `ahead`; of one that went away, its tokens.
+        A length is `LONGEST` at most. The age of a running request is its last known age plus `ahead`; of one that went
+        away, its tokens.
         """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]

@@ -50,8 +50,8 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
     """Draw the summed rate of all clients of a ServeGen tar over time, and the share of requests of the busiest N clients.
 
-    `found` has its statistics (`workload.statistics.describe_clients`): ``name`` is the title, and an HTML page shows all of
-    them. `place` is the file to write, replaced whole; its suffix chooses the kind.
+    `found` has its statistics (`workload.statistics.describe_clients`): ``name`` is the title, and an HTML page shows all
+    statistics. `place` is the file to write, replaced whole; its suffix chooses the kind.
 
     Raises:
         InputError: another suffix than .html, .png or .svg, a file that cannot be written, or a tar that cannot be read.

@@ -54,8 +54,8 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
 def sources_of(args: argparse.Namespace) -> Sources:
     """The sources of a gateway's settings: the file's path, a copy of the environment, and the parsed flags.
 
-    The gateway reads the file at its start and at every reload; this function does not. A flag of its own wins over
-    ``--set`` of the same setting.
+    The gateway reads the file at its start and at every reload; this function does not. If a setting has its own flag, that
+    wins over ``--set`` of it.
 
     Raises:
         InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.

@@ -139,7 +139,7 @@ class PrefixDoor(PlainDoor):
         super().__init__(policy, state, name)
 
     def decide(self, waiting: int) -> float:
-        """Ask the policy about the `waiting` requests, and tell the caches which it sends; returns the policy's bound.
+        """Ask the policy about the `waiting` requests, and tell the caches which it sends; returns as `answer`.
 
         Unless `may_hold` is set, workers that would stay idle get held requests that fit; these count as sent, too.
         """
