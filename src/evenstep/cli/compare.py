@@ -153,7 +153,7 @@ def _written(
     Args:
         comparison, page: the comparison, and the page of it and of each policy's first run.
         kept: the runs to record, as for `outputs.write_records`.
-        more: what a report shows besides, for a hint where none is asked for.
+        more: names what a report would show, for the hint that is printed without one.
     """
     told: list[str] = []
     if args.records is not None:

@@ -26,7 +26,7 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 
     Args:
         trace: at least one request. Panels that its columns give no data for are left out.
-        found: its statistics (`workload.statistics.describe`): ``name`` is the title, and an HTML page shows all of them.
+        found: its statistics (`workload.statistics.describe`): ``name`` is the title; an HTML page shows every statistic.
         place: file to write, replaced whole; its suffix chooses the kind.
 
     Raises:

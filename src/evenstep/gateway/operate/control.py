@@ -22,7 +22,7 @@ class ControlProxy:
     """Calls a gateway from another thread. Both methods raise RuntimeError if the gateway's loop is closed.
 
     Args:
-        gateway: the gateway; calls are of its methods, or of those of its `pools` and `front`.
+        gateway: the gateway to operate, by its methods and those of its `pools` and `front`.
         loop: the loop it runs on.
     """
 

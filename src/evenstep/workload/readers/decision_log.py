@@ -29,10 +29,11 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
-    A request that arrived in these parts and did not end correctly there, or without a token, is dropped and counted.
+    A request that arrived in these parts is dropped and counted if it did not end correctly there or its answer is empty.
     Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
     A request for several answers becomes a row for each (at most one an output token), as each takes a slot; `shares`
     divides its tokens.
+
     Requests of a task form a session. Each follows the one that ended last by its arrival, if any; think time is the gap.
 
     Raises:
