@@ -151,8 +151,6 @@ class ClientSide:
                 return self._broken("it wants another protocol")
             if self._interim > _MOST_HEAD:
                 return self._broken("it says without an end that its answer will come")
-            if not data:
-                return None
 
     def _wait(self) -> Piece | None:
         """Check a head that is not whole yet: a `Piece` with a fault if it is not HTTP or too large, else None."""
@@ -168,7 +166,7 @@ class ClientSide:
             self._state = _IDLE
             return Piece(head, rest, True)
         self._state, self.framing = _BODY, framing_of(length)
-        return self._read_body(rest, self.framing, head) if rest else Piece(head)
+        return self._read_body(rest, self.framing, head)
 
     def _read_body(self, data: bytes, framing: Framing, head: ResponseHead | None = None) -> Piece:
         """Feed bytes to the body's framing; returns a `Piece` with `head`. Bytes after the body make `keeps` False."""
