@@ -75,6 +75,24 @@ def test_an_answer_that_is_there_at_once_is_one_piece():
     assert (piece.head is not None, piece.body, piece.over) == (True, b"ab", True)
 
 
+@pytest.mark.parametrize("size", [0, 1, 30, len(OK) - 1])
+def test_an_answer_with_the_head_of_the_last_one_is_read_as_that_was(size):
+    machine = asked()
+    machine.receive(OK)
+    machine.ask()
+    heard = Heard(machine, OK.replace(b": 2", b": 11")[:-2] + b"hello world", size)
+    assert (len(heard.heads), heard.body, heard.over, machine.length, machine.keeps) == (1, b"hello world", 1, 11, True)
+    machine.ask()
+    assert Heard(machine, OK + b"more").body == b"ab" and machine.is_idle and not machine.keeps
+
+
+def test_a_new_connection_expects_nothing():
+    machine = ClientSide(response_heads())
+    assert machine.is_idle
+    piece = machine.receive(OK)
+    assert piece is not None and piece.fault == "it sends what was not asked for"
+
+
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_an_answer_without_a_length_ends_with_its_connection(size):
     machine = asked()

@@ -64,6 +64,7 @@ def test_the_last_piece_ends_the_body():
         b"1\nx\r\n",
         b"123456789\r\n",
         b"1\r\nxx\r\n",
+        b"1\r\nxyz",
         b"1\r\nx\n0\r\n\r\n",
         b"1;a\nb\r\nx\r\n",
         b"1;a\x00\r\nx\r\n",
@@ -78,6 +79,16 @@ def test_what_is_no_chunk_is_refused_however_it_is_cut(text):
     for pieces in ([text], [text[n : n + 1] for n in range(len(text))]):
         with pytest.raises(HttpError):
             fed(*pieces)
+
+
+@pytest.mark.parametrize("text", [b"zz", b"1\r\nxy", b"0\r\na\nb"])
+def test_what_can_be_no_chunk_any_more_is_refused_before_its_line_is_whole(text):
+    with pytest.raises(HttpError):
+        fed(text)
+
+
+def test_as_many_trailers_as_may_follow_are_dropped():
+    assert fed(b"1\r\nx\r\n0\r\n" + b"A: b\r\n" * 64 + b"\r\n")[1].over
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -171,6 +171,20 @@ def test_an_answers_head_is_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "waits_s"),
+    [(b"999999", 999999.0), *((text, 0.0) for text in (b"1000000", b"inf", b"nan", b"-5", b"1.5", b"1e5", b"\xb2"))],
+)
+def test_only_a_whole_number_of_up_to_six_digits_is_waited_for(text, waits_s):
+    assert read_response_head(head(b"Retry-After: " + text, first=b"HTTP/1.1 503 X")).retry_after_s == waits_s
+
+
+@pytest.mark.parametrize("fold", [b" b", b"\tb"])
+def test_a_folded_line_is_named(fold):
+    with pytest.raises(HttpError, match="folded"):
+        read_request_head(head(b"Host: a", b"X: a", fold))
+
+
+@pytest.mark.parametrize(
     "text",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",

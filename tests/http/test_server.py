@@ -140,6 +140,23 @@ def test_what_is_hostile_is_one_fault_and_the_end_however_it_is_cut(name, before
         assert server.receive(GET) is None
 
 
+@pytest.mark.parametrize("text", [b"GET / HTTP/1.1\nHost: x\n\n", b"GET /\x00", b"GET / HTTP/1.1\r\nX: 1\n"])
+def test_a_head_that_cannot_become_one_is_refused_at_once(text):
+    server = machine()
+    heard = [event for n in range(len(text)) if (event := server.receive(text[n : n + 1])) is not None]
+    assert [error.status for error in heard] == [400]
+    assert isinstance(machine().receive(text), HttpError)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_what_is_as_large_as_it_may_be_is_read(size):
+    chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n"
+    for text in (POST % (10, b"0123456789"), chunked):
+        server = machine(head_bytes=text.index(b"\r\n\r\n") + 4, body_bytes=10)
+        (event,) = fed(server, text, size)[0]
+        assert isinstance(event, Request) and event.body == b"0123456789"
+
+
 @pytest.mark.parametrize(
     ("text", "status", "code"),
     [
@@ -176,6 +193,7 @@ def test_the_limits_of_a_service_may_change_under_its_connections():
 
 def test_states_follow_each_other_as_the_rule_says():
     server = machine()
+    assert (server.keep_alive, server.waiting, server.got, server.has_begun) == (True, 0, 0, False)
     seen = [server.state]
     for data in (b"POST /x HTTP/1.1\r\nHost: a\r\n", b"Content-Length: 3\r\n\r\n", b"a", b"bc"):
         server.receive(data)
@@ -201,7 +219,9 @@ def test_a_client_that_waits_for_100_is_heard_only_if_it_waits():
 def test_a_pile_of_later_requests_is_not_kept():
     server = ServerSide(Rules(), most_waiting=100)
     assert isinstance(server.receive(GET + GET), Request)
-    assert server.receive(GET * 10) is None
+    assert server.receive(b"x" * (100 - len(GET))) is None
+    assert server.waiting == 100
+    assert server.receive(b"x") is None
     assert server.waiting == 0
     assert b"Connection: close" in server.whole(200, JSON, b"")
     assert server.state is State.OVER
@@ -252,6 +272,9 @@ def test_a_status_without_a_name_and_the_answer_to_head():
     assert asked().whole(299, JSON, b"").startswith(b"HTTP/1.1 299 Unknown\r\n")
     found = asked(GET.replace(b"GET", b"HEAD")).whole(200, JSON, b"four")
     assert found.endswith(b"Content-Length: 4\r\n\r\n")
+    server = asked(GET.replace(b"GET", b"HEAD"))
+    server.start(200, JSON)
+    assert server.piece(b"", last=True).endswith(b"application/json\r\n\r\n") and server.state is State.IDLE
     server = asked(GET.replace(b"GET", b"HEAD"))
     server.whole(200, JSON, b"four")
     server.receive(b"nonsense\r\n\r\n")
