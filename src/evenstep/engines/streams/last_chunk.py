@@ -73,8 +73,6 @@ class LastChunks:
         Returns:
             The event and its ``system_fingerprint`` as JSON; both are empty if no form is known yet.
         """
-        if not self._usage:
-            return b"", b""
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
 
 
