@@ -71,6 +71,35 @@ def test_a_usage_is_expected_with_what_differs_put_in():
     assert ends.usage(told(b'"b"', b"9", 41, 2))[1] == b'"fp"'
 
 
+def test_eight_forms_are_known_at_once():
+    ends, usual = LastChunks(), template(b"")
+
+    def known(n):
+        return ends.last(usual, LAST % (b"end%d" % n, 40, 49, 9), 8, None)[0] > 0
+
+    for n in range(9):
+        assert not known(n)
+        ends.keep_last(usual, template(b"end%d" % n))
+        assert [known(m) for m in range(n + 1)] == ([True] * (n + 1) if n < 8 else [False] * 8 + [True])
+
+
+def test_forms_without_ids_are_told_apart_and_a_stream_of_other_chunks_teaches_nothing():
+    def bare(reason):
+        raw = b'data: {"id":"a","choices":[{"index":0,"text":" x","finish_reason":%b}]}\n\n' % reason
+        found = learned(raw, raw, " x", chat=False, is_counted=False)
+        assert found is not None
+        return raw, found
+
+    ends, (_, usual) = LastChunks(), bare(b"null")
+    ends.keep_last(template(b""), bare(b'"stop"')[1])  # the text begins elsewhere
+    assert ends.last(usual, bare(b'"stop"')[0], 8, None) == (0, b"")
+    for reason in (b'"stop"', b'"length"'):
+        ends.keep_last(usual, bare(reason)[1])
+    for reason in (b'"stop"', b'"length"'):
+        raw = bare(reason)[0]
+        assert ends.last(usual, raw, 8, None) == (len(raw), raw)
+
+
 def stream_of(texts, reason, prompt, number):
     """Events of a stream of that prompt, under an id of its own."""
     steps = [(0, (100 + i,), text, None) for i, text in enumerate(texts)]

@@ -10,7 +10,7 @@ from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
-from evenstep.gateway.connections.callers import Caller, Callers, class_of, expected_tokens
+from evenstep.gateway.connections.callers import Caller, Callers, class_of, expected_tokens, priority
 
 CLASSES = {"fast": RequestClass(), "slow": RequestClass()}
 
@@ -54,7 +54,14 @@ def test_a_key_belongs_to_one_tenant():
 
 
 def test_expected_tokens_are_a_whole_number_or_refused():
-    assert [expected_tokens(text) for text in ("", "1", "300")] == [0, 1, 300]
-    for text in ("0", "-1", "+1", "1.5", "x", "1e3", "²", "99999999999"):
+    assert [expected_tokens(text) for text in ("", "1", "300", "2147483647")] == [0, 1, 300, 2**31 - 1]
+    for text in ("0", "-1", "+1", "1.5", "x", "1e3", "²", "2147483648", "99999999999"):
         refused = expected_tokens(text)
         assert isinstance(refused, Refusal) and refused.status == 400
+
+
+def test_a_priority_is_a_finite_number_or_refused():
+    assert [priority(text) for text in ("", "-1.5", "1e3", "0")] == [0, -1.5, 1000, 0]
+    for text in ("nan", "inf", "-inf", "1e999", "x", "1,5", "²"):  # no queue can be ordered by these
+        refused = priority(text)
+        assert isinstance(refused, Refusal) and (refused.status, refused.code) == (400, "bad_header")
