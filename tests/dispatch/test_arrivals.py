@@ -59,6 +59,24 @@ def test_a_batch_is_cut_where_the_pool_is_full():
     story.d.check()
 
 
+def test_those_that_wait_for_a_prefiller_count_in_the_pool_too():
+    story = Story("jsq", pool_limit=2)
+    story.worker("p", role="prefill", kv_tokens=100)
+    story.worker("a", slots=9)
+    sent = 0
+    while any(type(command).__name__ == "SendPrefill" for command in story.arrives(sent, 80)):
+        sent += 1
+    assert story.arrives(sent + 1, 80) == []  # that and the one before wait for the prefiller
+    (refused,) = story.arrives(sent + 2, 80)
+    assert isinstance(refused, Reject) and refused.reason == "pool-full"
+
+
+def test_a_log_has_no_verdict_where_no_tenant_has_limits():
+    log = []
+    one_worker(log=log.append).d.handle_all(arrivals(1, tenant="t"))
+    assert [event.judged for event in log if isinstance(event, ev.Arrived)] == [""]
+
+
 def test_a_log_has_what_the_limits_of_a_tenant_said_of_each_request_of_a_batch():
     log = []
     settings = {"tenants": {"t": TenantLimits(concurrent=2)}}
