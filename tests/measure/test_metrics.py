@@ -76,6 +76,36 @@ def test_times_of_a_request_that_waits_for_a_slot():
     assert metrics.wait(requests).tolist() == [0.0, 0.0, 4.0]
 
 
+def test_times_of_requests_do_not_depend_on_when_the_clock_began():
+    requests = small_run([1, 3, 2], [2, 1, 1], workers=2, slots=1).requests
+    names = ("visible_s", "admitted_s", "first_token_s", "finished_s")
+    later = replace(requests, **{name: getattr(requests, name) + 64.0 for name in names})
+    for time in (metrics.tpot, metrics.ttft, metrics.end_to_end, metrics.wait):
+        assert time(later).tolist() == time(requests).tolist()
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 1.0, 2.0**20])
+def test_shares_and_rates_hold_in_any_unit_of_time(unit):
+    """A microsecond or twelve days in place of a second: shares stay, and rates are per that unit."""
+    top, total, size = np.array([3.0]), np.array([4.0]), np.array([2.0])
+    assert metrics.idle_share(unit * top, unit * total, size).tolist() == [1 - 2 / 3]
+    assert metrics.lost_share(2.0 * unit, 8.0 * unit) == 0.25
+    assert metrics.goodput(3, 40, 4, 0.5 * unit) == {
+        "goodput_requests_per_s": 6.0 / unit,
+        "goodput_tokens_per_s": 80.0 / unit,
+        "slo_share": 0.75,
+    }
+
+
+def test_a_run_of_no_time_has_no_goodput_and_one_without_requests_no_share():
+    assert [math.isnan(value) for value in metrics.goodput(3, 40, 4, 0.0).values()] == [True, True, False]
+    assert metrics.known(metrics.goodput(0, 0, 0, 2.0)) == {
+        "goodput_requests_per_s": 0.0,
+        "goodput_tokens_per_s": 0.0,
+        "slo_share": None,
+    }
+
+
 def test_a_request_meets_the_objective_at_its_limits():
     ttft, tpot = np.array([1.0, 1.0, 1.1]), np.array([0.5, 0.6, 0.5])
     assert metrics.meets(Slo(1.0, 0.5), ttft, tpot).tolist() == [True, False, False]
@@ -98,6 +128,10 @@ def test_full_slot_rate_is_slots_over_the_step_at_the_policy_free_load():
 def test_full_slot_rate_adds_up_groups():
     rate = metrics.full_slot_tokens_per_s(TWO, 4.0, np.array([0.5, 0.0]))
     assert rate == pytest.approx(4 / (0.5 + 0.25 * 8) + 2 / (0.25 + 1.0))
+
+
+def test_steps_that_take_no_time_have_no_full_slot_rate():
+    assert np.isnan(metrics.full_slot_tokens_per_s(replace(ONE, overhead_s=(0.0,)), 0.0, np.array([0.0])))
 
 
 def test_a_law_that_is_not_linear_has_no_full_slot_rate_and_no_bound():
@@ -150,7 +184,9 @@ def test_what_is_lost_at_the_barrier_is_a_share_of_time_and_worth_what_shorter_s
 def test_no_sum_of_steps_and_work_binds_groups_of_unequal_slots():
     """All the work may lie with one group and all the steps with the other: 0.25 * 12 / 4 steps, 0.25 * 30 / 3 of work."""
     uneven = replace(TWO, slots=2, slots_total=4)
-    assert metrics.policy_free_bound_s(uneven, 30.0, 12, 1) == pytest.approx(max(0.25 * 12 / 4, 0.25 * 30 / 3, 0.25))
+    assert metrics.policy_free_bound_s(uneven, 30.0, 12, 1) == pytest.approx(0.25 * 30 / 3)
+    assert metrics.policy_free_bound_s(uneven, 3.0, 12, 1) == pytest.approx(0.25 * 12 / 4)
+    assert metrics.policy_free_bound_s(uneven, 3.0, 12, 9) == pytest.approx(0.25 * 9)
 
 
 def test_nan_is_null_in_dicts_and_lists():

@@ -52,3 +52,17 @@ def test_values_out_of_range_are_counted_at_its_ends():
     low, high = counted.quantiles(np.array([0.0, 1.0]))
     assert low == 0.0
     assert high == pytest.approx(2.0**40, rel=1e-3)
+
+
+def test_a_histogram_made_of_counts_is_the_one_that_counted_them():
+    counted = LogHistogram()
+    counted.add(np.geomspace(1e-3, 10.0, 101))
+    again = LogHistogram.of(counted.counts)
+    assert again.quantiles(SHARES).tolist() == counted.quantiles(SHARES).tolist()
+    assert again.total == 101
+
+
+def test_the_smallest_value_that_is_no_zero():
+    counted = LogHistogram()
+    counted.add(np.array([2.0**-41, 2.0**-40]))
+    assert counted.quantiles(np.array([0.0, 1.0])) == pytest.approx([0.0, 2.0**-40], rel=0.001, abs=0)

@@ -5,7 +5,7 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
-from evenstep.measure.stability import in_system, stability, tokens_arrived, work_left
+from evenstep.measure.stability import in_system, judged, moments_of, stability, tokens_arrived, work_left
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.wait import Wait
@@ -32,6 +32,35 @@ def test_an_overloaded_queue_grows_by_what_it_cannot_serve():
     found = stability(single_server(150.0, requests=20_000))
     assert found.drift.low is not None and found.drift.high is not None
     assert found.drift.low < found.arrivals_per_s - 100 < found.drift.high
+
+
+@pytest.mark.parametrize(("unit", "drift", "come"), [("requests", 50.0, 100.0), ("tokens", 200.0, 400.0)])
+def test_a_queue_that_serves_half_of_what_comes_grows_by_the_other_half(unit, drift, come):
+    """A request of 3 prompt and 2 output tokens is 4 tokens in two iterations of 0.01 s; one comes each 0.01 s."""
+    trace = Trace(np.full(4000, 3), np.full(4000, 2), arrival_s=0.01 * np.arange(1, 4001))
+    run = simulate_engine(trace, Sarathi(), engine=Engine(batch_limit=1), batch_time=Unit(seconds_each=0.01))
+    found = stability(run, unit=unit)
+    assert found.verdict == "unstable"
+    assert (found.drift.value, found.arrivals_per_s) == (pytest.approx(drift, rel=0.01), pytest.approx(come, rel=0.01))
+    assert found.served_per_s == pytest.approx(come - drift, rel=0.01)
+
+
+def test_the_second_half_of_the_time_is_judged_without_its_end():
+    times = moments_of(8.0)
+    assert (times.size, times[0], times[-1]) == (1000, 4.0, pytest.approx(8.0 - 4.0 / 1000))
+
+
+def test_the_interval_of_a_drift_is_students_over_nine_differences_and_wider_by_the_root_of_three_halves():
+    """Five differences of 1 and four of -1: their deviation is sqrt(10 / 9), and Student's t with 8 degrees 2.306."""
+    found = judged(np.repeat([0.0, 1.0] * 5, 100), 20.0, 1000.0)  # stretches of a second
+    half = 2.306004 * np.sqrt(10 / 9) / 3 * np.sqrt(1.5)
+    assert (found.drift.value, found.drift.low, found.drift.high) == pytest.approx((1 / 9, 1 / 9 - half, 1 / 9 + half))
+    assert found.verdict == "stable"  # 1.1 is less than a hundredth of 1000
+
+
+@pytest.mark.parametrize(("tolerance", "verdict"), [(0.51, "stable"), (0.5, "undecided"), (0.49, "unstable")])
+def test_a_drift_at_the_tolerated_share_is_undecided(tolerance, verdict):
+    assert judged(np.repeat(np.arange(10.0), 100), 20.0, 2.0, tolerance).verdict == verdict
 
 
 def test_a_short_run_near_the_limit_is_undecided():
@@ -62,17 +91,18 @@ def test_what_cannot_be_judged_is_said():
         stability(single_server(50.0, requests=50, records=False))
     with pytest.raises(InputError, match="arrivals over time"):
         stability(simulate_engine(Trace(np.array([1]), np.array([1])), Sarathi()))
-    with pytest.raises(InputError, match="tolerance is 1.0"):
-        stability(single_server(50.0, requests=50), tolerance=1.0)
+    for tolerance in (0.0, 1.0):
+        with pytest.raises(InputError, match=f"tolerance is {tolerance}"):
+            stability(single_server(50.0, requests=50), tolerance=tolerance)
 
 
 def test_tokens_left_fall_evenly_over_an_iteration():
-    """Three requests of 2 tokens (prompt and decode), the last iteration at 9 s; one token a second."""
-    trace = Trace(np.array([1, 1, 1]), np.array([1, 1, 1]), arrival_s=np.array([0.0, 0.5, 9.0]))
+    """Three requests of 2 tokens (prompt and decode), the last one at 10 s; one token a second. Times count arrivals at them."""
+    trace = Trace(np.array([1, 1, 1]), np.array([1, 1, 1]), arrival_s=np.array([1.0, 1.5, 10.0]))
     run = simulate_engine(trace, Sarathi(), batch_time=Unit(), engine=Engine(first_token="decode", token_budget=1))
-    times = np.array([0.25, 0.75, 4.0, 9.5, 20.0])
-    assert tokens_arrived(run, times).tolist() == [2, 4, 4, 6, 6]
-    assert work_left(run, times).tolist() == [1.75, 3.25, 0, 1.5, 0]
+    times = np.array([0.5, 1.25, 1.5, 1.75, 5.0, 10.5, 20.0])
+    assert tokens_arrived(run, times).tolist() == [0, 2, 4, 4, 4, 6, 6]
+    assert work_left(run, times).tolist() == [0, 1.75, 3.5, 3.25, 0, 1.5, 0]
 
 
 @pytest.mark.slow

@@ -262,6 +262,7 @@ def two_groups(full: list[int]) -> Any:
 @pytest.mark.parametrize(("full", "first", "last"), [(range(3, 13), 3, 12), (range(4, 13), 0, 14)])
 def test_the_window_begins_and_ends_with_a_full_step_where_ten_are_full(full, first, last):
     conditions, steps, totals = two_groups([*full])
+    steps = dataclasses.replace(steps, load_sum=steps.load_sum * np.linspace(0.5, 1.0, steps.rows))
     for block in (100, 5, 1):
         tally = Tally(conditions)
         for start in range(0, steps.rows, block):
@@ -290,6 +291,18 @@ def test_a_group_without_a_step_in_the_window_is_taken_to_idle_as_the_others():
         )
         assert s["full_slot_tokens_per_s"] == pytest.approx(rate)
         assert expected == pytest.approx(idle, abs=0.02)
+        rates = [steps.tokens[group == g].sum() / steps.duration_s[group == g].sum() for g in np.unique(group)]
+        assert s["window_tokens_per_s"] == pytest.approx(sum(rates))
+
+
+def test_the_energy_of_groups_adds_up_and_each_rests_when_its_own_steps_are_over():
+    conditions, steps, totals = two_groups([*range(15)])
+    tally = Tally(conditions, power=Power(idle_w=50.0))
+    tally.add_steps(steps)
+    s = tally.summary(dataclasses.replace(totals, makespan_s=100.0))
+    rested_s = 200.0 - steps.duration_s.sum()  # of both groups, of two workers each
+    assert s["energy_busy_idle_j"] == pytest.approx(steps.energy_busy_idle_j.sum() + 50.0 * 2 * rested_s)
+    assert s["energy_step_average_j"] == pytest.approx(steps.energy_step_average_j.sum() + 50.0 * 2 * rested_s)
 
 
 def test_a_long_table_is_worked_on_in_blocks_with_the_same_result(monkeypatch):

@@ -60,3 +60,12 @@ def test_prompts_of_any_size_are_counted():
     rows = waits.fifths()
     assert sum(row["requests"] for row in rows) == 4
     assert rows[0]["prompt_tokens_from"] == 7 and rows[-1]["prompt_tokens_to"] == 2**63 - 1
+
+
+def test_no_fifth_is_a_fifth_but_for_the_bins_at_its_ends():
+    """One prompt of each size up to 640 tokens: the bins there hold at most 8 sizes."""
+    waits, sizes = WaitsBySize(), np.arange(1, 641)
+    waits.add(sizes, np.zeros(640))
+    fifths = waits.fifths()
+    assert [abs(f["requests"] - 128) <= 8 for f in fifths] == [True] * 5
+    assert [f["prompt_tokens_to"] - f["prompt_tokens_from"] + 1 for f in fifths] == [f["requests"] for f in fifths]

@@ -45,11 +45,9 @@ class WaitsBySize:
         ``oldest_wait_s`` (the longest). An empty fifth, which a bin with more than a fifth of the requests causes, has none.
         """
         present = np.flatnonzero(self._count)
-        if present.size == 0:
-            return []
         count = self._count[present]
         middle = np.cumsum(count) - 0.5 * count
-        fifth = np.minimum((middle * FIFTHS / count.sum()).astype(np.int64), FIFTHS - 1)
+        fifth = (middle * FIFTHS / count.sum()).astype(np.int64)
         rows: list[dict[str, Any]] = []
         for number in range(FIFTHS):
             bins = present[fifth == number]
