@@ -109,3 +109,47 @@ def test_only_a_tar_of_clients_is_a_generator(samples):
 def test_one_request_can_be_described():
     found = statistics.describe(Trace(np.array([5]), np.array([3]), arrival_s=np.array([0.0])))
     assert (found["rows"], found["cv_gaps"], found["requests_per_s"]) == (1, None, None)
+
+
+def test_a_trace_of_sessions_by_hand():
+    """Gaps of 1, 3 and 4 s; the second request follows row 0, the fourth row 2; the third belongs to no session."""
+    trace = Trace(
+        np.array([1, 2, 3, 6]),
+        np.array([5, 9, 9, 9]),
+        arrival_s=np.array([2.0, 3.0, 6.0, 10.0]),
+        request_class=np.array([7, 7, 3, 3]),
+        session=np.array([0, 0, -1, 4]),
+        after=np.array([-1, 0, -1, 2]),
+        think_s=np.array([0.0, 2.0, 0.0, 4.0]),
+    )
+    found = statistics.describe(trace)
+    assert (found["span_s"], found["classes"], found["share_at_largest"]) == (8.0, 2, 0.75)
+    assert found["requests_per_s"] == 3 / 8
+    assert found["prompt_tokens"] == pytest.approx({"mean": 3.0, "p50": 2.5, "p95": 5.55, "p99": 5.91, "max": 6})
+    think = found["sessions"].pop("think_s")
+    assert found["sessions"] == {"count": 2, "requests_p50": 1.5, "requests_max": 2}
+    assert think == pytest.approx({"mean": 3.0, "p50": 3.0, "p95": 3.9, "max": 4.0})
+    plain = statistics.describe(Trace(np.array([1]), np.array([1])))
+    assert (plain["classes"], plain["sessions"], plain["prefix_share"]) == (None, None, None)
+    assert statistics.cv_of_gaps(trace.arrival_s[:3]) == 0.5  # two gaps are enough
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(19, False), (20, True)])
+def test_twenty_arrivals_make_a_window_that_counts(count, is_enough):
+    assert math.isnan(statistics.cv_in_windows(np.arange(float(count)))) is not is_enough
+
+
+def test_twelve_clients_by_hand(monkeypatch):
+    """Client i sends i requests a second at a cv of i, the last one in the second window; 128 lengths are equally likely."""
+    even = {0.0: {"input_tokens": Law(np.arange(1, 130), np.minimum(np.arange(1, 130) / 128, 1.0))}}
+    clients = [
+        Client(i, np.array([600.0 * (i == 12)]), np.array([1.0 * i]), np.array([1.0 * i]), ("",), np.ones(1), even)
+        for i in range(1, 13)
+    ]
+    monkeypatch.setattr(statistics, "load", lambda path: clients)
+    found = statistics.describe_clients(Path("x.tar"))
+    assert (found["requests_implied"], found["span_s"], found["requests_per_s"]) == (78 * 600, 1200.0, 39.0)
+    assert found["peak_to_mean"] == pytest.approx(66 / 39)
+    assert found["cv_gaps"] == pytest.approx(650 / 78)
+    assert found["top_10_share"] == pytest.approx(75 / 78)
+    assert found["lengths"]["input_tokens"] == {"mean": 64.5, "p50": 64, "p95": 122, "p99": 127, "max": 128}
