@@ -78,6 +78,13 @@ def test_one_replicate_has_no_interval():
     assert not mean_interval([3.0]).is_clear
 
 
+def test_an_interval_is_clear_of_0_on_either_side_and_half_as_wide_as_its_ends_are_apart():
+    ends = [(1.0, 4.0), (-4.0, -1.0), (-1.0, 4.0), (0.0, 4.0), (-4.0, 0.0)]
+    assert [Interval(2.0, low, high).is_clear for low, high in ends] == [True, True, False, False, False]
+    assert [Interval(2.0, low, high).half for low, high in ends] == [1.5, 1.5, 2.5, 2.0, 2.0]
+    assert mean_interval([3.0]).half is None
+
+
 def test_an_interval_under_a_falling_function_swaps_its_ends():
     assert Interval(2.0, 1.0, 4.0).map(lambda end: 100 * end) == Interval(200.0, 100.0, 400.0)
     assert Interval(2.0, 1.0, 4.0).map(lambda end: 1 / end) == Interval(0.5, 0.25, 1.0)
@@ -174,6 +181,21 @@ def test_another_baseline_is_compared_beside_the_first():
     assert third["versus_first"]["makespan_s"]["diff"] == 0
 
 
+def test_a_result_is_found_by_its_policy_and_differs_from_the_baseline():
+    runs = replicates("fcfs"), replicates("even", even=True), replicates("fcfs again")
+    found = compare_runs(runs, baseline=1)
+    for policy in ("fcfs", "even", "fcfs again"):
+        assert policy in found and found[policy].policy == policy
+    assert "jsq" not in found
+    with pytest.raises(InputError, match="policy is 'evn'; expected one of the policies compared. Did you mean even"):
+        found["evn"]
+    assert found.differences(found["fcfs"]) is found["fcfs"].versus
+    assert found.differences(found["even"]) == {}
+    first = compare_runs(runs)
+    assert first.differences(first["even"]) is first["even"].versus_first and first.differences(first["fcfs"]) == {}
+    assert not found["fcfs"].oracle and found["fcfs"].reachable_live
+
+
 def test_drawn_replicates_are_called_so():
     runs = replicates("fcfs")
     synthetic = [dataclasses.replace(r, trace=dataclasses.replace(r.trace, synthetic=True)) for r in runs]
@@ -219,6 +241,7 @@ def test_a_field_missing_in_one_replicate_has_no_interval():
 
 def test_shares_have_the_interval_of_clopper_and_pearson():
     none, half, every = share_interval(0, 400), share_interval(5, 10), share_interval(10, 10)
+    assert (half.value, every.value) == (0.5, 1.0)
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(1 - 0.025 ** (1 / 400))
     assert (half.low, half.high) == pytest.approx((0.1871, 0.8129), abs=5e-5)
     assert (every.low, every.high) == pytest.approx((0.025**0.1, 1.0))

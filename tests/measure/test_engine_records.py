@@ -1,13 +1,16 @@
 """Figures of an engine's run, against the same figures worked out from its tables."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from evenstep.cost.power import Power, watts
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
-from evenstep.measure.engine_records import energy_j, judged
+from evenstep.measure.engine_records import EngineRequestTable, EngineRun, EngineTotals, energy_j, judged
 from evenstep.measure.metrics import Slo
+from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -36,6 +39,74 @@ def test_latencies_are_those_of_the_request_table():
     assert figures["throughput_tokens_per_s"] == table.output_tokens.sum() / done.totals.makespan_s
     assert figures["evictions"] == table.evictions.sum() == done.iterations.evicted.sum()
     assert figures["wasted_tokens"] == table.wasted_tokens.sum() > 0
+
+
+def by_hand():
+    """A request of 4 and 1 tokens, that waits 1 s and ends at 2 s; and one of 6 and 4 tokens from 1 to 9 s, with gaps of 2 s."""
+    gaps = LogHistogram()
+    gaps.add(np.array([1.0, 2.0, 3.0]))
+    whole, none = (lambda *values: np.array(values)), np.zeros(2, np.int64)
+    table = EngineRequestTable(
+        request_id=whole(0, 1),
+        prompt_tokens=whole(4, 6),
+        output_tokens=whole(1, 4),
+        request_class=none,
+        arrival_s=whole(0.0, 1.0),
+        scheduled_s=whole(1.0, 1.0),
+        first_token_s=whole(2.0, 3.0),
+        finished_s=whole(2.0, 9.0),
+        first_iteration=none,
+        last_iteration=none,
+        evictions=none,
+        wasted_tokens=none,
+        rank=none,
+    )
+    totals = EngineTotals(
+        requests=2,
+        output_tokens=5,
+        prompt_tokens=10,
+        unfinished=1,
+        iterations=4,
+        evictions=0,
+        wasted_tokens=0,
+        moved_tokens=6,
+        prefill_tokens=13,
+        decode_tokens=3,
+        makespan_s=0.5,
+        busy_s=0.4,
+        gaps=3,
+        gap_mean_s=2.0,
+        gap_max_s=3.0,
+        gap_counts=gaps.counts,
+        barrier_s=0.1,
+    )
+    return EngineRun(run(1).conditions, totals, table)
+
+
+def test_every_figure_by_hand():
+    figures = by_hand().summary
+    for name, mean, highest in (("e2e", 5.0, 8.0), ("ttft", 2.0, 2.0), ("wait", 0.5, 1.0), ("tpot", 2.0, 2.0)):
+        assert figures[f"{name}_mean_s"] == figures[f"{name}_p50_s"] == mean
+        assert figures[f"{name}_p99_s"] == pytest.approx(mean + 0.98 * (highest - mean))
+    assert figures["tel_s"] == 10.0
+    assert (figures["tbt_mean_s"], figures["tbt_max_s"]) == (2.0, 3.0)
+    assert figures["tbt_p50_s"] == pytest.approx(2.0, rel=0.001)
+    assert figures["throughput_tokens_per_s"] == 10.0
+    assert figures["throughput_with_prompts_tokens_per_s"] == 30.0
+    assert figures["throughput_requests_per_s"] == 4.0
+    assert (figures["busy_share"], figures["barrier_share"]) == (0.8, 0.25)
+
+
+def test_a_run_of_no_length_has_rates_and_shares_of_0():
+    done = by_hand()
+    figures = dataclasses.replace(done, totals=dataclasses.replace(done.totals, makespan_s=0.0, busy_s=0.0)).summary
+    assert {name: value for name, value in figures.items() if name.endswith(("_per_s", "_share"))} == {
+        "throughput_tokens_per_s": 0.0,
+        "throughput_with_prompts_tokens_per_s": 0.0,
+        "throughput_requests_per_s": 0.0,
+        "busy_share": 0.0,
+        "barrier_share": 0.0,
+    }
 
 
 def test_gaps_between_tokens_are_iterations_when_nobody_pauses():
