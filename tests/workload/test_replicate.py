@@ -19,6 +19,7 @@ from evenstep.workload.replicate import (
     rescaled,
     scaled_to_load,
     scaled_to_rate,
+    units_of,
 )
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Synthetic
@@ -169,3 +170,25 @@ def test_sessions_behind_the_end_do_not_lower_the_rate():
     trace = Trace(np.ones(20, np.int64), np.ones(20, np.int64), times, session=session)
     for number in range(4):
         assert rate(replicate(trace, number, 0)) == pytest.approx(rate(trace))
+
+
+def test_a_request_without_a_session_is_a_unit_of_its_own():
+    session = np.array([-1, 0, -1, 0, 5, 1, -1])
+    unit, units = units_of(replace(PLAIN.take(np.zeros(7, np.int64)), session=session))
+    assert (unit.tolist(), units) == ([0, 1, 2, 1, 3, 4, 5], 6)
+
+
+def test_a_trace_of_one_session_is_returned_as_it_is():
+    trace = replace(PLAIN, arrival_s=PLAIN.arrival_s + 2.0, session=np.zeros(5, np.int64))
+    assert replicate(trace, 3, 0) is trace
+
+
+def test_the_rate_is_that_of_the_gaps_wherever_the_clock_begins():
+    assert rate(Trace(np.ones(2), np.ones(2), arrival_s=np.array([5.0, 7.0]))) == 0.5
+    assert np.isnan(rate(Trace(np.ones(1), np.ones(1), arrival_s=np.array([5.0]))))
+
+
+def test_times_that_a_list_gets_are_those_of_the_key_and_of_replicate_0_without_one():
+    lengths = replace(PLAIN, arrival_s=None)
+    for key, times in (({}, (0, 0)), ({"seed": 3}, (3, 0)), ({"seed": 3, "replicate": 2}, (3, 2))):
+        assert np.array_equal(scaled_to_rate(lengths, 4.0, **key).arrival_s, arrivals.Poisson(4.0).times(5, *times))

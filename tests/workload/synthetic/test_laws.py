@@ -18,6 +18,7 @@ ALL = [
     laws.Lognormal(1.15, mu=6.1, low=4, high=4096),
     laws.Gamma(1.5, 180, high=2000),
     laws.Geometric(7),
+    laws.Poisson(6.5),
     laws.Pareto(1.6, mean=500, high=2000),
     laws.ParetoTailed(1.0, 100, 1.5, high=30_000),
     laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)),
@@ -43,6 +44,8 @@ def test_every_law_gives_whole_tokens_from_1_on_for_every_uniform_number(law, u)
         (laws.Lognormal(0.5, median=1000), 1000 * np.exp(0.125)),
         (laws.Gamma(1.5, 180), 270.0),
         (laws.Geometric(7), 7.0),
+        (laws.Poisson(6.5), 6.5 + np.exp(-6.5)),  # none has 0 tokens
+        (laws.Poisson(3000), 3000.0),
         (laws.Pareto(3.0, mean=500), 500.0),
         (laws.Bimodal(0.85, laws.Constant(1000), laws.Constant(100)), 865.0),
     ],
