@@ -8,7 +8,7 @@ import pytest
 from evenstep.cost.power import Power, watts
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
-from evenstep.measure.engine_records import EngineRequestTable, EngineRun, EngineTotals, energy_j, judged
+from evenstep.measure.engine_records import EngineRequestTable, EngineRun, EngineTotals, energy_j, first_and_next_s, judged
 from evenstep.measure.metrics import Slo
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import Trace
@@ -95,6 +95,8 @@ def test_every_figure_by_hand():
     assert figures["throughput_with_prompts_tokens_per_s"] == 30.0
     assert figures["throughput_requests_per_s"] == 4.0
     assert (figures["busy_share"], figures["barrier_share"]) == (0.8, 0.25)
+    two = dataclasses.replace(by_hand().requests, output_tokens=np.array([1, 2]))
+    assert first_and_next_s(two)[1].tolist() == [0.0, 6.0]  # a single token has no gap, two have one
 
 
 def test_a_run_of_no_length_has_rates_and_shares_of_0():
