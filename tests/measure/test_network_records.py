@@ -99,7 +99,7 @@ def test_a_live_run_stands_beside_its_simulation_and_is_compared_with_the_first_
     def pair(order, simulated, live):
         return SimpleNamespace(order=order, summary=figures(simulated)), Live(order, 0, 9, 0, 0, figures(live))
 
-    found = live_orders([pair("fcfs", 4.0, 8.0), pair("fcfs", 6.0, 9.0), pair("sjf", 3.0, 7.0), pair("sjf", 4.0, 6.0)])
+    found = live_orders([pair("fcfs", 4.0, 8.0), pair("sjf", 3.0, 7.0), pair("fcfs", 6.0, 9.0), pair("sjf", 4.0, 6.0)])
     assert [(one.order, one.way, one.means["task_mean_s"].value) for one in found] == [
         ("fcfs", "simulated", 5.0),
         ("fcfs", "live", 8.5),
