@@ -89,6 +89,20 @@ def test_a_pareto_tail_begins_where_the_body_ends_and_falls_with_its_exponent():
     assert (tokens > 2 * start).mean() == pytest.approx(0.1 * 2**-1.5, rel=0.02)
 
 
+def test_the_body_of_a_pareto_tail_is_the_lognormal_law():
+    u = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.89])
+    tailed = laws.ParetoTailed(1.0, 1000, 1.5, tail_share=0.1).quantile(u)
+    assert tailed.tolist() == laws.Lognormal(1.0, median=1000).quantile(u).tolist()
+    assert tailed[3] == 1000
+
+
+def test_a_poisson_law_has_both_its_ends():
+    """At a mean of 3000 a thousandth lies 3.09 deviations of 54.8 from it, and a millionth 4.75."""
+    found = laws.Poisson(3000).quantile(np.array([0.001, 0.999, 1 - 1e-6]))
+    assert found == pytest.approx([3000 - 169, 3000 + 169, 3000 + 260], abs=6)
+    assert laws.Poisson(0.5).quantile(np.array([0.0, 0.6, 0.9, 0.95])).tolist() == [1, 1, 1, 2]
+
+
 def test_near_cap_puts_85_per_cent_next_to_the_cap():
     tokens = laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)).quantile(GRID)
     assert (tokens >= 989).mean() == pytest.approx(0.85, abs=1e-4)
@@ -197,3 +211,12 @@ def test_the_mean_of_a_mixture_is_that_of_its_parts(law, expected):
     if isinstance(law, laws.Bimodal) and law.share < 1:  # the tail of the first part lies in the middle of the mixture
         swapped = laws.Bimodal(1 - law.share, law.second, law.first)
         assert laws.mean(swapped) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0, 0.0, 1, 1.0])
+def test_a_mixture_may_be_all_one_law(share):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for other in ALL:
+            mixed = laws.Bimodal(share, laws.Constant(5), other) if share else laws.Bimodal(share, other, laws.Constant(5))
+            assert (mixed.quantile(np.array([0.0, 0.5, 1 - 2.0**-53])) == 5).all()

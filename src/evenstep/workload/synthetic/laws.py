@@ -275,8 +275,8 @@ class Bimodal(_Checked):
     def quantile(self, u: F8) -> I8:
         chosen = u < self.share
         values = np.zeros(u.size, np.int64)
-        values[chosen] = self.first.quantile(u[chosen] / self.share) if self.share > 0 else 0
-        values[~chosen] = self.second.quantile((u[~chosen] - self.share) / (1 - self.share)) if self.share < 1 else 0
+        values[chosen] = self.first.quantile(u[chosen] / self.share)
+        values[~chosen] = self.second.quantile((u[~chosen] - self.share) / (1 - self.share))
         return values
 
 
@@ -329,7 +329,7 @@ def mean(law: Law) -> float:
 def _mixed(law: Bimodal, first: Law, second: Law) -> float:
     """The mean of a mixture of two laws with the probabilities of `law`."""
     parts = ((law.share, first), (1 - law.share, second))
-    return sum(share * mean(part) for share, part in parts if share > 0)
+    return sum(share * mean(part) for share, part in parts)
 
 
 def _parts(law: Law, u: F8) -> F8:
