@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenstep.cost.knots import check_knots, check_sync, pairs_of, sync_seconds
+from evenstep.cost.knots import as_lines, averaged, check_knots, check_sync, line_knots, pairs_of, sync_seconds
 from evenstep.errors import InputError
 
 
@@ -55,3 +55,26 @@ def test_a_group_beyond_the_measured_sizes_is_refused(size):
 def test_a_bad_sync_is_refused(sync):
     with pytest.raises(InputError, match=r"^law: (sync_s|group size) is "):
         check_sync("law", "sync_s", sync)
+
+
+def test_a_line_may_be_level_and_begin_anywhere_from_0_on():
+    for text in ("0:0/1:1", "0:2/5:2/9:2", "1:2/2:4", "1:3/2:4"):
+        assert line_knots("law", "knots", text) == pairs_of("law", "knots", text)
+
+
+def test_a_line_that_would_be_below_0_at_load_0_is_refused():
+    with pytest.raises(InputError, match="knots is '1:1'; expected a first line not below 0 at load 0. Begin with 0:0"):
+        line_knots("law", "knots", "1:1/2:3/5:5")
+
+
+def test_a_group_of_the_only_size_with_a_sync_has_it():
+    assert sync_seconds("law", check_sync("law", "sync_s", "1:0.5"), 1) == 0.5
+
+
+def test_lines_of_knots_are_those_of_all_workers_less_what_lies_above_them():
+    lines = as_lines(((0, 1.0), (10, 3.0)), above=0.5)
+    assert lines.local_seconds(np.array([0.0, 5.0, 10.0, 20.0])).tolist() == [0.5, 1.5, 2.5, 4.5]
+
+
+def test_measurements_at_one_point_are_averaged():
+    assert averaged(np.array([2.0, 1.0, 2.0]), np.array([1.0, 5.0, 3.0])) == ((1.0, 5.0), (2.0, 2.0))

@@ -34,6 +34,14 @@ def test_an_interval_needs_a_value_of_every_replicate():
     assert b.interval("idle_time_share").value == 2
 
 
+def test_policies_differ_over_the_replicates_that_both_have():
+    made = table({"w": {"a": [3, 5, 9], "b": [1, 2]}})
+    a, b = made.cells
+    found = a.versus(b, "idle_time_share")
+    assert found.value == 2.5 and found.half == pytest.approx(12.7062 / 2, rel=1e-5)  # t of one degree, deviation sqrt(1/2)
+    assert b.versus(a, "idle_time_share").value == -2.5
+
+
 def test_a_board_from_before_a_metric_is_read_without_values_of_it(tmp_path):
     path = tmp_path / "b.parquet"
     write_table(table({"w": {"a": [1, 2]}}), path)
