@@ -45,6 +45,22 @@ def test_outputs_that_are_all_alike_are_told_exactly():
     assert near.coverage == 1.0
 
 
+def test_two_lengths_by_hand():
+    """Half of the outputs have 10 tokens, half 30. At age 0 half of them leave within 20 steps, after 10; at age 16 all, after 14.
+
+    A chance at the gate passes it. A predictor without history says that all stay, and means 20 steps.
+    """
+    two = trace([10, 30] * 20)
+    near, now = evaluate(two, ["survival"], (20, 1)).scores
+    assert (near.predictions, near.leaves_share, near.gate_share) == (30, pytest.approx(2 / 3), 1.0)
+    assert (near.auc, near.brier, near.mae) == (0.75, pytest.approx(1 / 6), 0.0)
+    assert near.coverage == 1.0
+    assert (now.leaves_share, now.gate_share, now.auc, now.brier, now.mae) == (0.0, 0.0, None, 0.0, None)
+    (silent,) = evaluate(two, ["survival:minimum=50"], (20,)).scores
+    assert (silent.too_short, silent.gate_share, silent.coverage) == (30, 0.0, None)
+    assert (silent.auc, silent.brier, silent.mae) == (0.5, pytest.approx(2 / 3), 8.0)
+
+
 def test_predictors_learn_from_the_first_part_only():
     found = evaluate(trace([10] * 30 + [100] * 30), ["survival", "memorised"], (20,))
     for score in found.scores:
@@ -87,6 +103,11 @@ def test_a_long_trace_is_thinned_by_whole_requests_and_it_is_said(monkeypatch):
     found = evaluate(trace([50] * 40), ["survival"], (20,))
     assert found.scores[0].predictions == 4 * 7  # every third of 20 requests
     assert any("one in 3 requests" in note for note in found.notes)
+
+
+def test_a_predictor_asked_for_twice_is_refused():
+    with pytest.raises(InputError, match="predictor is 'survival'; expected each predictor once"):
+        evaluate(trace([5] * 9), ["survival", "memorised", "survival"])
 
 
 @pytest.mark.parametrize(
