@@ -108,6 +108,27 @@ def test_csv_has_one_line_a_row_and_the_contract_s_columns():
     assert (rows[1]["difference"], rows[1]["against"], rows[1]["quick"]) == ("-10.5", "FCFS", "false")
 
 
+def test_csv_has_every_number_in_full():
+    _, second, third = list(csv.reader(io.StringIO(findings.csv_text(made()))))[1:]
+    numbers = ["40-50", "2.0", "1.5", "2.5", "-10.5", "-11.0", "-10.0", "FCFS", "3", "false"]
+    assert second == ["br-made", "BR-H {40}", "idle_share & more", "%", *numbers]
+    assert third[4:] == ["2", "3.0", "3.0", "3.0", "", "", "", "", "3", "false"]
+
+
+def test_a_table_without_comparisons_has_no_column_of_differences():
+    alone, compared = made().findings.rows[2], made().findings.rows[1]
+    assert findings.cells([alone]) == [["case", "quantity", "unit", "paper", "ours"], ["one", "exact", "", "2", "3.00 ±0"]]
+    assert [row[-1] for row in findings.cells([alone, compared])] == ["difference", "", "-10.5 ±0.50 vs FCFS"]
+
+
+def test_intervals_are_explained_as_they_were_made():
+    assert findings.intervals_sentence(replace(made(), seeds=1)) == "One replicate: no intervals."
+    own = replace(made().findings, intervals="± is a band.", claims=[Claim("it is high", True, "9")])
+    assert findings.intervals_sentence(replace(made(), findings=own)) == "± is a band."
+    assert "  holds: it is high; ours: 9" in findings.text_lines(replace(made(), findings=own))
+    assert not any("claim" in line for line in findings.text_lines(replace(made(), findings=replace(own, claims=[]))))
+
+
 def test_latex_is_balanced_escaped_and_has_six_cells_a_row():
     text = findings.latex_text(made())
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1

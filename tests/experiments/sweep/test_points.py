@@ -27,6 +27,23 @@ def test_a_logarithmic_range_has_equal_ratios_and_whole_numbers_where_it_has_to(
     assert all(type(value) is int for value in found)
 
 
+def test_shares_of_an_axis_of_a_hypercube_by_hand():
+    listed, whole, log = (
+        Axis("a", ("x", "y", "z")),
+        axis({"from": 2, "to": 4}, int),
+        axis({"from": 1, "to": 100, "scale": "log"}),
+    )
+    assert [listed.drawn(share) for share in (0.0, 0.33, 0.34, 0.99, 1.0)] == ["x", "x", "y", "z", "z"]
+    assert [whole.drawn(share) for share in (0.0, 0.33, 0.34, 0.99, 1.0)] == [2, 2, 3, 4, 4]
+    assert [log.drawn(share) for share in (0.0, 0.25, 0.5, 1.0)] == [1.0, 3.16227766017, 10.0, 100.0]
+    assert axis({"from": -1, "to": 1}).drawn(0.25) == -0.5
+
+
+def test_two_points_are_the_ends_and_a_value_may_come_again_as_another_type():
+    assert axis({"from": 3, "to": 4, "points": 2}, int).grid() == (3, 4)
+    assert axis([1, True, "1"]).grid() == (1, True, "1")
+
+
 def test_a_grid_is_every_combination_the_last_parameter_fastest():
     assert grid_points([Axis("a", (1, 2)), Axis("b", ("x", "y"))]) == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
 
