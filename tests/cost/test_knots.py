@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evenstep.cost.knots import as_lines, averaged, check_knots, check_sync, line_knots, pairs_of, sync_seconds
+from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
 
 
@@ -74,6 +75,11 @@ def test_a_group_of_the_only_size_with_a_sync_has_it():
 def test_lines_of_knots_are_those_of_all_workers_less_what_lies_above_them():
     lines = as_lines(((0, 1.0), (10, 3.0)), above=0.5)
     assert lines.local_seconds(np.array([0.0, 5.0, 10.0, 20.0])).tolist() == [0.5, 1.5, 2.5, 4.5]
+    assert as_lines(((0, 1.0), (10, 3.0))).local_seconds(np.array([5.0])).tolist() == [2.0]
+
+
+def test_the_overhead_of_a_group_has_its_sync_on_top():
+    assert Linear(overhead_s=0.25, per_token_s=0.0, sync_s="4:1/8:2").overhead_seconds(6) == 1.75
 
 
 def test_measurements_at_one_point_are_averaged():

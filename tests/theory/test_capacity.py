@@ -103,6 +103,14 @@ def test_full_batches_that_run_fewer_tokens_a_second_bound_nothing(policy):
     assert few.requests_per_s == pytest.approx(31.4, rel=0.005)  # as the simulator found
 
 
+def test_seats_that_would_fill_slow_batches_have_no_formula():
+    """A seat decodes in 3 iterations of 4: 64 of them bring the 48 decodes of a full batch of 64, one less does not."""
+    slow = Lines((0.0, 8.0, 64.0), (0.01, 0.01, 0.5))
+    few, enough = (closed_form(Sarathi(), served([1], [3], slow, token_budget=64, seats=seats)) for seats in (63, 64))
+    assert few.requests_per_s is not None and "seats full" in few.says
+    assert enough.requests_per_s is None and enough.says == "batches of 8 tokens run more tokens a second than full ones"
+
+
 def test_batches_without_a_time_have_no_closed_form():
     found = closed_form(Sarathi(), served([10], [50], TokenBudget(c_s=0.0, b0=64.0), token_budget=512))
     assert (found.requests_per_s, found.at_most) == (None, None)

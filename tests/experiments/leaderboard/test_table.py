@@ -17,6 +17,8 @@ def test_what_is_written_is_read_again(tmp_path):
     made = table({"w": {"a": [1, 2], "o": [0.5, None]}, "v": {"a": [3, 4, 5]}}, oracles=["o"])
     assert write_table(made, tmp_path / "b.parquet") == 7
     assert read_table(tmp_path / "b.parquet") == made
+    assert [cell.policy for cell in made.of("w")] == ["a", "o"] and [cell.policy for cell in made.of("v")] == ["a"]
+    assert made.of("x") == [] and made.policies == ("a", "o")
 
 
 def test_a_file_that_is_no_leaderboard_is_one_clear_error(tmp_path):
