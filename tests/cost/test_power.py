@@ -63,6 +63,7 @@ def test_power_never_falls_with_utilisation(a, b):
     [
         ("model_params", 0.0),
         ("peak_flops", -1.0),
+        ("model_params", float("inf")),
         ("idle_w", -1.0),
         ("max_w", float("nan")),
         ("max_w", 50.0),
@@ -78,3 +79,7 @@ def test_a_value_out_of_range_is_named(name, value):
 
 def test_a_worker_may_draw_nothing_when_it_waits():
     assert watts(Power(idle_w=0.0), np.zeros(1))[0] == 0.0
+
+
+def test_a_worker_may_draw_the_same_whatever_it_does():
+    assert watts(Power(idle_w=300.0, max_w=300.0), np.array([0.0, 1e3])).tolist() == [300.0, 300.0]
