@@ -187,8 +187,8 @@ def test_a_result_is_found_by_its_policy_and_differs_from_the_baseline():
     for policy in ("fcfs", "even", "fcfs again"):
         assert policy in found and found[policy].policy == policy
     assert "jsq" not in found
-    with pytest.raises(InputError, match="policy is 'evn'; expected one of the policies compared. Did you mean even"):
-        found["evn"]
+    with pytest.raises(InputError, match="policy is 'evens'; expected one of the policies compared. Did you mean even"):
+        found["evens"]
     assert found.differences(found["fcfs"]) is found["fcfs"].versus
     assert found.differences(found["even"]) == {}
     first = compare_runs(runs)

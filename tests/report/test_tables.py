@@ -70,6 +70,17 @@ def test_the_fleet_of_unequal_workers_under_another_law_is_told():
     assert "1 worker, each with 1 slot;" in tables.fleet_sentence(one) and "1 worker, 1 slot each;" in html.subtitle(one)
 
 
+def test_a_linear_law_is_told_in_milliseconds_and_microseconds():
+    conditions = dataclasses.replace(comparison().conditions, overhead_s=(0.005, 0.02), seconds_per_token=1.5e-7)
+    said = tables.fleet_sentence(dataclasses.replace(comparison(), conditions=conditions))
+    assert "a step takes 5.00 to 20.0 ms and 0.150 us for each KV token of the heaviest worker;" in said
+
+
+def test_a_mean_and_half_its_interval_have_the_same_unit():
+    assert tables.mean_text(Interval(0.002, 0.001, 0.003), 1e3) == "2.00 ±1.0"
+    assert tables.mean_text(Interval(0.002, None, None), 1e3) == "2.00"
+
+
 def test_one_replicate_says_so_and_shows_no_interval():
     text = printed(comparison(1))
     assert "One replicate: no intervals." in text

@@ -292,3 +292,41 @@ def test_rows_that_stand_below_a_later_one_are_counted_and_no_others(write):
 def test_a_list_inside_a_column_in_memory_is_named(column, shown):
     with pytest.raises(InputError, match=rf"prompt_tokens is {shown}; expected a whole number >= 1"):
         Trace.from_columns(prompt_tokens=column, output_tokens=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"), [("s", "7,9"), ("ms", "7000,9000"), ("us", "7000000,9000000"), ("ns", "7e9,9e9")]
+)
+def test_a_second_has_as_many_of_each_unit_as_it_should(write, unit, times):
+    first, second = times.split(",")
+    path = write("x.csv", f"ts,in,out\n{first},1,1\n{second},1,1\n")
+    trace = read_trace(path, f"columns:prompt=in,output=out,time=ts,unit={unit}")
+    assert trace.arrival_s.tolist() == [0.0, 2.0]
+    given = [float(first), float(second)]
+    assert Trace.from_columns([1, 1], [1, 1], given, unit=unit).arrival_s.tolist() == [0.0, 2.0]
+
+
+def test_times_too_large_for_whole_numbers_of_64_bits_are_read_as_floats(write):
+    path = write("x.csv", f"ts,in,out\n{2**63},1,1\n{2**63 + 10**12},1,1\n")
+    trace = read_trace(path, "columns:prompt=in,output=out,time=ts,unit=ns")
+    assert trace.arrival_s.tolist() == pytest.approx([0.0, 1000.0], abs=1e-5)
+
+
+SESSIONS = "prompt_tokens,output_tokens,session,think_s\n1,1,{},0\n1,1,,0.25\n1,1,-1,\n1,1,3,2\n1,1,{},0.5\n"
+
+
+def test_a_session_that_is_a_number_keeps_it_and_names_are_numbered(write):
+    numbers, names = (read_trace(write("x.csv", SESSIONS.format(one, one))) for one in ("7", "a"))
+    assert numbers.session.tolist() == [7, -1, -1, 3, 7]
+    assert names.session.tolist() == [1, -1, -1, 0, 1]
+    for trace in (numbers, names):  # think times of the file stay, and none are made of times that it lacks
+        assert trace.after.tolist() == [-1, -1, -1, -1, 0]
+        assert trace.think_s.tolist() == [0.0, 0.25, 0.0, 2.0, 0.5]
+    plain = read_trace(write("y.csv", "prompt_tokens,output_tokens,session\n1,1,4\n1,1,4\n"))
+    assert (plain.after.tolist(), plain.think_s) == ([-1, 0], None)
+
+
+def test_a_class_of_up_to_15_digits_keeps_its_number(write):
+    for text, kept in (("999999999999999", 999_999_999_999_999), ("1000000000000000", 0)):
+        path = write("x.csv", f"prompt_tokens,output_tokens,request_class\n1,1,{text}\n")
+        assert read_trace(path).request_class.tolist() == [kept]
