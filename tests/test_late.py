@@ -43,6 +43,13 @@ def test_a_kernel_runs_its_text_until_the_process_changes_over(change):
     assert found(3) == ("compiled", 3) and len(made) == 1
 
 
+def test_an_argument_may_be_named_before_and_after_the_change(change):
+    found = kernel([])
+    assert found(x=1) == ("plain", 1)
+    change_over()
+    assert found(x=2) == ("compiled", 2)
+
+
 def test_what_only_compiled_code_may_call_stays_plain_for_python(change):
     found = kernel([], is_door=False)
     change_over()

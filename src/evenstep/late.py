@@ -62,10 +62,10 @@ class Late:
         self.is_door, self.is_declared = is_door, is_declared
         _all.append(self)
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: Any, **named: Any) -> Any:
         if self.is_door and (change.is_compiled or get_ident() in change.threads):
-            return self.made(*given)
-        return self.py_func(*given)
+            return self.made(*given, **named)
+        return self.py_func(*given, **named)
 
     @functools.cached_property
     def made(self) -> Any:
