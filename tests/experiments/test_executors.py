@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from multiprocessing import Pipe
+
 import pytest
 from tests.experiments.sweeps import tiny
 
@@ -31,6 +33,28 @@ def test_here_one_task_follows_the_other():
     place.submit(second)
     assert place.wait().result["digest"]
     assert told == [first, second]
+
+
+def test_processes_that_die_at_once_are_not_started_for_ever(monkeypatch):
+    started = []
+
+    class Dead:
+        """A process that died before it was sent anything, as one of a script without a ``__main__`` guard does."""
+
+        def __init__(self, *given):
+            assert not started, "another was started"
+            started.append(self)
+            self.pipe, theirs = Pipe()
+            theirs.close()
+
+        def how_it_died(self):
+            return "ended with code 1"
+
+    monkeypatch.setattr(executors, "can_fork", lambda: False)
+    monkeypatch.setattr(executors, "_Worker", Dead)
+    place = Processes(1, b"shared")
+    place.submit("job")
+    assert place.wait() == executors.Ended("job", lost="ended with code 1")
 
 
 @pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -130,12 +130,16 @@ class Processes:
         return self._count - len(self._busy)
 
     def submit(self, job: Job) -> None:
-        while True:
-            worker = self._idle.pop() if self._idle else self._new()
+        while self._idle:
+            worker = self._idle.pop()
             with suppress(OSError):  # an idle process died: take the next
                 worker.pipe.send(job)
                 self._busy[worker.pipe] = worker, job
                 return
+        worker = self._new()
+        with suppress(OSError):  # a new process died at once: `wait` says so
+            worker.pipe.send(job)
+        self._busy[worker.pipe] = worker, job
 
     def wait(self) -> Ended:
         ready = cast("Connection", connection.wait(list(self._busy))[0])
