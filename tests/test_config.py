@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -219,6 +220,14 @@ def test_a_choice_offers_the_nearest_word():
 def test_meaning_includes_what_a_dataclass_extends():
     assert config.meaning(Larger)["pace"] == "how fast."
     assert config.meaning(Larger)["workers"] == "workers of the fleet."
+
+
+def test_meaning_is_whole_where_python_cleans_docstrings():
+    class Cleaned:
+        """As Python 3.13 keeps it."""
+
+    Cleaned.__doc__ = inspect.cleandoc(Fleet.__doc__)
+    assert config.meaning(Cleaned) == config.meaning(Fleet)
 
 
 def test_a_bad_value_names_the_layer_it_came_from():

@@ -8,6 +8,7 @@ and field; for an unknown key it offers the nearest names. `schema` publishes th
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import re
 import types
@@ -624,9 +625,9 @@ def meaning(kind: Any) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        _, _, tail = (base.__doc__ or "").partition("Args:")
+        _, _, tail = inspect.cleandoc(base.__doc__ or "").partition("Args:")  # Python 3.13 cleans it, earlier ones do not
         body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
-        for fields, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M):
+        for fields, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {5,}.*)*)", body, flags=re.M):
             for field in fields.split(", "):
                 found[field] = re.sub(r"\s+", " ", text).strip()
     return found
