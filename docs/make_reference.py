@@ -84,7 +84,7 @@ is `env:NAME`, `file:PATH` or plain text. Keys of clients and of the admin API m
 
 | header | meaning |
 |---|---|
-| `Authorization` | `Bearer` and a key of `keys`; without `keys` the header goes to the engine |
+| `Authorization` | `Bearer` and a key of `keys`; without `keys` the header goes to the engine. The client then gets the engine's 401 or 403 if its key is wrong or missing |
 | `x-evenstep-class` | class of the request; 403 if the key may not use it |
 | `x-evenstep-expected-tokens` | output tokens the client expects, for the predictor |
 | `x-evenstep-task`, and `session_headers` | requests with the same value belong together |

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, whole
 
-from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.sections import ApiKey, Engines
 from evenstep.gateway.config.worker import Worker
 
 CLOSE = "Connection: close\r\n"
@@ -18,9 +18,9 @@ def told(body):
     return b'{"error":{"message":"%b","type":"x"}}' % body
 
 
-async def asked_of(script, headers=CLOSE, body=BODY, path="/v1/completions", **worker):
+async def asked_of(script, headers=CLOSE, body=BODY, path="/v1/completions", keys=(), **worker):
     """What a client gets from one engine alone, and how often that was asked."""
-    async with engine(script) as one, serving(Worker(url=one.url, **worker)) as server:
+    async with engine(script) as one, serving(Worker(url=one.url, **worker), keys=list(keys)) as server:
         return await raw(server, request(body, path, headers=headers)), one
 
 
@@ -36,7 +36,7 @@ async def asked_of(script, headers=CLOSE, body=BODY, path="/v1/completions", **w
         (500, 502),
         (503, 503),
         (302, 502),
-        (401, 502),
+        (401, 401),
     ],
 )
 def test_a_status_is_the_clients_fault_or_the_engines(status, expected):
@@ -91,13 +91,22 @@ def test_an_engines_own_key_goes_in_place_of_the_clients_who_is_not_blamed_for_i
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings"])
-@pytest.mark.parametrize(("key", "expected"), [("Authorization: Bearer theirs\r\n", 401), ("", 502)])
-def test_an_engines_key_that_nobody_gave_is_no_fault_of_the_client_on_any_path(path, key, expected):
+@pytest.mark.parametrize(
+    ("key", "keys", "own", "expected"),
+    [
+        ("Authorization: Bearer theirs\r\n", [], "", 401),
+        ("", [], "", 401),
+        ("", [], "ours", 502),
+        ("Authorization: Bearer theirs\r\n", [ApiKey("theirs", "us")], "", 502),
+    ],
+)
+def test_an_engines_key_is_the_clients_affair_where_the_clients_is_passed_on(path, key, keys, own, expected):
     async def answers(number, head, body, writer):
-        writer.write(whole(401, told(b"no")))
+        writer.write(whole(401, told(b"no key")))
 
-    answer, _ = asyncio.run(asked_of(answers, CLOSE + key, path=path))
+    answer, _ = asyncio.run(asked_of(answers, CLOSE + key, path=path, keys=keys, api_key=own))
     assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    assert (b"no key" in answer) == (expected == 401)
 
 
 def test_a_refusal_that_never_ends_is_cut_short():

@@ -30,7 +30,7 @@ def test_a_head_says_who_asks_for_what():
     assert found.caller is not None and found.caller.tenant == "us" and found.refusal is None
     assert (found.name, found.kind, found.number, found.expected) == ("r-1", "completions", 1, 9)
     assert (found.session, found.task, found.traceparent) == ("s", "t", "00-aa")
-    assert not found.credentials and found.carried == b"traceparent: 00-aa\r\n"
+    assert found.credentials is None and found.carried == b"traceparent: 00-aa\r\n"
 
 
 def test_what_may_not_be_is_refused_and_says_why():
@@ -45,6 +45,7 @@ def test_without_keys_everybody_may_and_a_key_is_the_engines():
     assert found.caller.tenant == ANONYMOUS
     assert (found.credentials, found.carried) == (b"authorization: Bearer own\r\n", b"")
     assert (found.name, found.kind) == ("", "other")
+    assert context(config=GatewayConfig()).credentials == b"", "it sent none"
 
 
 TRACES = [f"00-{number:032x}-00f067aa0ba902b7-01" for number in range(3)]

@@ -32,7 +32,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
         priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
         carried: header lines that are forwarded to engines, each with its CRLF.
         credentials: the client's Authorization line, with its CRLF, for engines to which the gateway has no key; empty if it
-            sent none, or if the gateway has keys for clients.
+            sent none, None if the gateway has keys for clients.
         session: the text that names its session; empty = the head has none.
         task: the text that names its task; empty = the head has no task.
         traceparent: W3C trace context; empty = the head has no such header.
@@ -47,7 +47,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     expected: int
     priority: float
     carried: bytes
-    credentials: bytes
+    credentials: bytes | None
     session: str
     task: str
     traceparent: str
@@ -105,7 +105,8 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         first = calling.priority(headers.get(calling.PRIORITY_HEADER, ""))
         refusal = next((one for one in (number, expected, first) if isinstance(one, Refusal)), None)
     given = headers.get("x-request-id", "")
-    key = "" if callers.has_keys else headers.get("authorization")
+    key = headers.get("authorization")
+    credentials = f"authorization: {key}\r\n".encode("latin-1") if key else b""
     return RequestContext(
         head=head,
         name=given if _NAME.fullmatch(given) else "",
@@ -116,7 +117,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         expected=0 if isinstance(expected, Refusal) else expected,
         priority=0.0 if isinstance(first, Refusal) else first,
         carried=carried(headers),
-        credentials=f"authorization: {key}\r\n".encode("latin-1") if key else b"",
+        credentials=None if callers.has_keys else credentials,
         session=next((headers[name] for name in session_headers if headers.get(name)), ""),
         task=headers.get(calling.TASK_HEADER, ""),
         traceparent=headers.get("traceparent", ""),

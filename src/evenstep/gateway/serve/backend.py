@@ -85,12 +85,12 @@ class Backend:
             text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
             _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
 
-    def refuses_our_key(self, status: int, credentials: bytes) -> bool:
-        """Whether an answer's status is about a key, and the engine got the worker's own or none, not the client's.
+    def refuses_our_key(self, status: int, credentials: bytes | None) -> bool:
+        """Whether an answer's status is about a key, and the client could not have given it.
 
-        `credentials`: as in `generation_head`.
+        `credentials`: as in `generation_head`. A client whose key would be passed on is at fault, also if it sent none.
         """
-        return status in _ABOUT_KEYS and (bool(self.api_key) or not credentials)
+        return status in _ABOUT_KEYS and (bool(self.api_key) or credentials is None)
 
     async def learn_version(self, patience_s: float) -> None:
         """Ask the engine for its version, if the dialect depends on it and it is not known; sets `adapter` and `dialect`.
@@ -115,7 +115,7 @@ class Backend:
         except (EngineError, TimeoutError):
             return 0, b""
 
-    def generation_head(self, chat: bool, name: str, length: int, more: bytes, credentials: bytes = b"") -> bytes:
+    def generation_head(self, chat: bool, name: str, length: int, more: bytes, credentials: bytes | None = None) -> bytes:
         """Head of a generation request, up to its empty line; its Content-Type is JSON.
 
         Args:
@@ -123,12 +123,15 @@ class Backend:
             name: the request's id.
             length: bytes of its body.
             more: further header lines, each with its CRLF, as `carried` returns them.
-            credentials: the client's Authorization line; a worker with a key of its own does not get it.
+            credentials: the client's Authorization line, empty without one; None = no client's is passed on. A worker with a
+                key of its own does not get it.
         """
-        parts = self._generation[chat], name.encode("ascii"), more, b"" if self.api_key else credentials, length
+        parts = self._generation[chat], name.encode("ascii"), more, self._passed(credentials), length
         return b"%bX-Request-Id: %b\r\n%b%bContent-Length: %d\r\n\r\n" % parts
 
-    def head(self, method: str, target: str, name: str, length: int, more: bytes = b"", credentials: bytes = b"") -> bytes:
+    def head(
+        self, method: str, target: str, name: str, length: int, more: bytes = b"", credentials: bytes | None = None
+    ) -> bytes:
         """Head of a request that is not a generation, up to its empty line, with the worker's host, rank and key.
 
         Args:
@@ -141,8 +144,11 @@ class Backend:
         """
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
-        more += b"" if self.api_key else credentials
-        return self._line(method, target) + named + more + framing + b"\r\n"
+        return self._line(method, target) + named + more + self._passed(credentials) + framing + b"\r\n"
+
+    def _passed(self, credentials: bytes | None) -> bytes:
+        """The client's Authorization line as this worker gets it, see `generation_head`."""
+        return b"" if self.api_key or credentials is None else credentials
 
     def _line(self, method: str, target: str) -> bytes:
         """The request line, followed by the header lines that all requests to this worker have: host, rank and key."""
