@@ -90,7 +90,7 @@ def test_a_damaged_cache_is_said(folder, capsys):
     path.write_bytes(b"{}")
     assert main(["sweep", "s.yaml"]) == 0
     out = capsys.readouterr().out
-    assert "1 runs made" in out and "1 damaged" in out
+    assert "1 run made" in out and "1 damaged" in out
 
 
 @pytest.mark.slow

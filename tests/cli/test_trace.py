@@ -87,7 +87,7 @@ def test_skipped_rows_are_counted_in_the_answer(capsys, tmp_path):
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "x.csv:3: prompt is '-1'" in error
     assert main(["trace", "inspect", str(path), "--skip-bad-rows"]) == 0
-    assert "1 bad rows were skipped" in capsys.readouterr().out
+    assert "1 bad row was skipped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_request_for_several_answers_is_one_row_for_each(tmp_path):
     assert trace.prompt_tokens.tolist() == found.requests.prompt_tokens.tolist()
     assert trace.arrival_s.tolist() == found.requests.visible_s.tolist()
     assert trace.notes == (
-        "2 requests for several answers are one row for each answer, with equal parts of prompt and output.",
+        "2 requests for several answers: one row for each answer, with equal parts of prompt and output.",
     )
 
 

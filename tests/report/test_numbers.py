@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import counted, percent, relative, short, tick, ticks
+from evenstep.report.numbers import percent, relative, short, tick, ticks
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,6 @@ def test_differences_read_as_per_cent_of_the_baseline():
 )
 def test_axis_figures_are_short(value, text):
     assert tick(value) == text
-
-
-def test_a_number_of_things_has_the_noun_in_the_right_form():
-    assert [counted(1, "policy", "policies"), counted(2, "policy", "policies"), counted(1200, "point")] == [
-        "1 policy",
-        "2 policies",
-        "1,200 points",
-    ]
 
 
 @pytest.mark.parametrize(

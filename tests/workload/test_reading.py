@@ -160,7 +160,7 @@ def test_a_fault_of_ones_own_reader_is_told_as_such(write, monkeypatch, reader, 
 
 def test_skipping_bad_rows_is_said_in_the_notes(write):
     path = write("x.csv", "prompt,output\n1,2\nx,2\n3,4\n")
-    assert read_trace(path, skip_bad_rows=True).notes[0].startswith("1 bad rows were skipped")
+    assert read_trace(path, skip_bad_rows=True).notes[0].startswith("1 bad row was skipped")
     assert np.array_equal(read_trace(path, skip_bad_rows=True).prompt_tokens, [1, 3])
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep import config
 from evenstep.cli.parts import flags, outputs
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -240,7 +241,7 @@ def _foot(comparison: EngineComparison) -> list[str]:
     rate = comparison.trace["requests_per_s"]
     arrivals = "all at once" if rate is None else f"{rate:.4g} a second"
     lines = [
-        f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
+        f"Means over {counted(seeds, 'replicate')} of {counted(comparison.trace['requests'], 'request')}"
         f" ({arrivals}), {end}; TBT is the gap between two tokens."
     ]
     lines += [f"verdict {line}" for line in verdict_lines(comparison)]

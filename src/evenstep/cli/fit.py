@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from evenstep.cli.parts import flags, outputs
+from evenstep.wording import counted
 
 
 class FitLaws:
@@ -51,7 +52,7 @@ class FitLaws:
             for f in fitted.fits
         ]
         value = {"iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out), "fits": fits}
-        lines = [f"{best.seconds.size:,} iterations of {args.file}"]
+        lines = [f"{counted(best.seconds.size, 'iteration')} of {args.file}"]
         for fit in fitted.fits:
             said = f"refused: below {LEAST}" if fit.is_poor else fit.text
             lines.append(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {said}")

@@ -17,6 +17,7 @@ from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board
@@ -83,8 +84,9 @@ class Leaderboard:
         try:
             return _made(args, board, out) if stored is None else _check(args, board, stored)
         except Interrupted as stop:
-            kept = f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
-            print(f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left", file=sys.stderr)
+            kept = f"kept in {args.cache}" if args.cache is not None else "lost: give --cache to keep them"
+            text = f"{counted(stop.made, 'run is', 'runs are')} {kept}, {counted(stop.left, 'is', 'are')} left"
+            print(f"evenstep leaderboard: interrupted; {text}", file=sys.stderr)
             return INTERRUPTED
 
 
@@ -105,7 +107,7 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
     table = board.table(cells, origin)
     data = out.with_suffix(".parquet")
     rows = write_table(table, data)
-    written = [f"{data} ({rows} runs)", str(out)]
+    written = [f"{data} ({counted(rows, 'run')})", str(out)]
     shown = ""
     if args.picture is not None:
         with replacing(Path(args.picture)) as file:
@@ -114,7 +116,8 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
         written.append(args.picture)
     with replacing(out) as file:
         file.write(page(table, data=data.name, picture=shown).encode())
-    for line in [*text_lines(table, outputs.terminal_width()), "", f"wrote {', '.join(written)}; {board.made} runs made"]:
+    told = f"wrote {', '.join(written)}; {counted(board.made, 'run')} made"
+    for line in [*text_lines(table, outputs.terminal_width()), "", told]:
         print(line)
     return FINE
 

@@ -13,6 +13,7 @@ from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least, in_file
 from evenstep.errors import InputError
 from evenstep.sockets import need_gateway_extra
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.measure.network_records import Live, NetworkRun
@@ -97,7 +98,7 @@ def _live(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     }
     lines = page.live_lines(rows)
     if compared:
-        means = f"Means over {seeds} replicate{'s' if seeds > 1 else ''}"
+        means = f"Means over {counted(seeds, 'replicate')}"
         alike = f"live runs are compared with live ones under {found[0].order}, simulated ones with simulated ones."
         lines += ["", *page.live_order_lines(compared), "", f"{means}; {alike}"]
     return outputs.answer(args, told, lines)
@@ -124,7 +125,7 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     lines = [*aligned(page.order_rows(found)), ""]
     if types := page.type_rows(found):
         lines += [*aligned(types), ""]
-    means = f"Means over {replicates} replicate{'s' if replicates > 1 else ''}"
+    means = f"Means over {counted(replicates, 'replicate')}"
     lines += [*page.engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
     lines += [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
     return outputs.answer(args, value, lines, told)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.experiments.stability import Answer, Judged
@@ -72,7 +73,7 @@ def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
     """Lines on one policy: its largest stable rate, the closed form or the reason why there is none, and its note."""
     from evenstep.report.findings import with_interval
 
-    runs = f"{seeds} replicate{'s' if seeds > 1 else ''}, bisected to {100 * precision:g} %"
+    runs = f"{counted(seeds, 'replicate')}, bisected to {100 * precision:g} %"
     lines = [f"largest stable rate {with_interval(one.largest_requests_per_s)} requests/s ({runs})"]
     closed, largest = one.closed_form, one.largest_requests_per_s.value
     if closed.requests_per_s is not None:

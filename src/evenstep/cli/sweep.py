@@ -20,6 +20,7 @@ from evenstep.cli.main import FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
 from evenstep.config import check_at_least
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.experiments.sweep.sweeping import Sweep
@@ -92,7 +93,8 @@ class SweepCommand:
                     return _forecast(args, running)
                 swept = running.run(Places(args.executor, args.processes, args.ray_address))
         except Interrupted as stop:
-            text = f"{stop.made} runs of this call are kept in {cache}, {stop.left} are left"
+            made = counted(stop.made, "run of this call is", "runs of this call are")
+            text = f"{made} kept in {cache}, {counted(stop.left, 'is', 'are')} left"
             print(f"evenstep sweep: interrupted; {text}. To go on: {args.command_line}", file=sys.stderr)
             return INTERRUPTED
         _write(args, running, swept, out)
@@ -125,7 +127,8 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
     left = "nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go"
     if most:
         left += ", and then the replicates that the rule asks for"
-    lines = [f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache", left]
+    runs, cached = counted(found.runs, "run that differs", "runs that differ"), counted(found.cached, "is", "are")
+    lines = [f"{counted(found.points, 'point')}, {runs}{most}; {cached} in the cache", left]
     return outputs.answer(args, {"version": 1, **asdict(found)}, lines)
 
 
@@ -135,9 +138,10 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
     from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
 
     rows = write_swept(swept, out)
-    told = [f"{out}: {rows} rows; {running.made} runs made, the others from {running.cache.folder}"]
+    told = [f"{out}: {counted(rows, 'row')}; {counted(running.made, 'run')} made, the others from {running.cache.folder}"]
     if running.cache.damaged:
-        told.append(f"{running.cache.damaged} damaged files of the cache were passed over and made again")
+        damaged = counted(running.cache.damaged, "damaged file of the cache was", "damaged files of the cache were")
+        told.append(f"{damaged} passed over and made again")
     described = replace(swept, command=args.command_line, versions=outputs.versions())
     if args.report is not None:
         write_sweep(described, Path(args.report))

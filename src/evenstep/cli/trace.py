@@ -9,6 +9,7 @@ from typing import Any
 
 from evenstep.cli.parts import flags, outputs
 from evenstep.measure.output_file import replacing
+from evenstep.wording import counted
 
 
 class Trace:
@@ -87,7 +88,7 @@ def _convert(args: argparse.Namespace) -> int:
     told = sys.stdout if out.is_file() else sys.stderr  # a device may be stdout, which then has the Parquet file
     for note in trace.notes:
         print(note, file=told)
-    print(f"{len(trace):,} requests written to {out}", file=told)
+    print(f"{counted(len(trace), 'request')} written to {out}", file=told)
     return 0
 
 

@@ -21,6 +21,7 @@ from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
+from evenstep.wording import counted
 from evenstep.workload.replicate import Drawn, Source
 
 #: Runs by policy, one a replicate.
@@ -123,7 +124,7 @@ def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, s
         return default, f"the synthetic workload '{default.name}' for {missing}"
     limit = 2_000 if setting.quick else None
     source = scaled(Reading(setting.traces[0], limit, seed=setting.seed).workload(), cluster, step_time, seed=setting.seed)
-    count = f", {len(source):,} requests" if isinstance(source, Trace) else ""
+    count = f", {counted(len(source), 'request')}" if isinstance(source, Trace) else ""
     return source, f"{setting.traces[0]}{count} for {missing}"
 
 

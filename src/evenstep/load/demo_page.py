@@ -15,6 +15,7 @@ from evenstep.measure.metrics import known
 from evenstep.report.html import swatch, table
 from evenstep.report.numbers import MISSING, percent, short
 from evenstep.report.svg import series_of
+from evenstep.wording import counted
 
 #: Heading, unit and width in characters of each column after the policy's name.
 COLUMNS = (
@@ -80,8 +81,8 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
     `rows` has one row for each policy, at least one.
     """
     said = [
-        f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
-        f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
+        f"{counted(settings.ranks, 'emulated rank')} of {counted(settings.slots, 'slot')} in one barrier group, "
+        f"no prefill on them; C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
         f"{rows[0].summary['num_prompts']:,} requests of {settings.source}, at {settings.load:g} times what even loads "
         "could take.",
         f"{_window(rows)} Engine time is that of the emulated steps; where this machine is late, wall time is more.",

@@ -13,6 +13,7 @@ from evenstep.measure.digest import combined
 from evenstep.measure.metrics import full_slot_tokens_per_s, known
 from evenstep.measure.records import Conditions, Run
 from evenstep.request import F8
+from evenstep.wording import counted
 
 #: Share of intervals that hold the true value, over many comparisons.
 CONFIDENCE = 0.95
@@ -84,7 +85,7 @@ class PolicyResult:
     versus: dict[str, Interval] | None = None
 
     def __repr__(self) -> str:
-        return f"<result of {self.policy}, {len(self.seeds)} replicates, digest {self.digest[:16]}>"
+        return f"<result of {self.policy}, {counted(len(self.seeds), 'replicate')}, digest {self.digest[:16]}>"
 
     @property
     def digest(self) -> str:

@@ -12,6 +12,7 @@ from evenstep.report.engine_table import cell, columns_of, count_lines, verdict_
 from evenstep.report.html import breakable, charts_in, digests, document, framed, made_by, swatch, table
 from evenstep.report.numbers import MISSING, relative
 from evenstep.report.svg import series_of
+from evenstep.wording import counted
 
 
 def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
@@ -58,7 +59,7 @@ def _table(comparison: EngineComparison) -> str:
             cells.append(escape(cell(result, name, factor)) + (small if shift != MISSING else ""))
         rows.append([*cells, escape(result.mean("verdict") or MISSING)])
     said = "".join(f"<p class='hint'>Verdict {escape(line)}</p>" for line in verdict_lines(comparison))
-    hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."
+    hint = f"Means over {counted(len(base.seeds), 'replicate')}; small: difference to {base.policy}, ± half a 95 % interval."
     heads = [("policy", ""), *((heading, unit) for heading, unit, *_ in columns_of(comparison)), ("verdict", "")]
     return f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p>{table(heads, rows)}{said}"
 

@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import MISSING, counted
+from evenstep.report.numbers import MISSING
 from evenstep.report.tables import aligned, mean_text
+from evenstep.wording import counted
 
 #: Shown with every run at the reduced size.
 QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"

@@ -12,9 +12,10 @@ from typing import Any
 from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
 from evenstep.measure.records import Run
 from evenstep.report import plots
-from evenstep.report.numbers import MISSING, counted, percent, relative, short
+from evenstep.report.numbers import MISSING, percent, relative, short
 from evenstep.report.svg import LIGHT, series_class, series_of
 from evenstep.report.tables import NO_PREFILL, error_sentence, mean_text, replicates_sentence, window_sentence
+from evenstep.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

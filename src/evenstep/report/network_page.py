@@ -14,10 +14,11 @@ from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.metrics import known
 from evenstep.measure.network_records import LIVE
 from evenstep.report.html import document, framed, legend, made_by, table
-from evenstep.report.numbers import MISSING, counted, relative, short
+from evenstep.report.numbers import MISSING, relative, short
 from evenstep.report.plots import lines
 from evenstep.report.svg import series_of
 from evenstep.report.tables import aligned
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Interval
@@ -85,7 +86,7 @@ def engine_lines(run: NetworkRun) -> list[str]:
     """`engine_rows` of the first 16 engines as lines, and a count of the others."""
     rows = engine_rows(run)
     more = len(rows) - 1 - _MOST_ENGINES
-    return [*aligned(rows[: 1 + _MOST_ENGINES]), *([f"and {more} more engines"] if more > 0 else [])]
+    return [*aligned(rows[: 1 + _MOST_ENGINES]), *([f"and {counted(more, 'more engine')}"] if more > 0 else [])]
 
 
 def judged_rows(judged: Judged, run: NetworkRun | None = None) -> list[list[str]]:

@@ -41,11 +41,6 @@ def relative(difference: Interval | None, base: float | None, places: int = 2, u
     return change if difference.half is None else f"{change} ±{100 * difference.half / abs(base):.{places}f}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: ``1 policy``, ``1,200 points``; `many` is the plural of the noun `one`, empty = with an s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def tick(value: float, digits: int = 4) -> str:
     """A number for an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9.
 

@@ -11,9 +11,9 @@ import numpy as np
 from evenstep.measure.metrics import known
 from evenstep.predict.evaluation import Evaluation, Score
 from evenstep.report.html import charts_in, document, made_by, table
-from evenstep.report.numbers import counted
 from evenstep.report.svg import Board, Scale, series_of
 from evenstep.report.tables import aligned
+from evenstep.wording import counted
 
 #: Heading of each column of the table, and the text of a score in it; a dash for a measure without a value.
 _COLUMNS: tuple[tuple[str, Callable[[Score], str]], ...] = (
@@ -44,7 +44,8 @@ def text_lines(found: Evaluation) -> list[str]:
 
 def sentence(found: Evaluation) -> str:
     """A sentence: predictors learned from the first so many requests of the trace, and are judged on so many later ones."""
-    return f"{found.trace}: learned from the first {found.trained:,} requests, judged on the {found.judged:,} after them."
+    first = counted(found.trained, "request")
+    return f"{found.trace}: learned from the first {first}, judged on the {found.judged:,} after them."
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:

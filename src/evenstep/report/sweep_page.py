@@ -10,9 +10,9 @@ from pathlib import Path
 from evenstep.measure.output_file import write_text
 from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import ORACLE_BADGE, document, figure_of, framed, legend, made_by, table, title_of
-from evenstep.report.numbers import counted
 from evenstep.report.sweep_plots import against, over_two
 from evenstep.report.tables import ORACLE_NOTE, cut_names, fitted, full_names, mean_text, name_limit
+from evenstep.wording import counted
 
 #: Most numeric parameters whose pairs get heat maps.
 PAIRED = 3
@@ -42,11 +42,11 @@ def page(swept: Swept) -> str:
 def subtitle(swept: Swept) -> str:
     """A line of plain text: the numbers of points and policies of a sweep, and of replicates (fewest to most)."""
     counts = sorted({len(runs) for point in swept.runs for runs in point})
-    replicates = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    fewest = "" if len(counts) == 1 else f"{counts[0]} to "
     return (
         f"{counted(len(swept.points), 'point')} of a {'grid' if swept.grid else 'Latin hypercube'},"
         f" {counted(len(swept.policies), 'policy', 'policies')},"
-        f" {replicates} {'replicate' if replicates == '1' else 'replicates'} each. Simulated."
+        f" {fewest}{counted(counts[-1], 'replicate')} each. Simulated."
     )
 
 
@@ -75,7 +75,7 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | Non
     place = len(swept.parameters)
     lines = [*fitted([head, units, *shown], width, left=[place], keys=place + 1), *full_names(names)]
     if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown)} more rows")
+        lines.append(f"... and {counted(len(rows) - len(shown), 'more row')}")
     if any(swept.is_oracle(i) for i in range(len(swept.policies))):
         lines.append(ORACLE_NOTE)
     return lines

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from evenstep.measure.comparison import Comparison, Interval, PolicyResult
-from evenstep.report.numbers import MISSING, counted, percent, relative, short
+from evenstep.report.numbers import MISSING, percent, relative, short
+from evenstep.wording import counted
 
 ORACLE_NOTE = "* is shown true output lengths, which no live router has: what that policy could do with perfect predictions."
 _GAP = "  "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 
 Column: TypeAlias = "Sequence[Any] | NDArray[Any]"
 Bool: TypeAlias = NDArray[np.bool_]
@@ -147,7 +148,8 @@ class Table:
         if not self._reasons:
             return ()
         what = ", ".join(f"{field} {count:,}" for field, count in sorted(self._reasons.items()))
-        return (f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",)
+        skipped = counted(int(self.bad.sum()), "bad row was", "bad rows were")
+        return (f"{skipped} skipped ({what}; the first in line {self._first_line}).",)
 
     def require_rows(self) -> None:
         """Raise an `InputError` if the table has no rows, or no good row."""

@@ -63,7 +63,7 @@ def test_a_bad_row_is_named_or_skipped_and_counted(write, row, message, name):
         azure.read(path)
     trace = azure.read(path, skip_bad_rows=True)
     assert trace.arrival_s.tolist() == [0.0, 2.5]
-    assert "1 bad rows were skipped" in trace.notes[0]
+    assert "1 bad row was skipped" in trace.notes[0]
 
 
 def test_the_date_that_the_documentation_gets_wrong_is_said(write):

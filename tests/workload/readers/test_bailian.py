@@ -11,7 +11,7 @@ def test_a_chat_follows_its_parent(samples):
     assert trace.after.tolist() == [-1, -1, 0, -1, 2, 1, -1, -1, 6, -1]
     assert trace.session.tolist() == [0, 1, 0, 2, 0, 1, 3, 4, 3, 5]
     assert trace.think_s[4] == 5.0
-    assert "1 rows name a parent that is not in the file" in trace.notes[0]
+    assert "1 row names a parent that is not in the file" in trace.notes[0]
 
 
 def test_blocks_are_of_16_tokens_and_types_are_classes(samples):
@@ -32,7 +32,7 @@ def test_children_of_a_skipped_row_follow_its_parent(samples, write):
     assert len(trace) == 9
     assert trace.after.tolist() == [-1, -1, -1, 0, 1, -1, -1, 5, -1]
     assert trace.session[3] == trace.session[0]
-    assert "1 rows name a parent that is not in the file" in trace.notes[1]
+    assert "1 row names a parent that is not in the file" in trace.notes[1]
 
 
 @pytest.mark.parametrize("bad", ['"timestamp": 1.0, "input_length": 0', '"timestamp": "x", "input_length": 9'])

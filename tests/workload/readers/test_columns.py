@@ -27,7 +27,7 @@ def test_any_names_in_any_unit_are_read_in_order_of_time(write):
     assert trace.request_class.tolist() == [1, 0]
     assert trace.notes == (
         "Request classes: 0 = a, 1 = b.",
-        "1 rows were not in order of time and were sorted.",
+        "1 row was not in order of time and was sorted.",
     )
 
 
@@ -239,7 +239,7 @@ def test_a_bad_time_in_the_first_row_costs_that_row_alone(write, cell):
     path = write("x.csv", DATES.format(cell))
     trace = read_trace(path, skip_bad_rows=True)
     assert trace.arrival_s.tolist() == [0.0, 1.5]
-    assert trace.notes == ("1 bad rows were skipped (arrival_s 1; the first in line 2).",)
+    assert trace.notes == ("1 bad row was skipped (arrival_s 1; the first in line 2).",)
     with pytest.raises(InputError, match=r"x\.csv:2: arrival_s is '.*'; expected a finite number >= 0, or a time such as"):
         read_trace(path)
 
@@ -285,7 +285,7 @@ def test_nanoseconds_in_memory_keep_all_their_digits(kind):
 
 def test_rows_that_stand_below_a_later_one_are_counted_and_no_others(write):
     text = "prompt,output,arrival_s\n1,1,9\n" + "".join(f"1,1,{n}\n" for n in (10, 1, 11, 12, 13))
-    assert read_trace(write("x.csv", text)).notes == ("1 rows were not in order of time and were sorted.",)
+    assert read_trace(write("x.csv", text)).notes == ("1 row was not in order of time and was sorted.",)
 
 
 @pytest.mark.parametrize(("column", "shown"), [([1, [2]], r"\[2\]"), ([[1], [2, 3]], r"\[1\]")])

@@ -53,7 +53,7 @@ def test_a_bad_row_is_named_or_skipped_and_counted(write, row, message):
         parse(path)
     trace = parse(path, skip=True)
     assert trace.prompt_tokens.tolist() == [1, 5]
-    assert "1 bad rows were skipped" in trace.notes[0]
+    assert "1 bad row was skipped" in trace.notes[0]
 
 
 @pytest.mark.parametrize("text", ["a,b\n", "a,b"])

@@ -28,7 +28,7 @@ def test_served_requests_are_rows_with_the_lengths_they_turned_out_to_have():
     assert trace.arrival_s.tolist() == [0.0, 0.5, 1.0, 2.0, 2.5, 3.0, 3.5, 4.5]
     assert trace.request_class.tolist() == [1, 0, 1, 1, 0, 1, 0, 0]
     assert len(set(trace.prompt_key.tolist())) == 3 and set(trace.max_tokens.tolist()) == {20}
-    assert trace.notes == ("2 requests that were not served to their end were dropped.",)
+    assert trace.notes == ("2 requests left out: not served to the end.",)
 
 
 def test_a_request_with_an_empty_answer_is_dropped_and_counted(tmp_path):
@@ -38,7 +38,7 @@ def test_a_request_with_an_empty_answer_is_dropped_and_counted(tmp_path):
     path.write_text(text.replace('"output_tokens":3', '"output_tokens":0'))
     trace = read_trace(path)
     assert trace.output_tokens.tolist() == [2, 4, 6, 7, 8, 9, 11]
-    assert trace.notes[-1] == "1 requests with an empty answer were dropped."
+    assert trace.notes[-1] == "1 request left out: an empty answer."
 
 
 def test_both_encodings_are_the_same_trace(tmp_path):
@@ -58,7 +58,7 @@ def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes_and_the_rest_is_noted(t
     path.write_bytes(whole[:-5])
     found = read_trace(path)
     assert len(found) == 7
-    assert "bytes at the end, no whole record, were left out: the log's writer was killed." in found.notes[-1]
+    assert "bytes at the end left out, no whole record: the log's writer was killed." in found.notes[-1]
     later = whole.replace(b'"part":0', b'"part":1').replace(b"\xa4part\x00", b"\xa4part\x01")
     assert later != whole
     path.with_stem("log.1").write_bytes(later)
@@ -73,7 +73,7 @@ def test_skipped_lines_are_counted(tmp_path):
         read_trace(path)
     found = read_trace(path, skip_bad_rows=True)
     assert found.output_tokens.tolist() == [2, 3, 4, 6, 7, 8, 9, 11]
-    assert "2 lines that are no records of a decision log were skipped." in found.notes
+    assert "2 lines skipped: no record of a decision log." in found.notes
 
 
 def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):

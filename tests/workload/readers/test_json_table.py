@@ -39,7 +39,7 @@ def test_a_bad_line_is_named_or_skipped_and_counted(write, line, message):
         json_table.table(path, {"n": ("n",)}, skip_bad_rows=False).whole("n")
     table = json_table.table(path, {"n": ("n",)}, skip_bad_rows=True)
     assert table.whole("n")[table.good].tolist() == [1, 3]
-    assert "1 bad rows" in table.notes()[0]
+    assert "1 bad row" in table.notes()[0]
 
 
 def test_blank_lines_are_passed_over_where_the_format_has_them(write):

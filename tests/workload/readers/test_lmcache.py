@@ -14,7 +14,7 @@ def test_the_formats_own_defects_are_mended_and_counted(samples):
     for said in (
         "characters / 4",
         "6 rows stood below",
-        "1 rows have an empty prompt",
+        "1 row has an empty prompt",
         "2 of 10 rows have an empty output",
     ):
         assert said in text

@@ -96,7 +96,7 @@ def test_bad_rows_can_be_skipped(tmp_path):
     trace = parquet.read(tmp_path / "x.parquet", skip_bad_rows=True)
     assert (len(trace), trace.notes) == (
         1,
-        ("1 bad rows were skipped (output_tokens 1; the first in line 2).",),
+        ("1 bad row was skipped (output_tokens 1; the first in line 2).",),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep import __version__, compiled
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Comparison
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.experiments.contenders import Contender
@@ -47,7 +48,9 @@ class Compared(Comparison):
 
     def __repr__(self) -> str:
         names = ", ".join(result.policy for result in self.policies)
-        return f"<comparison of {names} on {self.trace.get('name') or 'a workload'}, {len(self.seeds)} replicates>"
+        return (
+            f"<comparison of {names} on {self.trace.get('name') or 'a workload'}, {counted(len(self.seeds), 'replicate')}>"
+        )
 
     def __str__(self) -> str:
         """The table that `evenstep compare` prints."""

@@ -13,6 +13,7 @@ from evenstep.errors import EvenstepError, InputError
 from evenstep.experiments.settings import FleetSettings
 from evenstep.measure.comparison import Comparison, ObservedRun, PolicyResult
 from evenstep.report.tables import JUDGED
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.dispatch.observing import Observed
@@ -118,10 +119,11 @@ def _said(found: Observed) -> Iterator[str]:
     law, slots = found.law, sorted({worker.slots for worker in found.workers})
     groups = f" in {len(found.group_sizes)} barrier groups" if len(found.group_sizes) > 1 else ""
     held = min(found.kv_tokens)
+    each = " or ".join([*map(str, slots[:-1]), counted(slots[-1], "slot")])
     memory = f"{held:,.0f} KV tokens" if math.isfinite(held) else "KV memory without a known limit"
     yield (
-        f"From the log: {len(found.workers)} workers{groups}, {' or '.join(map(str, slots))} slots each, {memory}; "
-        f"{found.requests.rows:,} served requests at their arrival times; policy {found.policy}."
+        f"From the log: {counted(len(found.workers), 'worker')}{groups}, {each} each, {memory}; "
+        f"{counted(found.requests.rows, 'served request')} at their arrival times; policy {found.policy}."
     )
     if law is None:
         yield "The log shows too few steps to fit a step-time law: the default one is used."
@@ -141,7 +143,7 @@ def _said(found: Observed) -> Iterator[str]:
     if found.fleet_changed:
         yield "Workers left during the log: the fleet is the largest there was."
     if found.prefillers:
-        yield f"{found.prefillers} workers that only prefill are left out."
+        yield f"{counted(found.prefillers, 'worker that only prefills is', 'workers that only prefill are')} left out."
     if found.replayed.gaps:
         yield f"Gaps in the log: {found.replayed.gaps}. Requests that were not logged are left out."
     difference = found.replayed.difference

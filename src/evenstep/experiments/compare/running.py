@@ -11,6 +11,7 @@ from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, Shared, replicates, run_all
 from evenstep.experiments.progress import Progress
 from evenstep.measure.records import Run
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison
@@ -52,7 +53,7 @@ def run_comparison(
     runs = collected(shared, processes, progress, on_contender)
     comparison = compare_runs(runs, baseline=first)
     if len(traces) < plan.seeds:
-        many = "1 replicate, so no intervals" if len(traces) == 1 else f"{len(traces)} replicates"
+        many = counted(len(traces), "replicate, so no intervals", "replicates")
         fewer = f"{many} instead of {plan.seeds}: the trace has no more rotations that differ."
         comparison = replace(comparison, notes=(*comparison.notes, fewer))
     return comparison, runs

@@ -9,8 +9,9 @@ from evenstep.experiments.leaderboard.file import BELOW
 from evenstep.experiments.leaderboard.ranks import Standing, alike, overall, standings
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import MISSING, counted, short
+from evenstep.report.numbers import MISSING, short
 from evenstep.report.tables import cut_names, fitted, full_names, name_limit
+from evenstep.wording import counted
 
 #: Heading, metric and factor of the columns next to rank, policy and ranking metric.
 _LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
@@ -90,8 +91,9 @@ def _intro(table: Table, data: str) -> list[str]:
 def _seeds(table: Table) -> str:
     """A phrase on the seeds of the replicates, which begin at a workload's own ``--seed``, else at 0."""
     if any("--seed" in shlex.split(line.command) for line in table.workloads):
-        return f"with {table.origin.seeds} replicates, whose seeds begin at a workload's `--seed`, else at 0"
-    return f"with seeds 0 to {table.origin.seeds - 1}"
+        many = counted(table.origin.seeds, "replicate")
+        return f"with {many}, whose seeds begin at a workload's `--seed`, else at 0"
+    return "with seed 0" if table.origin.seeds == 1 else f"with seeds 0 to {table.origin.seeds - 1}"
 
 
 def _ranked(table: Table) -> list[str]:

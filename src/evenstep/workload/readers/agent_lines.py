@@ -22,10 +22,11 @@ from itertools import groupby
 import numpy as np
 
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 from evenstep.workload.readers import links
 from evenstep.workload.table import Bool, Table
 
-NOTE = "{:,} sub-agents run in parallel to the main line: each follows the main request that launched it, and is waited for."
+NOTE = "in parallel to the main line: each follows the main request that launched it, and is waited for."
 _ROUNDING_S = 1.0  # recorded times are whole seconds
 
 
@@ -171,7 +172,7 @@ def trace(table: Table, format: str, session: I8, helper: I8, helpers: list[Help
     calls = [Call(*call) for call in zip(*parts, known, strict=True)]
     placed, session, after, think = linked(calls, helpers, ~table.bad[order])
     notes = ["Closed loop: there are no arrival times, requests follow each other in their sessions."]
-    notes += [NOTE.format(len(helpers))] if helpers else []
+    notes += [f"{counted(len(helpers), 'sub-agent runs', 'sub-agents run')} {NOTE}"] if helpers else []
     own = order[placed]
     found = links.trace(table, format, own, notes, prompt_tokens=prompt, output_tokens=output)
     found = replace(found, session=session, after=after, think_s=think)

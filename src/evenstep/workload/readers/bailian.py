@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evenstep.request import I8, Trace
+from evenstep.wording import counted
 from evenstep.workload.readers import blocks, json_table, links
 from evenstep.workload.table import Table, codes
 
@@ -40,7 +41,8 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     after, session, orphans = _linked(chat, parent, readable, table)
     notes = [*table.notes(), *note]
     if orphans:
-        notes.append(f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own.")
+        name = counted(orphans, "row names", "rows name")
+        notes.append(f"{name} a parent that is not in the file; such a row starts a session of its own.")
     if bool((after >= 0).any()):
         notes.append("Think times are the gaps between a session's requests, the model's time included.")
     kinds, names = codes(table.texts("type")) if table.has("type") else (None, ())

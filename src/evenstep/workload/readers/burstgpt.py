@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evenstep.request import Trace
+from evenstep.wording import counted
 from evenstep.workload import files
 from evenstep.workload.readers import csv_table, links
 from evenstep.workload.table import Table, codes, session_numbers
@@ -50,7 +51,7 @@ def _trace(table: Table) -> Trace:
     notes = [links.classes(models)]
     arrival_s = times[rows] - times[rows[0]]
     if ties := int((np.diff(arrival_s) == 0).sum()):
-        notes.append(f"Times are whole seconds; {ties:,} rows share theirs with the row above.")
+        notes.append(f"Times are whole seconds; {counted(ties, 'row shares its', 'rows share theirs')} with the row above.")
     trace = links.trace(table, "burstgpt", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=times)
     trace = replace(trace, request_class=kinds)
     if table.has(_SESSION):

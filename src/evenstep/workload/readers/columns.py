@@ -12,6 +12,7 @@ import numpy as np
 
 from evenstep.errors import InputError, nearest
 from evenstep.request import ABSENT, COLUMNS, F8, I8, Trace
+from evenstep.wording import counted
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
 from evenstep.workload.readers import csv_table, links
@@ -281,7 +282,8 @@ def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
     trace = trace.take(order)
     if trace.arrival_s is None:
         return trace, []
-    said = [f"{late:,} rows were not in order of time and were sorted."] if late else []
+    moved = counted(late, "row was not in order of time and was", "rows were not in order of time and were")
+    said = [f"{moved} sorted."] if late else []
     return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0]), said
 
 

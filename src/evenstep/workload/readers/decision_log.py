@@ -13,6 +13,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 from evenstep.workload import files
 from evenstep.workload.log_parts import FRAME, KIND, has_part, is_json, part_of, place_in_log
 from evenstep.workload.readers import json_table, links
@@ -89,13 +90,13 @@ def shares(tokens: I8, copies: I8) -> I8:
 def _notes(unserved: int, empty: int, skipped: int, cut: int, several: int) -> list[str]:
     """Sentences for the trace's notes, one for each count above 0."""
     said = {
-        "requests that were not served to their end were dropped.": unserved,
-        "requests with an empty answer were dropped.": empty,
-        "lines that are no records of a decision log were skipped.": skipped,
-        "bytes at the end, no whole record, were left out: the log's writer was killed.": cut,
-        "requests for several answers are one row for each answer, with equal parts of prompt and output.": several,
+        ("request", "left out: not served to the end."): unserved,
+        ("request", "left out: an empty answer."): empty,
+        ("line", "skipped: no record of a decision log."): skipped,
+        ("byte", "at the end left out, no whole record: the log's writer was killed."): cut,
+        ("request", "for several answers: one row for each answer, with equal parts of prompt and output."): several,
     }
-    return [f"{count:,} {sentence}" for sentence, count in said.items() if count]
+    return [f"{counted(count, noun)} {sentence}" for (noun, sentence), count in said.items() if count]
 
 
 def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:

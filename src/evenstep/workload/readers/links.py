@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 from evenstep.workload.table import Bool, Table
 
 
@@ -30,11 +31,11 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
     """The good rows of a table in order of time, int64[N], and notes; rows of equal time keep their order.
 
-    If some rows stand below a later one, the only note is `moved`, with their number in place of ``{}``.
+    If some rows stand below a later one, the only note is their number and `moved`: ``2 rows stood below ...``.
     """
     rows = table.good
     count = late(times[rows])
-    return rows[np.argsort(times[rows], kind="stable")], [moved.format(count)] if count else []
+    return rows[np.argsort(times[rows], kind="stable")], [f"{counted(count, 'row')} {moved}"] if count else []
 
 
 def late(times: F8) -> int:

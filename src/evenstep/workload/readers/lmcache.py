@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evenstep.request import I8, Trace
+from evenstep.wording import counted
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import Bool, Table, session_numbers
 
@@ -36,14 +37,16 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     prompt, keys, empty_prompt = _text(table, "input")
     output, _, empty = _text(table, "output")
     table.require_rows()
-    order, moved = links.by_time(table, times, "{:,} rows stood below a later one; the rows were sorted by time.")
+    order, moved = links.by_time(table, times, "stood below a later one; the rows were sorted by time.")
     notes = [
         "Tokens are characters / 4, rounded up.",
         "Think times are the gaps between a session's requests, the model's time included.",
         *moved,
     ]
     if bool(empty_prompt[order].any()):
-        notes.append(f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token.")
+        notes.append(
+            f"{counted(int(empty_prompt[order].sum()), 'row has', 'rows have')} an empty prompt; it counts as 1 token."
+        )
     trace = links.trace(
         table,
         "lmcache",

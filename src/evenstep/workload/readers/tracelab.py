@@ -35,7 +35,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     prompt, output = table.whole("input_tokens_total"), table.whole("output_tokens")
     arrived, ended = _times(table)
     table.require_rows()
-    order, notes = links.by_time(table, arrived, "{:,} rows stood below a later one; the rows were sorted by arrival.")
+    order, notes = links.by_time(table, arrived, "stood below a later one; the rows were sorted by arrival.")
     session = session_numbers(table, "session_id")
     trace = links.trace(
         table, "tracelab", order, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=arrived, session=session

@@ -25,5 +25,5 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     prompt, output = table.whole("input_toks"), table.whole("output_toks")
     times = table.number("arrival_time", low=0.0)
     table.require_rows()
-    rows, notes = links.by_time(table, times, "{:,} rows stood below a later arrival; the rows were sorted by arrival.")
+    rows, notes = links.by_time(table, times, "stood below a later arrival; the rows were sorted by arrival.")
     return links.trace(table, "vllm-log", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=times)

@@ -53,11 +53,17 @@ def run(setting: ex.Setting) -> ex.Findings:
         },
         draw=lambda figure: _draw(figure, kept),
         size=(6.5, 4.0),
-        intervals=setting.pick(
-            f"± is half a 95 % t-interval over {setting.replicates} replicates, {MORE_LATENCIES * setting.replicates} for "
-            f"latencies and {MORE_NOISES * setting.replicates} for noise; differences are paired, replicate by replicate.",
-            "",
-        ),
+        intervals=setting.pick(_intervals(setting.replicates), ""),
+    )
+
+
+def _intervals(replicates: int) -> str:
+    """The sentence on intervals at full size."""
+    more = f"{MORE_LATENCIES * replicates} for latencies and {MORE_NOISES * replicates} for noise"
+    if replicates == 1:
+        return f"One replicate: no intervals but those over {more}; ± is half a 95 % t-interval."
+    return (
+        f"± is half a 95 % t-interval over {replicates} replicates, {more}; differences are paired, replicate by replicate."
     )
 
 

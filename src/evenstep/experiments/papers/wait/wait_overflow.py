@@ -13,6 +13,7 @@ from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import with_slack
+from evenstep.wording import counted
 
 RATES, PROMPT, OUTPUTS = (40.0, 30.0, 20.0, 10.0), 10, (4, 8, 16, 32)
 LAW = AffineKv(0.1, 1e-6)
@@ -70,7 +71,8 @@ def run(setting: ex.Setting) -> ex.Findings:
         draw=lambda figure: _draw(figure, peaks, enough),
         size=(6.0, 3.4),
         replicates=many,
-        intervals=f"Shares have Clopper-Pearson intervals, the quantile one of order statistics, over {many} runs.",
+        intervals="Shares have Clopper-Pearson intervals, the quantile one of order statistics, over "
+        f"{counted(many, 'run')}.",
     )
 
 
