@@ -70,6 +70,22 @@ def test_whole_numbers_share_their_axis_of_a_hypercube_evenly_the_ends_too(low, 
     assert sorted(points) == sorted(3 * list(span))
 
 
+@pytest.mark.parametrize(("low", "high"), [(10**13 + 1, 10**13 + 7), (1_234_567_890_123, 10**14 + 1)])
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_large_whole_numbers_stay_within_their_range_and_keep_their_last_digits(low, high, scale):
+    span = axis({"from": low, "to": high, "points": 7, "scale": scale}, int)
+    points = [point[0] for point in latin_points([span], 70, 1)]
+    assert low <= min(points) and max(points) <= high and any(point % 10 for point in points)
+    assert (min(span.grid()), max(span.grid())) == (low, high)
+
+
+def test_fractions_with_many_digits_stay_within_their_range():
+    low, high = 0.1234567890123456, 0.1234567890123469
+    span = axis({"from": low, "to": high, "points": 2})
+    assert span.grid() == (low, high)
+    assert all(low <= span.drawn(share) <= high for share in (0.0, 0.3, 1.0))
+
+
 def test_whole_numbers_on_a_logarithmic_scale_stay_within_their_range():
     points = [point[0] for point in latin_points([axis({"from": 1, "to": 8, "scale": "log"}, int)], 300, 1)]
     assert set(points) == set(range(1, 9))

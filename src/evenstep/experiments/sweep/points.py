@@ -13,6 +13,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.measure.swept import is_number
 
 _SPAN_KEYS = ("from", "to", "points", "scale")
+_UNROUNDED = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Axis:
             return self.values
         if self.points is None:
             raise InputError(self.where, f"{self.name}.points", "missing", "a number of points for a grid")
-        found = [self._between(i / (self.points - 1), self.high) for i in range(self.points)]
+        inner = [self._between(i / (self.points - 1), self.high) for i in range(1, self.points - 1)]
+        found = [self.low, *inner, self.high]
         found = [round(value) for value in found] if self.whole else found
         if len(set(found)) < len(found):
             expected = f"at most {len(set(found))} for whole numbers from {self.low:g} to {self.high:g}"
@@ -63,16 +65,19 @@ class Axis:
         if self.values:
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         if self.whole:
-            return min(math.floor(self._between(share, self.high + 1)), round(self.high))
-        return self._between(share, self.high)
+            return max(round(self.low), min(math.floor(self._between(share, self.high + 1)), round(self.high)))
+        return max(self.low, min(self._between(share, self.high), self.high))
 
     def _between(self, share: float, high: float) -> float:
-        """The number at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3."""
+        """The number at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3.
+
+        A whole parameter keeps its last digits above 10^12. Rounding may leave the range.
+        """
         if self.log:
             value = self.low * math.exp(share * math.log(high / self.low))
         else:
             value = self.low + share * (high - self.low)
-        return float(f"{value:.12g}")
+        return value if self.whole and abs(value) >= _UNROUNDED else float(f"{value:.12g}")
 
 
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
