@@ -11,6 +11,7 @@ from array import array
 from pathlib import Path
 from types import FunctionType
 
+import numpy as np
 import pytest
 
 from evenstep import kernel_cache
@@ -229,6 +230,15 @@ def test_a_users_kernel_is_made_anew_when_what_it_calls_has_changed(tmp_path, mo
         found.append(kernel_cache.text_of(importlib.import_module("kernel").kernel))
     assert found[0] == found[1]
     assert (found[0] == found[2]) is (name == "other")
+
+
+@pytest.mark.parametrize("name", ["load", "str"])
+@pytest.mark.filterwarnings("error")
+def test_of_numpy_only_the_version_counts(monkeypatch, name):
+    kernel = FunctionType(compile(f"np.sum(view.{name})", "rule", "eval"), {"np": np})
+    before = kernel_cache.text_of(kernel)
+    monkeypatch.setattr(np, "__version__", "0")
+    assert kernel_cache.text_of(kernel) != before
 
 
 def test_a_constant_that_numba_refuses_is_left_to_its_error():

@@ -258,15 +258,21 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _named(function: FunctionType) -> list[Any]:
-    """The values of a function's globals and closure. For a module among them, what it may take from there."""
+    """The values of a function's globals and closure. For a module among them, what it may take from there.
+
+    Of NumPy only the version counts: numba has its own forms of its functions, and asking it for some names warns.
+    """
     names = [name for code in _codes(function.__code__) for name in code.co_names]
     values: list[Any] = [function.__globals__.get(name) for name in names]
     values += [cell.cell_contents for cell in function.__closure__ or ()]
     modules = list[ModuleType]()
     for value in values:  # grows: a package has modules
-        if isinstance(value, ModuleType) and value not in modules and value.__name__.partition(".")[0] != "evenstep":
-            modules.append(value)
-            values += [getattr(value, name, None) for name in names]
+        package = value.__name__.partition(".")[0] if isinstance(value, ModuleType) else "evenstep"
+        if package == "evenstep" or value in modules:
+            continue
+        modules.append(value)
+        taken = ["__version__"] if package == "numpy" else names
+        values += [getattr(value, name, None) for name in taken]
     return values
 
 
