@@ -385,6 +385,37 @@ def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed(is_spli
     asyncio.run(story())
 
 
+def test_a_prefill_that_ends_as_its_prefiller_is_removed_leaves_no_hand_over():
+    """Its end is told behind the removal: the dispatcher has moved the request off, and the next engine prefills itself."""
+    may_end = asyncio.Event()
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def prefills(number, head, body, writer):
+        await may_end.wait()
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":1}}'))
+
+    async def story():
+        async with engine(answers) as one, engine(prefills) as two:
+            workers = Worker(one.url, models=["m"]), Worker(two.url, models=["m"], role="prefill", name="p")
+            async with serving(*workers) as server:
+                (pool,) = server.gateway.pools.all
+                asks = asyncio.create_task(
+                    raw(server, request({"model": "m", "prompt": "x"}, headers="Connection: close\r\n"))
+                )
+                await until(lambda: two.asked)
+                pool._is_telling = True  # commands are being carried out
+                pool.detach("p", drain=False)
+                may_end.set()
+                await until(lambda: len(pool._events) == 2)
+                pool._tell_all()
+                assert b" 200 OK" in await asks
+                assert b"kv_transfer_params" not in one.asked[0][1]
+
+    asyncio.run(story())
+
+
 OTHER = b'{"data":[{"id":"other","parent":null}]}'
 
 

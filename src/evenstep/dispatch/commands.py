@@ -54,7 +54,10 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):
-    """Close the request's upstream call `leg` at `worker`; send no event about it. The request itself may go on."""
+    """Close the request's upstream call `leg` at `worker`; send no event about it. The request itself may go on.
+
+    If the call was a prefill that has just ended, forget its hand-over.
+    """
 
     request: int
     leg: int

@@ -148,10 +148,11 @@ class Exchange:
         self._send(leg, backend, found.body, backend.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
-        """Close the leg with this number; if it has ended, do nothing.
+        """Close the leg with this number, if it has not ended, and drop the prefiller's hand-over.
 
         Keeps its tokens for `resume`, if `can_continue`, and the last events of an answer whose every choice has ended.
         """
+        self._handover = b""
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
