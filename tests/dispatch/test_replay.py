@@ -18,7 +18,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.replay import replay
-from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.settings import LoggedSettings, Settings
 from evenstep.errors import InputError
 
 
@@ -62,6 +62,19 @@ def test_every_part_of_a_log_replays_by_itself(log):
         counts.append(found.decisions)
         part += 1
     assert len(counts) > 1 and counts == sorted(counts, reverse=True) and counts[-1] > 0 and counts[0] < whole
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".evlog"])
+def test_settings_that_earlier_versions_took_are_read(tmp_path, suffix):
+    """`cooldown_cap_s: 0` and a seed beyond 2^53: the log's writer had no upper bound, and probed at once."""
+    path = tmp_path / f"log{suffix}"
+    wide, file = LoggedSettings(cooldown_cap_s=0.0, seed=1 << 60), LogFile(path)
+    dispatcher = Dispatcher("random", settings=wide, log=file)
+    dispatcher.handle(ev.Reloaded(now_s=0.0, settings=wide))
+    saturated(Barrier(dispatcher, 2, 2, [3] * 20, [2] * 20), 20, 4)
+    file.close()
+    found = replay(path)
+    assert found.difference is None and found.decisions > 0
 
 
 def test_a_part_shows_what_another_rule_does_from_there_on(log):

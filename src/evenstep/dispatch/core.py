@@ -27,7 +27,7 @@ from evenstep.dispatch.life import Life
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
-from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.settings import Settings, to_log
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.predict.view import Fit
 
@@ -74,7 +74,7 @@ class Dispatcher:
         deciding.stopwatch, deciding.processor = stopwatch, processor or stopwatch
         deciding.overruns, deciding.keep_round = overruns, log
         if log is not None:
-            log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
+            log(Header(policy=policy, predictor=predictor, settings=to_log(settings), evenstep=__version__))
         self._do: dict[type, Callable[[Any], None]] = {
             kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event) if kind not in _IN_NUMBER
         }

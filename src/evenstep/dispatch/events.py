@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evenstep.dispatch.settings import Settings, WorkerSpec
+from evenstep.dispatch.settings import LoggedSettings, WorkerSpec
 
 #: Why a leg failed. ``connect``: no connection could be made. ``status``: a status that is not the request's fault (3xx,
 #: 5xx, 408, 421, 425, 429, a key of ours, a model that is not served), or an invalid answer. ``stream``: it broke off, even
@@ -209,7 +209,7 @@ class Reloaded(Base, frozen=True):
 
     policy: str = ""
     predictor: str = ""
-    settings: Settings | None = None
+    settings: LoggedSettings | None = None
 
 
 class Fitted(Base, frozen=True):

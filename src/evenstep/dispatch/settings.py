@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -170,3 +170,15 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         for name, limits in self.tenants.items():
             where, hint = f"tenants.{name}", "0 = no limit."
             check_range(where, "a number >= 0", hint, low=0, finite=True, **msgspec.structs.asdict(limits))
+
+
+class LoggedSettings(Settings, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of a dispatcher as its log has them. Their ranges are not checked: earlier versions took more."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def to_log(settings: Settings) -> LoggedSettings:
+    """The same settings, as fields of records are typed: a log is written as it is, and read without checks of ranges."""
+    return cast("LoggedSettings", settings)

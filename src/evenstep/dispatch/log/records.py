@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from evenstep.dispatch.events import Event
-from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.settings import LoggedSettings
 from evenstep.workload.log_parts import KIND
 
 VERSION = 1
@@ -35,7 +35,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     part: int = 0
     policy: str = ""
     predictor: str = ""
-    settings: Settings = Settings()
+    settings: LoggedSettings = LoggedSettings()
     evenstep: str = ""
     after_gap: bool = False
 

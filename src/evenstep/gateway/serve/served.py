@@ -25,7 +25,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.requests.tenants import Tenants
 from evenstep.dispatch.rounds.deciding import default_predictor
-from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.settings import Settings, to_log
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
@@ -305,7 +305,8 @@ class ServedModel:
             predictor = default_predictor(found) if horizon_of(found) else ""
         if predictor == deciding.predictor_text and ".py" not in predictor:
             predictor = ""
-        self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
+        now_s, logged = time.monotonic(), to_log(settings)
+        self.tell(ev.Reloaded(now_s=now_s, policy=policy, predictor=predictor, settings=logged))
 
     # --- workers -------------------------------------------------------------------------------------------------
 
