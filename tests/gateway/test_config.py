@@ -56,6 +56,15 @@ def test_a_prefiller_whose_engine_cannot_hand_over_kv_is_refused(engine):
     assert checked(GatewayConfig(workers=[Worker("http://p:1", role="prefill"), Worker("http://d:1", engine=engine)]))
 
 
+@pytest.mark.parametrize("more", [{"ranks": 2}, {"rank": 0}])
+def test_ranks_of_an_engine_without_a_rank_header_are_refused(more):
+    with pytest.raises(InputError, match="workers is 'openai'; expected an engine with a header that picks a rank"):
+        checked(GatewayConfig(workers=[Worker("http://a:1", engine="openai", **more)]))
+    source = Dns("a", worker=Worker("http://", engine="openai", **more))
+    with pytest.raises(InputError, match="worker.engine is 'openai'; expected an engine with a header that picks a rank"):
+        checked(GatewayConfig(discovery=Discovery(dns=[source])))
+
+
 def test_ranks_roles_and_paths_of_one_url_are_engines_of_their_own():
     one = Worker("http://a:1", ranks=4096)
     others = (Worker("http://a:1", name="p", role="prefill"), Worker("http://a:1/x", name="x"))

@@ -36,8 +36,10 @@ class Worker:
         slots: requests it runs at a time; left out = the top-level setting `slots`.
         kv_tokens: KV capacity in tokens; 0 = the one its metrics report, or no limit if they report none.
         role: decode (it prefills, too, where there is no prefiller) or prefill.
-        rank: data-parallel rank of this worker at its URL, from 0; left out = the worker is the whole engine there.
-        ranks: number of ranks at the URL. Each of them, from rank 0, is a worker; all are in one group.
+        rank: data-parallel rank of this worker at its URL, from 0; left out = the worker is the whole engine there. The
+            engine must have a header that picks a rank, as vllm and sglang have.
+        ranks: number of ranks at the URL. Each of them, from rank 0, is a worker; all are in one group. As for `rank`, the
+            engine must have a rank header.
         first_rank: number of its first rank on its metrics page: 0, except for further nodes of vLLM's hybrid load
             balancing. There the page counts the ranks of all nodes, but the rank header only those of the node.
         engine: name of the engine's dialect, with options as in vllm:version=0.32.0.
@@ -128,8 +130,12 @@ def adapter_of(engine: str) -> EngineAdapter:
 
 
 def check_engine(worker: Worker) -> None:
-    """Raise an InputError for an unknown engine or option, or for a prefiller whose engine cannot hand over KV."""
+    """Raise an InputError for an unknown engine or option, a prefiller without hand-over, or ranks without a header."""
     adapter = adapter_of(worker.engine)
+    if not adapter.rank_header and (worker.rank is not None or worker.ranks is not None):
+        expected = "an engine with a header that picks a rank, as vllm has, for rank or ranks"
+        hint = "Without it the engine itself spreads requests over its ranks: leave them out, and give its slots in all."
+        raise InputError("engines", "engine", worker.engine, expected, hint)
     if worker.role == "prefill" and not adapter.dialect.handover:
         expected = "an engine that hands over the KV of its prompts, as vllm does, for role=prefill"
         raise InputError("engines", "engine", worker.engine, expected)
