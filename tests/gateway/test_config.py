@@ -42,6 +42,12 @@ def test_two_workers_of_one_name_are_refused():
         (Worker("http://a"), Worker("http://A:80", name="b")),
         (Worker("http://a:1", ranks=2), Worker("http://a:1", name="b", rank=1)),
         (Worker("http://a:1", rank=1), Worker("http://a:1", name="b")),
+        (Worker("http://a:1"), Worker("http://a.:1")),
+        (Worker("http://localhost:1", name="a:1"), Worker("http://127.0.0.1:1")),
+        (Worker("http://127.0.0.1:1", name="a:1"), Worker("http://[::1]:1")),
+        (Worker("http://[::1]:1", name="a:1"), Worker("http://LOCALHOST:1")),
+        (Worker("http://10.0.0.1:1", name="a:1"), Worker("http://[::ffff:10.0.0.1]:1")),
+        (Worker("http://[fe80::1]:1", name="a:1"), Worker("http://[FE80:0::1]:1")),
     ],
 )
 def test_an_engine_that_is_listed_twice_is_refused(one, other):
@@ -69,6 +75,7 @@ def test_ranks_roles_and_paths_of_one_url_are_engines_of_their_own():
     one = Worker("http://a:1", ranks=4096)
     others = (Worker("http://a:1", name="p", role="prefill"), Worker("http://a:1/x", name="x"))
     assert len(checked(GatewayConfig(workers=[one, *others])).fleet()) == 4098
+    assert len(checked(GatewayConfig(workers=[Worker("http://127.0.0.1:1"), Worker("http://127.0.0.2:1")])).fleet()) == 2
 
 
 def test_a_policy_that_shares_by_weight_is_told_the_weights_of_the_classes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from evenstep.sockets import in_url, without_user
 DEFAULT_SLOTS = 256
 #: Largest number of ranks at one URL.
 MOST_RANKS = 4096
+_HERE = {ipaddress.ip_address(one) for one in ("127.0.0.1", "::1")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +263,13 @@ def _check_source(where: str, source: Dns | Kubernetes) -> None:
 def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError]]:
     """Yield each worker whose engine an earlier worker has, with the error to raise for it. Its load would count twice.
 
-    Two workers have the same engine if address, path, role and rank are equal. A worker without a rank has all ranks of its
-    URL. `workers` are as `Worker.each` returns them.
+    Two workers have the same engine if address, path, role and rank are equal; ``localhost``, ``127.0.0.1`` and ``[::1]``
+    are one address. A worker without a rank has all ranks of its URL. `workers` are as `Worker.each` returns them.
     """
     found: dict[tuple[str, str, str], dict[int | None, Worker]] = {}
     for worker in workers:
-        engine = _address(worker.url, worker.name), urlsplit(worker.url).path.rstrip("/"), worker.role
+        host, _, port = _address(worker.url, worker.name).rpartition(":")
+        engine = f"{_one_name(host)}:{port}", urlsplit(worker.url).path.rstrip("/"), worker.role
         ranks = found.setdefault(engine, {})
         same = (None, worker.rank) if worker.rank is not None else (*ranks,)
         other = next((ranks[rank] for rank in same if rank in ranks), None)
@@ -275,6 +278,16 @@ def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError
         else:
             hint = f"{other.name} is there already. Leave one of them out, or give each its rank."
             yield worker, InputError("workers", "url", worker.url, "each engine once", hint)
+
+
+def _one_name(host: str) -> str:
+    """A host in one of its spellings, as far as that is known without looking it up; this machine is ``localhost``."""
+    try:
+        found = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host.removesuffix(".")
+    found = getattr(found, "ipv4_mapped", None) or found
+    return "localhost" if found in _HERE else str(found)
 
 
 def _address(url: str, where: str) -> str:
