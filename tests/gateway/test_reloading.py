@@ -187,6 +187,21 @@ def test_an_operators_policy_holds_until_the_next_reload(tmp_path):
     story(tmp_path, told)
 
 
+def test_changes_asked_for_at_once_are_made_one_after_the_other_and_the_last_holds(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        async def reload_other():
+            file.write_text(FILE.replace("jsq", "br-0"))
+            return await reloader.reload()
+
+        changes = reloader.set_policy("br-h", ""), reload_other(), reloader.reload(), reloader.set_policy("least-load", "")
+        _, first, second, _ = await asyncio.gather(*changes)
+        assert heard == ["br-h", "br-0", "br-0", "least-load"]
+        assert "policy" in first.changed and not second.changed
+        assert gateway.now.policy == reloader.settled.value.policy == "least-load"
+
+    story(tmp_path, told)
+
+
 def test_a_worker_that_an_operator_adds_during_a_reload_stays_the_operators(tmp_path, monkeypatch):
     async def told(file, gateway, reloader, heard):
         file.write_text(FILE.replace("name: b", "name: c"))
