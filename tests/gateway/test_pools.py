@@ -16,7 +16,7 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
 from evenstep.gateway.connections.pages import Question
-from evenstep.gateway.serve.models import card_of
+from evenstep.gateway.serve.models import ModelCard, card_of
 
 
 async def nothing(number, head, body, writer):
@@ -381,6 +381,77 @@ def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed(is_spli
             if is_split:
                 assert len(prefiller.asked) == 20, "each request is prefilled once"
                 assert all(b'"kv_transfer_params":{"of":' in body for one in (*bare, loaded) for _, body in one.asked)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("has_other", [False, True])
+def test_requests_that_wait_for_a_model_that_is_gone_get_what_new_ones_get(has_other):
+    """They waited for `ttl_s`, and then got 503."""
+
+    async def stalls(number, head, body, writer):
+        return STALLS
+
+    async def story():
+        async with (
+            engine(stalls) as one,
+            engine(nothing) as other,
+            serving(Worker(one.url, models=["m"], slots=1)) as server,
+        ):
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            pools.config = dataclasses.replace(pools.config, aliases={"short": "m"})
+            asks = [
+                asyncio.create_task(raw(server, request({"model": name, "prompt": "x"}, headers="Connection: close\r\n")))
+                for name in ("m", "m", "short")
+            ]
+            await until(lambda: one.asked and pool.requests == 3)
+            if has_other:
+                pools.add(Worker(other.url, name="other", models=["other"]))
+            pools.remove(next(iter(pool.backends)), drain=False)
+            failed, *waited = await asyncio.gather(*asks)
+            assert failed.startswith(b"HTTP/1.1 502 "), "it ran on the worker"
+            for answer, name in zip(waited, ("m", "short"), strict=True):
+                assert answer.startswith(b"HTTP/1.1 404 ") and f"`{name}` does not exist".encode() in answer
+            counts = pool.dispatcher.parts.meters.requests
+            assert counts["404"] == 2 and not counts["cancelled"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("becomes", "expected"), [("m", 200), ("other", 404)])
+def test_requests_wait_while_a_worker_may_say_that_it_serves_their_model(monkeypatch, becomes, expected):
+    found: list[ModelCard] = []
+    asked = asyncio.Event()
+
+    async def cards(backend):
+        asked.set()
+        return found
+
+    monkeypatch.setattr("evenstep.gateway.serve.pools._cards_of", cards)
+    monkeypatch.setattr("evenstep.gateway.serve.pools._AGAIN_CAP_S", 0.001)
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def stalls(number, head, body, writer):
+        return STALLS
+
+    async def story():
+        worker = {"slots": 1, "models": ["m"]}
+        async with engine(stalls) as one, engine(answers) as two, serving(Worker(one.url, **worker)) as server:
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            asks = [
+                asyncio.create_task(raw(server, request({"model": "m", "prompt": "x"}, headers="Connection: close\r\n")))
+                for _ in range(2)
+            ]
+            await until(lambda: one.asked and pool.requests == 2)
+            pools.add(Worker(two.url, name="two"))
+            pools.remove(next(iter(pool.backends)), drain=False)
+            await asked.wait()
+            await until(lambda: pool.requests == 1)
+            assert pools.unknown and not pool.backends
+            found.append(card_of(becomes))
+            assert b" %d " % expected in (await asyncio.gather(*asks))[1].partition(b"\r\n")[0]
 
     asyncio.run(story())
 

@@ -163,6 +163,13 @@ class Dispatcher:
         requests["error"] -= 1
         requests["200"] += 1
 
+    def withdrawn(self, status: int) -> None:
+        """Count a request whose `ClientGone` was handled by the status of the host's refusal instead; 0 = as an error."""
+        meters = self.parts.meters
+        meters.cancelled -= 1
+        meters.requests["cancelled"] -= 1
+        meters.requests[str(status) if status else "error"] += 1
+
     def flush(self) -> None:
         """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
         self._journal.flush()

@@ -319,12 +319,25 @@ class Exchange:
 
     def give_up(self) -> None:
         """The gateway stops: end the request as `client_gone` does, and send status 503, or an error event in a stream."""
-        has_started, refusal = self.has_started, refusals.overloaded(1.0)
+        self._end_unserved(refusals.overloaded(1.0), "error", "the gateway is being stopped")
+
+    def withdraw(self) -> int:
+        """No worker of its model is left: end the request like a new one, by 404, or its stream by an error event.
+
+        Returns the status; 0 = a stream had begun.
+        """
+        refusal, has_started = refusals.unknown_model(self.request.model), self.has_started
+        self._end_unserved(refusal, "error" if has_started else "refused", _WHY["failed"])
+        return 0 if has_started else refusal.status
+
+    def _end_unserved(self, refusal: Refusal, outcome: Outcome, why: str) -> None:
+        """End the request as `client_gone` does, and send the refusal, or an error event, with `why`, in a stream."""
+        has_started = self.has_started
         self._note_tokens(self._leg)
-        self._over("error", _OK if has_started else refusal.status)
+        self._over(outcome, _OK if has_started else refusal.status)
         self.client_gone()
         if has_started:
-            self.client.send(refusals.stream_broken("the gateway is being stopped").event(), last=True)
+            self.client.send(refusals.stream_broken(why).event(), last=True)
         else:
             self.client.refuse(refusal)
 

@@ -314,6 +314,7 @@ class Pools:
             await asyncio.sleep(wait_s)
             wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
         del self._learning[backend.name]
+        self._end_stranded()
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine in a task, which `close` cancels."""
@@ -326,6 +327,16 @@ class Pools:
         task = self._learning.pop(name, None)
         if task is not None:
             task.cancel()
+            self.loop.call_soon(self._end_stranded)
+
+    def _end_stranded(self) -> None:
+        """End requests that wait in a pool without workers, as new ones for its models are refused (`Front`): by 404.
+
+        They wait on while a worker may still say that it serves their model.
+        """
+        for pool in self.all:
+            if not (pool.backends or self._learning):
+                pool.withdraw(self.may_return)
 
     def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
         """The pool that has one of these models or a base, else a new one; InputError if its tokenizer cannot be read."""
@@ -375,6 +386,7 @@ class Pools:
 
     def _left(self, pool: ServedModel, name: str, url: str) -> None:
         """Forget a worker that a pool has removed. One that has another pool, or another URL by now, stays known."""
+        self.loop.call_soon(self._end_stranded)
         if self._pool_of.get(name) not in (pool, None):
             return
         known = self.workers.get(name)
