@@ -692,3 +692,16 @@ def test_an_error_in_what_an_engine_is_told_names_it(words, said, capsys):
     policy = ["--policy", "a-min" if "--bounds" in words else "vllm"]
     assert main(["compare", "sample:azure-conv", "--limit", "40", "--seeds", "1", *engine, *policy, *words]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_options_of_an_engine_without_effect_are_told(capsys):
+    words = ["compare", "sample:azure-conv", "--limit", "20", "--seeds", "1", "--policy", "vllm", "--engine"]
+    assert main([*words, "balancer=round-robin,news-s=0.5,hold-produced=true,first-token=decode"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "--engine: balancer has no effect: only ranks have a balancer, see data-parallel.",
+        "--engine: news-s has no effect: only ranks have a balancer, see data-parallel.",
+    ]
+    assert said[2] == "--engine: hold-produced has no effect with first-token=decode."
+    assert main([*words, "balancer=round-robin,data-parallel=2"]) == 0
+    assert "no effect" not in capsys.readouterr().err

@@ -184,3 +184,12 @@ def test_a_run_does_not_write_over_its_workload(capsys, tmp_path, monkeypatch):
         assert main(["simulate", source, "--workers", "2", "--slots", "2", *words]) == 2
         assert f"{said}; expected a file that the command does not read." in capsys.readouterr().err
     assert (log.read_bytes(), Path("requests.parquet").read_bytes()) == before
+
+
+def test_a_pool_without_effect_is_told_and_does_not_stop_a_script(capsys):
+    told = "command line: --pool has no effect: only with saturated arrivals the pool is topped up.\n"
+    assert main([*SMALL, "--rate", "5"]) == 0
+    assert capsys.readouterr().err.count(told) == 1
+    for words in (SMALL, [word for word in [*SMALL, "--rate", "5"] if word not in ("--pool", "32")]):
+        assert main(words) == 0
+        assert "no effect" not in capsys.readouterr().err

@@ -65,7 +65,7 @@ class Compare:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.compare.observed import from_log, is_log
-        from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked
+        from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked, idle
 
         document = flags.document_of(args)
         in_file = {} if document is None else document.values
@@ -84,6 +84,7 @@ class Compare:
         found = flags.settled(args, CompareSettings, layer)
         settings = checked(found)
         check_used(found)
+        outputs.remark(idle(found, settings.arrivals))
         if log is not None and log.policy not in settings.policies:  # simulated as well, for the error of the simulator
             settings = replace(settings, policies=[log.policy, *settings.policies])
         return _compare(args, found, settings, log)
@@ -198,7 +199,7 @@ def _compare_engine(args: argparse.Namespace) -> int:
         PolicyError: a policy broke its contract.
     """
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
-    from evenstep.experiments.compare.engine_settings import EngineSettings, check
+    from evenstep.experiments.compare.engine_settings import EngineSettings, check, idle
     from evenstep.measure.engine_comparison import to_json_object
     from evenstep.report.engine_page import page
     from evenstep.report.engine_table import table_lines
@@ -210,6 +211,7 @@ def _compare_engine(args: argparse.Namespace) -> int:
         raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag with --engine")
     found = flags.settled(args, EngineSettings)
     settings = check(found.value)
+    outputs.remark(idle(settings))
     flags.need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)

@@ -84,12 +84,13 @@ class Simulate:
         parser.add_argument("--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.experiments.settings import SimulateSettings, check_used, checked
+        from evenstep.experiments.settings import SimulateSettings, check_used, checked, idle
         from evenstep.measure.metrics import known
 
         found = flags.settled(args, SimulateSettings)
         settings = checked(found)
         check_used(found)
+        outputs.remark(idle(found, settings.arrivals))
         flags.need_source("evenstep simulate", settings.source)
         outputs.check_report(args.chrome_trace, "--chrome-trace", ".json")
         outputs.check_folder(args.records)

@@ -42,10 +42,12 @@ class StabilityCommand:
         flags.add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        from evenstep.experiments.compare.engine_settings import EngineSettings, idle
         from evenstep.experiments.stability import StabilitySettings, answer
 
         check_at_least("evenstep stability", 1, args, "processes")
         settings = flags.settled(args, StabilitySettings).value
+        outputs.remark(idle(EngineSettings(engine=settings.engine)))
         found = answer(settings, args.processes)
         value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **asdict(found)}
         return outputs.answer(args, value, _lines(found, settings.seeds, settings.precision))

@@ -273,6 +273,14 @@ def check_used(settled: Settled[Any]) -> None:
             raise settled.refusal(name, "no value here, as it would change nothing", hint)
 
 
+def idle(settled: Settled[Any], arrivals: str) -> list[str]:
+    """A sentence for each setting that was given and has no effect with `arrivals`; scripts may give it to every run."""
+    if arrivals == "saturated" or settled.origin["pool"] == "default":
+        return []
+    wrong = settled.refusal("pool", "")
+    return [f"{wrong.where}: {wrong.field} has no effect: only with saturated arrivals the pool is topped up."]
+
+
 def check_fits(settled: Settled[Any], source: Source) -> None:
     """Check that a recorded trace has the columns that its arrivals need; generators are checked when they run.
 

@@ -201,6 +201,12 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
     return 0
 
 
+def remark(sentences: Iterable[str]) -> None:
+    """Print sentences on what the user asked for, each a line on stderr."""
+    for sentence in sentences:
+        print(sentence, file=sys.stderr)
+
+
 def write_report(path: str, page: str) -> str:
     """Write a page to a file, replacing an old one; returns a line that says where it is. `InputError` if that fails."""
     write_text(Path(path), page)

@@ -100,6 +100,18 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     return settings
 
 
+def idle(settings: EngineSettings) -> list[str]:
+    """A sentence for each option of ``--engine`` that was given and has no effect with the others."""
+    given, engine = names.options(settings.engine, "--engine"), settings.server()
+    found = [name for name in ("balancer", "news_s") if name in given and engine.data_parallel == 1]
+    said = [
+        f"--engine: {name.replace('_', '-')} has no effect: only ranks have a balancer, see data-parallel." for name in found
+    ]
+    if engine.hold_produced and engine.first_token == "decode":
+        said.append("--engine: hold-produced has no effect with first-token=decode.")
+    return said
+
+
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     """Parse bounds of a trace's output lengths (forms: `BOUNDS`), and return (lower, upper) in tokens, int64[N] each.
 

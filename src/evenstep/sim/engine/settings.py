@@ -41,7 +41,8 @@ class Engine:
         overhead_s: seconds of an iteration outside its batch: scheduling, sampling.
         data_parallel: ranks in lock-step, each with its own budget, limits, memory and copy of the policy (`engine.ranks`);
             1 = one engine.
-        balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value.
+        balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value; no effect with
+            one rank.
         news_s: least seconds between two broadcasts of the ranks' counts to the balancer; 0 = one each step.
 
     Raises:
