@@ -9,6 +9,7 @@ import errno
 import functools
 
 import pytest
+from tests import clock
 from tests.gateway.running import (
     DONE,
     END,
@@ -36,14 +37,18 @@ ANSWER = b'{"choices":[{"finish_reason":"length","text":"x"}],"usage":{"prompt_t
 PREFILLED = ANSWER.replace(b'"usage"', b'"kv_transfer_params":{},"usage"')
 
 
-def looped(test):
+def looped(test, run=asyncio.run):
     """A test that is a coroutine, in a loop of its own."""
 
     @functools.wraps(test)
-    def run(**given):
-        asyncio.run(test(**given))
+    def ran(**given):
+        run(test(**given))
 
-    return run
+    return ran
+
+
+#: One whose clock jumps: it waits for no time.
+jumping = functools.partial(looped, run=clock.run)
 
 
 def held(gate, answer=ANSWER):
@@ -118,7 +123,7 @@ async def test_a_worker_may_come_back_under_its_name_before_the_old_one_is_empty
         assert not server.gateway.workers()
 
 
-@looped
+@jumping
 async def test_a_whole_answer_has_its_patience_on_a_second_connection_too():
     async def answers(number, head, body, writer):
         if number == 1:  # it closes the idle connection just as the request comes
@@ -133,7 +138,7 @@ async def test_a_whole_answer_has_its_patience_on_a_second_connection_too():
         assert (await asks(server))[9:12] == b"200"
 
 
-@looped
+@jumping
 async def test_an_answer_with_all_its_tokens_is_complete_when_its_worker_is_removed():
     async def all_but_the_end(number, head, body, writer):
         writer.write(EVENTS + b"".join(framed(chunk(" a", k, None, [k])) for k in (1, 2, 3)))
@@ -159,7 +164,7 @@ async def test_an_answer_with_all_its_tokens_is_complete_when_its_worker_is_remo
 @pytest.mark.parametrize("reason", ["stop", "length"])
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("usage", [False, True])
-@looped
+@jumping
 async def test_an_answer_that_has_ended_gets_its_end_once_when_its_worker_is_removed(reason, others, usage):
     async def all_but_done(number, head, body, writer):
         writer.write(EVENTS + framed(chunk(" a", 1, None, [1])) + framed(chunk(" b", 2, None, [2])))
@@ -203,7 +208,7 @@ async def test_after_a_drain_no_model_gets_new_requests_not_even_one_that_came_s
         await server.close()
 
 
-@looped
+@jumping
 async def test_a_key_stays_here_when_a_reload_removes_all_keys_before_the_body_comes():
     heads = []
 
