@@ -70,6 +70,32 @@ def test_it_tells_how_much_of_the_prompts_it_found_in_its_cache():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_next_turn_of_a_conversation_finds_the_answer_before_it_as_in_vllm(chat):
+    """All full blocks of prompt and answer, but the answer's last token, whose KV was never computed."""
+
+    async def story():
+        async with (
+            running(speed=50.0, block_size=16, prefix_caching=True) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            path = "/v1/chat/completions" if chat else "/v1/completions"
+            said, asked = "".join(" bab" for _ in range(40)), {"max_tokens": 57, "ignore_eos": True}
+            first = {"messages": [{"role": "user", "content": said}]} if chat else {"prompt": said}
+            answer = await (await session.post(path, json=asked | first)).json()
+            before, (choice,) = answer["usage"]["total_tokens"], answer["choices"]
+            if chat:
+                turns = [*first["messages"], choice["message"], {"role": "user", "content": " bab"}]
+                second = {"messages": turns}
+            else:
+                second = {"prompt": said + choice["text"] + " bab bab"}
+            await (await session.post(path, json=asked | second)).read()
+            (sample,) = VLLM().samples(await (await session.get("/metrics")).read())
+            assert sample.prefix_hit == (before - 1) // 16 * 16 > 80
+
+    asyncio.run(story())
+
+
 def test_the_names_of_sglang():
     async def story():
         async with running(ranks=2, speed=0.2, dialect="sglang", kv_tokens=3200) as emulator:

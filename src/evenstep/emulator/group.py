@@ -305,6 +305,8 @@ class Group:
             token = tokens.END
         one.state = tokens.after(one.state, token)
         one.total += 1
+        if self._settings.prefix_caching and not one.total % self._settings.block_size:
+            one.chain.append(one.state)
         if token == tokens.END or (token in one.stop_ids and produced >= one.min_tokens):
             return token, "stop"
         return token, "length" if produced + 1 >= one.max_tokens else None

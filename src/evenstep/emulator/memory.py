@@ -1,8 +1,8 @@
-"""KV memory of one rank, counted in blocks: private ones, and prompt blocks that several sequences share.
+"""KV memory of one rank, counted in blocks: private ones, and full blocks that several sequences share.
 
 Every block is free, held by a sequence, or idle. An idle block is shared but has no holder; it is kept until its room is
 needed, and the least recently used goes first. Only held blocks count as used, as in vLLM. Shared blocks are identified by
-the model's state at their end (`tokens.blocks_of`); a *chain* lists those of a prompt in order.
+the model's state at their end (`tokens.blocks_of`); a *chain* lists those of a sequence in order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 
 class Memory:
-    """The KV blocks of one rank, of `block_size` tokens each; with `sharing`, prompt blocks are cached and shared."""
+    """The KV blocks of one rank, of `block_size` tokens each; with `sharing`, full blocks are cached and shared."""
 
     def __init__(self, blocks: int, block_size: int, *, sharing: bool = False) -> None:
         self.blocks, self.block_size, self.sharing = blocks, block_size, sharing

@@ -31,7 +31,7 @@ class Sequence:
         stop_ids: token ids that end it.
         state: the model's state after all tokens so far (see `tokens`).
         salt: salt of its draws of tokens; another salt gives other tokens, 0 = greedy.
-        chain: states at the end of the prompt's full blocks, which identify them; empty without prefix caching.
+        chain: states at the end of the full blocks of prompt and output, which identify them; empty without prefix caching.
         leased: whether its blocks are kept after its end for another engine to fetch.
         fetched: number of prompt tokens whose KV came from another engine.
         begun: the model's state after the prompt, which identifies the KV that another engine fetches.
@@ -249,7 +249,7 @@ class Rank:
         self.scheduled.append(one)
 
     def _publish(self, one: Sequence) -> None:
-        """Share the prompt blocks of a sequence that the planned step fills; a copy of a shared block stays private.
+        """Share the blocks of a sequence that the planned step fills; a copy of a shared block stays private.
 
         As in vLLM, the next sequence of the same step finds them.
         """

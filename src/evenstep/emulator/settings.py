@@ -42,7 +42,7 @@ class EmulatorSettings:
         kv_tokens: KV tokens that fit in a rank's memory.
         block_size: KV tokens of a block.
         max_model_len: most tokens of prompt and answer together; left out = as many as fit in a rank's memory.
-        prefix_caching: keep the blocks of prompts for later requests.
+        prefix_caching: keep the full blocks of prompts and answers for later requests.
         mean_output_tokens: mean length at which answers without ignore_eos end by themselves; 0 = never.
         lease_s: engine seconds for which prefilled KV is kept for another engine to fetch.
         speed: factor by which engine time runs faster than the wall clock.
