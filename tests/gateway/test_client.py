@@ -427,4 +427,4 @@ def test_a_connection_whose_last_answer_is_read_late_ends_as_soon_as_any_other(m
             await until(lambda: not server.gateway.front.clients)
             writer.close()
 
-    asyncio.run(story())
+    clock.run(story())
