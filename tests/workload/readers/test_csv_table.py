@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -86,3 +89,10 @@ def test_a_quote_without_its_end_in_the_header_is_one_line_of_error(write):
     with pytest.raises(InputError, match="expected a column 'b'") as error:
         parse(write("a.csv", 'a,"b\n1,2\n'))
     assert "\n" not in str(error.value)
+
+
+def test_a_file_is_read_without_pandas(samples):
+    """pyarrow's `to_numpy` imports it where it is installed: half a second, in which Ctrl-C was lost."""
+    code = "import sys; from evenstep import read_trace; read_trace(sys.argv[1]); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, samples / "azure.csv"], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"

@@ -120,14 +120,14 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # the latter: it keeps spaces around a column's name
         raise Doubt from None
     columns: dict[str, Any] = {}
-    for field in fields:
+    for field in fields:  # `to_numpy` imports pandas, where that is installed: half a second in which Ctrl-C can be lost
         column = table.column(field).combine_chunks()
         if pa.types.is_string(column.type):
             columns[field] = column.to_pylist()
         elif pa.types.is_timestamp(column.type):
-            columns[field] = column.cast(pa.int64()).to_numpy()
+            columns[field] = np.from_dlpack(column.cast(pa.int64()))
         else:
-            columns[field] = column.to_numpy()
+            columns[field] = np.from_dlpack(column)
     built = Table(path.name, columns, None, table.num_rows, skip=False)
     built.require_rows()
     return built
