@@ -434,10 +434,11 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
 def unless_secret(field: str, value: Any) -> Any:
     """The value as an error may show it: ``(hidden)`` if the field is a secret, or the value names one and goes on.
 
-    Secrets are ``keys``, its items and those of ``workers``, and each ``key``, ``api_key``, ``token`` and ``salt``. Empty
-    text, ``missing`` and None are never hidden, nor is text that ends with such a name, as ``total-token`` does.
+    Secrets are ``keys``, its items and those of ``workers``, each ``key``, ``api_key``, ``token`` and ``salt``, and what is
+    given in place of the sections ``admin`` and ``decisions``, which have one. Empty text, ``missing`` and None are never
+    hidden, nor is text that ends with such a name, as ``total-token`` does.
     """
-    is_secret = re.search(r"(^|\.)(keys|(keys|workers)\[\d+\]|key|api_key|token|salt)$", field)
+    is_secret = re.search(r"^(admin|decisions)$|(^|\.)(keys|(keys|workers)\[\d+\]|key|api_key|token|salt)$", field)
     holds_one = re.search(r"\b(key|api_key|token|salt)\b[\s\"'\])}]*[^\s\"'\])}]", str(value))
     return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
 

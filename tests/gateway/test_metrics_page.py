@@ -40,6 +40,12 @@ PROMISED = {
 }
 
 
+#: Metrics whose values `Gateway.snapshot` and the operation add, so that no model has them.
+OF_THE_DATA_PATH = """answers_total class_requests_total class_weight connections decision_log_failed
+    decision_log_failures_total generations is_draining log_lines_dropped_total passing reloads_total scrapes_total
+    worker_cannot_continue worker_counted_here_only worker_counting_estimated""".split()
+
+
 def served() -> Dispatcher:
     """A dispatcher that has served one request of three tokens and runs another, with one waiting and a prefiller."""
     dispatcher = Dispatcher("jsq")
@@ -74,6 +80,12 @@ def test_every_promised_metric_is_there_with_its_type():
     found = page()
     assert {name: found[f"evenstep_{name}"].type for name in PROMISED} == PROMISED
     assert all(found[f"evenstep_{name}"].samples for name in PROMISED)
+
+
+def test_each_metric_of_a_model_has_samples():
+    found = page()
+    empty = {name for name in HELP if not found[name.removesuffix("_total")].samples}
+    assert empty == {f"evenstep_{name}" for name in OF_THE_DATA_PATH}
 
 
 def test_the_numbers_are_those_of_the_dispatcher():

@@ -39,11 +39,11 @@ def test_the_user_of_a_url_that_is_refused_is_not_shown():
         Sources(flags={"traces.endpoint": ("command line", "ftp://me:sk-1@a")}).settled()
 
 
-@pytest.mark.parametrize("setting", ["workers", "keys"])
-def test_text_in_place_of_a_list_with_secrets_is_not_shown(setting, tmp_path):
+@pytest.mark.parametrize("setting", ["workers", "keys", "admin", "decisions"])
+def test_text_in_place_of_a_list_or_section_with_secrets_is_not_shown(setting, tmp_path):
     file = tmp_path / "gateway.yaml"
     file.write_text(f"version: 1\n{setting}: sk-text\n")
-    with pytest.raises(InputError, match=rf"line 2: {setting} is '\(hidden\)'; expected a list"):
+    with pytest.raises(InputError, match=rf"line 2: {setting} is '\(hidden\)'; expected a (list|mapping)"):
         Sources(file=str(file)).settled()
 
 
