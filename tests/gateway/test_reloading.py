@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.gateway.fake_gateway import FakeGateway
@@ -18,11 +19,11 @@ from evenstep.gateway.operate.reloading import Reloader
 FILE = "version: 1\npolicy: jsq\nworkers:\n  - {url: 'http://a:1', name: a, slots: 2}\n  - {url: 'http://b:1', name: b}\n"
 
 
-def story(tmp_path, told):
+def story(tmp_path, told, name="gateway.yaml"):
     """Run ``told(file, gateway, reloader, heard)`` with two workers, a and b."""
 
     async def run() -> None:
-        file = tmp_path / "gateway.yaml"
+        file = tmp_path / name
         file.write_text(FILE)
         sources = Sources(file=str(file))
         settled = sources.settled()
@@ -84,6 +85,17 @@ def test_a_bad_file_changes_nothing(tmp_path, before, after, said):
         assert reloader.settled is settled and reloader.results["refused"] == 1
 
     story(tmp_path, told)
+
+
+def test_an_error_names_its_origin_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def told(file, gateway, reloader, heard):
+        file.write_text(FILE.replace("name: b", "name: b, api_key: 'env:NO_SUCH'"))
+        with pytest.raises(InputError, match=r"^workers\.yaml line 3, worker b: api_key is 'env:NO_SUCH'"):
+            await reloader.reload()
+
+    story(Path(), told, "workers.yaml")
 
 
 @pytest.fixture

@@ -95,10 +95,7 @@ class Reloader:
             before = self.settled
             try:
                 fresh = await asyncio.to_thread(self._sources.settled)
-                try:
-                    done = await self._go_by(fresh)
-                except InputError as error:
-                    raise placed(error, fresh.origin) from None
+                done = await self._go_by(fresh)
             except EvenstepError as error:
                 self.results["refused"] += 1
                 is_used = self.settled is not before
@@ -118,7 +115,10 @@ class Reloader:
         async with self._turn:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
             origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
-            await self._use(Settled(config, origin))
+            try:
+                await self._use(Settled(config, origin))
+            except InputError as error:
+                raise placed(error, origin) from None
             _log.info("policy changed", extra={"policy": policy, "predictor": predictor})
 
     async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
@@ -127,12 +127,15 @@ class Reloader:
         fixed = {name: getattr(before, name) for name in _FIXED}
         trust = {name: getattr(before.engines, name) for name in _FIXED_OF_ENGINES}
         wanted = dataclasses.replace(after, engines=dataclasses.replace(after.engines, **trust), **fixed)
-        self._membership.plan(CONFIG, wanted.fleet())  # raises before anything changes
         origin = {
             name: self.settled.origin.get(name, place) if _is_fixed(name) else place for name, place in fresh.origin.items()
         }
-        await self._use(Settled(wanted, origin), self._contexts)
-        plan = await self._membership.replace(CONFIG, wanted.fleet())  # planned anew: others may have joined meanwhile
+        try:
+            self._membership.plan(CONFIG, wanted.fleet())  # raises before anything changes
+            await self._use(Settled(wanted, origin), self._contexts)
+            plan = await self._membership.replace(CONFIG, wanted.fleet())  # planned anew: others may have joined meanwhile
+        except InputError as error:
+            raise placed(error, origin) from None
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
             changed=[n for n in different if not _is_fixed(n)],
@@ -152,15 +155,12 @@ class Reloader:
         config, is_used = settled.value, False
         while not is_used:
             is_plain = begins_plain()
-            try:
-                await asyncio.to_thread(_check, config, contexts)
-                if not (is_plain or is_compiled(config.policy, config.predictor)):
-                    text = "compiling what the new policy needs, up to a minute; the former policy decides until then"
-                    _log.info(text, extra={"policy": config.policy, "predictor": config.predictor})
-                await compile_beside(config.policy, config.predictor)
-                await asyncio.to_thread(_load, config)
-            except InputError as error:
-                raise placed(error, settled.origin) from None
+            await asyncio.to_thread(_check, config, contexts)
+            if not (is_plain or is_compiled(config.policy, config.predictor)):
+                text = "compiling what the new policy needs, up to a minute; the former policy decides until then"
+                _log.info(text, extra={"policy": config.policy, "predictor": config.predictor})
+            await compile_beside(config.policy, config.predictor)
+            await asyncio.to_thread(_load, config)
             for context, tls, where in contexts:
                 load_certificate(context, tls, where)
             is_used = await asyncio.wrap_future(self._door.ask(self._tell, config, is_plain))
