@@ -41,9 +41,23 @@ PROMISED = {
 
 
 #: Metrics whose values `Gateway.snapshot` and the operation add, so that no model has them.
-OF_THE_DATA_PATH = """answers_total class_requests_total class_weight connections decision_log_failed
-    decision_log_failures_total generations is_draining log_lines_dropped_total passing reloads_total scrapes_total
-    worker_cannot_continue worker_counted_here_only worker_counting_estimated""".split()
+OF_THE_DATA_PATH = [
+    "answers_total",
+    "class_requests_total",
+    "class_weight",
+    "connections",
+    "decision_log_failed",
+    "decision_log_failures_total",
+    "generations",
+    "is_draining",
+    "log_lines_dropped_total",
+    "passing",
+    "reloads_total",
+    "scrapes_total",
+    "worker_cannot_continue",
+    "worker_counted_here_only",
+    "worker_counting_estimated",
+]
 
 
 def served() -> Dispatcher:
