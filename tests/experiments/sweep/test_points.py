@@ -84,6 +84,8 @@ def test_fractions_with_many_digits_stay_within_their_range():
     span = axis({"from": low, "to": high, "points": 2})
     assert span.grid() == (low, high)
     assert all(low <= span.drawn(share) <= high for share in (0.0, 0.3, 1.0))
+    found = axis({"from": low, "to": high, "points": 5}).grid()
+    assert sorted(found) == [*found] and (found[0], found[-1]) == (low, high)
 
 
 def test_whole_numbers_on_a_logarithmic_scale_stay_within_their_range():

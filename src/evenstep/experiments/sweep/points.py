@@ -71,13 +71,14 @@ class Axis:
     def _between(self, share: float, high: float) -> float:
         """The number at a share of the way from `low` to `high`, rounded to 12 digits, so that 0.1 + 0.2 reads 0.3.
 
-        A whole parameter keeps its last digits above 10^12. Rounding may leave the range.
+        It keeps all its digits if it would leave the range when rounded, and above 10^12 if the parameter is whole.
         """
         if self.log:
             value = self.low * math.exp(share * math.log(high / self.low))
         else:
             value = self.low + share * (high - self.low)
-        return value if self.whole and abs(value) >= _UNROUNDED else float(f"{value:.12g}")
+        rounded = float(f"{value:.12g}")
+        return value if (self.whole and abs(value) >= _UNROUNDED) or not self.low <= rounded <= high else rounded
 
 
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
