@@ -193,3 +193,8 @@ def test_a_pool_without_effect_is_told_and_does_not_stop_a_script(capsys):
     for words in (SMALL, [word for word in [*SMALL, "--rate", "5"] if word not in ("--pool", "32")]):
         assert main(words) == 0
         assert "no effect" not in capsys.readouterr().err
+
+
+def test_bad_input_is_one_line_where_a_pool_has_no_effect_too(capsys):
+    assert main([*SMALL, "--rate", "5", "--policy", "nosuch"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -65,7 +65,7 @@ class Compare:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.compare.observed import from_log, is_log
-        from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked, idle
+        from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked
 
         document = flags.document_of(args)
         in_file = {} if document is None else document.values
@@ -84,7 +84,6 @@ class Compare:
         found = flags.settled(args, CompareSettings, layer)
         settings = checked(found)
         check_used(found)
-        outputs.remark(idle(found, settings.arrivals))
         if log is not None and log.policy not in settings.policies:  # simulated as well, for the error of the simulator
             settings = replace(settings, policies=[log.policy, *settings.policies])
         return _compare(args, found, settings, log)
@@ -101,7 +100,7 @@ def _compare(
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
-    from evenstep.experiments.settings import check_fits
+    from evenstep.experiments.settings import check_fits, idle
     from evenstep.experiments.sources import plan_of
     from evenstep.measure.comparison import to_json_object
     from evenstep.report.html import page
@@ -120,6 +119,7 @@ def _compare(
         samples=SAMPLES if args.report is not None else 0,
     )
     check_fits(found, plan.source)
+    outputs.remark(idle(found, settings.arrivals))
     columns = columns_of(
         prefix_hits=settings.prefix_cache_blocks > 0,
         slo=settings.slo is not None,
@@ -211,12 +211,12 @@ def _compare_engine(args: argparse.Namespace) -> int:
         raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag with --engine")
     found = flags.settled(args, EngineSettings)
     settings = check(found.value)
-    outputs.remark(idle(settings))
     flags.need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
     fewer = found.origin["seeds"] == "default"
     comparison, runs = run_engine_comparison(settings, fewer=fewer, progress=outputs.bar(args.format))
+    outputs.remark(idle(settings))
     comparison = replace(comparison, command=args.command_line, versions=outputs.versions())
     kept = {result.policy: {"": own[0]} for result, own in zip(comparison.policies, runs, strict=True)}
     told = _written(args, comparison, kept, page, "queues, memory, batches and latencies as pictures")

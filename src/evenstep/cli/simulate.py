@@ -90,11 +90,11 @@ class Simulate:
         found = flags.settled(args, SimulateSettings)
         settings = checked(found)
         check_used(found)
-        outputs.remark(idle(found, settings.arrivals))
         flags.need_source("evenstep simulate", settings.source)
         outputs.check_report(args.chrome_trace, "--chrome-trace", ".json")
         outputs.check_folder(args.records)
         again = _prepared(args, found, settings)
+        outputs.remark(idle(found, settings.arrivals))
         run = again(settings.samples)
         told: list[str] = []
         count = run.totals.counted["held_decisions"]

@@ -47,8 +47,8 @@ class StabilityCommand:
 
         check_at_least("evenstep stability", 1, args, "processes")
         settings = flags.settled(args, StabilitySettings).value
-        outputs.remark(idle(EngineSettings(engine=settings.engine)))
         found = answer(settings, args.processes)
+        outputs.remark(idle(EngineSettings(engine=settings.engine)))
         value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **asdict(found)}
         return outputs.answer(args, value, _lines(found, settings.seeds, settings.precision))
 
