@@ -271,8 +271,10 @@ def _named(function: FunctionType) -> list[Any]:
         if package == "evenstep" or value in modules:
             continue
         modules.append(value)
-        taken = ["__version__"] if package == "numpy" else names
-        values += [getattr(value, name, None) for name in taken]
+        if package == "numpy":
+            values.append(sys.modules["numpy"].__version__)
+        else:
+            values += [getattr(value, name, None) for name in names]
     return values
 
 
