@@ -37,8 +37,8 @@ class Profile:
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size if there is one.
     * Between the points of a table, times lie on straight lines. Beyond the last point the last line of attention goes on.
       Layers, head and collectives grow there as on average over the upper half of their points, but never fall. The table
-      of experts is read at its nearest point. Attention of a mixed batch grows there by as many seconds as that of its chunk
-      alone, and as that of its decodes alone.
+      of experts is read there at its nearest point. Attention of a mixed batch grows there by as many seconds as that of its
+      chunk alone, and as that of its decodes alone.
 
     Args:
         path: a folder, or the name of a bundled profile.
