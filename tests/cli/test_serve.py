@@ -15,7 +15,7 @@ from evenstep.gateway import starting
     ("words", "said"),
     [
         (["--port", "many"], "listen.port is 'many'"),
-        (["--worker", "ftp://x"], "--worker ftp://x: url is 'ftp://x'"),
+        (["--worker", "ftp://x"], "command line --worker, worker ftp://x: url is 'ftp://x'"),
         (["--admin-host", "0.0.0.0", "--port", "0"], "command line --admin-host: admin.host is '0.0.0.0'"),
         (["--log-decisions", "/no/folder/log", "--port", "0"], "line --log-decisions: decisions.path is '/no/folder/log'"),
         (["--policy", "jsk", "--worker", "http://127.0.0.1:1"], "Did you mean jsq"),

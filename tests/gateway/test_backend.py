@@ -57,7 +57,7 @@ def test_a_version_that_is_nested_too_deep_is_no_version(monkeypatch):
     one = backend(engine="vllm")
 
     async def fetch(path, patience_s):
-        return 200, b'{"version":"0.32.0","x":' + 5000 * b"[" + 5000 * b"]" + b"}"
+        return 200, b'{"version":"0.32.0","x":' + 100_000 * b"[" + 100_000 * b"]" + b"}"
 
     monkeypatch.setattr(type(one), "fetch", lambda self, path, patience_s: fetch(path, patience_s))
     asyncio.run(one.learn_version(1.0))

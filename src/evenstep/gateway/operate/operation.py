@@ -197,7 +197,8 @@ class Operation:
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-            if not isinstance(error, OSError) or error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            is_foreign = isinstance(error, UnicodeError | socket.gaierror)
+            if is_foreign or error.errno in (None, errno.EADDRNOTAVAIL):  # None: Python 3.13 says it so
                 raise InputError("admin", "host", admin.host, "an address of this machine") from None
             if self._settled.origin["admin.port"] != "default":
                 hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
