@@ -90,6 +90,28 @@ def test_no_field_of_a_refusal_tells_an_engines_address_and_other_words_stay(sai
     assert (refusal.message, refusal.kind, refusal.param, refusal.code) == (told,) * 4
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"detail":"Not Found"}', "Not Found"),
+        (b'{"detail":"no route at http://10.0.0.3:8000/v1"}', "no route at (address)"),
+        (
+            b'{"detail":[{"loc":["body","input",0],"msg":"Field required","input":{}},{"msg":"bad"},{"loc":1,"msg":"odd"},7]}',
+            "body.input.0: Field required; bad; odd",
+        ),
+        (b'{"error":{"message":"said","type":7,"param":["a"],"code":4.5}}', "said"),
+        (b'{"error":"said","type":null,"code":{}}', "said"),
+        (b'{"error":{"message":null},"detail":{"a":1}}', "The engine refused the request."),
+        (b'{"detail":[]}', "The engine refused the request."),
+        (b"[1]", "The engine refused the request."),
+    ],
+)
+def test_a_clients_fault_keeps_the_engines_words_in_whichever_form(body, told):
+    refusal = of_engine(body, 422)
+    assert (refusal.message, refusal.status, refusal.kind) == (told, 422, "invalid_request_error")
+    assert refusal.param is refusal.code is None
+
+
 def test_an_engines_own_fault_is_told_without_its_words():
     for body in (
         b'{"error":{"message":"CUDA at node7","code":500}}',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -116,11 +117,6 @@ class _Fault(msgspec.Struct):
     code: int | str | None = None
 
 
-class _Envelope(_Fault):
-    error: _Fault | str | None = None
-
-
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
 _NO_MODEL = re.compile(r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL)
 #: A URL, an IPv4 or bracketed IPv6 address, or the name of a host with its port: a name has a dot or a
 #: hyphen, and a port is 80, 443 or has four digits or more, so that other numbers stay.
@@ -171,14 +167,45 @@ def denies_model(body: bytes, status: int) -> bool:
 
 
 def _fault(body: bytes) -> _Fault:
-    """The error object in an engine's answer, nested or flat; an empty one if the body cannot be parsed."""
+    """The error object in an engine's answer, nested, flat or FastAPI's ``detail``; an empty one if the body has none.
+
+    A member of another type than in `_Fault` counts as absent.
+    """
     try:
-        told = _ENVELOPE.decode(body)
+        told = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        told = _Envelope()
-    if isinstance(told.error, _Fault):
-        return told.error
-    return _Fault(told.error or told.message, told.type, told.param, told.code)
+        return _Fault()
+    if not isinstance(told, dict):
+        return _Fault()
+    error = told.get("error")
+    fault = error if isinstance(error, dict) else told
+    message, code = error if isinstance(error, str) and error else fault.get("message"), fault.get("code")
+    return _Fault(
+        _text(message) or _detail(told.get("detail")) or "",
+        _text(fault.get("type")),
+        _text(fault.get("param")),
+        code if isinstance(code, int) else _text(code),
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A value that is text; None for any other."""
+    return value if isinstance(value, str) else None
+
+
+def _detail(detail: Any) -> str | None:
+    """FastAPI's ``detail`` as text: a text, or a list of faults, each with its place (``loc``) and ``msg``; None if neither.
+
+    Source: FastAPI's HTTPException and HTTPValidationError.
+    """
+    if not isinstance(detail, list):
+        return _text(detail)
+    said = list[str]()
+    for one in detail:
+        if isinstance(one, dict) and isinstance(one.get("msg"), str):
+            place = ".".join(map(str, one["loc"])) if isinstance(one.get("loc"), list) else ""
+            said.append(f"{place}: {one['msg']}" if place else one["msg"])
+    return "; ".join(said)
 
 
 def short(text: str) -> str:
