@@ -235,12 +235,13 @@ def test_an_engine_that_is_full_is_told_with_its_retry_after_and_without_its_add
     asyncio.run(story())
 
 
-def test_what_an_engine_says_against_a_request_is_passed_on_and_tried_nowhere_else():
+@pytest.mark.parametrize("status", [400, 501])
+def test_what_an_engine_says_against_a_request_is_passed_on_and_tried_nowhere_else(status):
     async def story():
         async def refuses(number, head, body, writer):
             writer.write(
                 whole(
-                    400,
+                    status,
                     b'{"error":{"message":"max_tokens is too large","type":"BadRequestError","code":400}}',
                 )
             )
@@ -251,7 +252,7 @@ def test_what_an_engine_says_against_a_request_is_passed_on_and_tried_nowhere_el
             serving(first.url, second.url) as server,
         ):
             answer = await raw(server, request(BODY, headers=CLOSE))
-            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
             assert b"max_tokens is too large" in answer
             assert len(first.asked) + len(second.asked) == 1
             assert all(w["is_up"] for w in server.gateway.snapshot()["models"]["m"]["workers"])

@@ -109,7 +109,7 @@ def test_a_kept_connection_that_is_reset_at_once_costs_nothing():
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("status", "expected", "asked"), [(400, 400, 1), (500, 502, 2)])
+@pytest.mark.parametrize(("status", "expected", "asked"), [(400, 400, 1), (500, 502, 2), (501, 501, 1)])
 def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expected, asked):
     async def refuses(number, head, body, writer):
         writer.write(whole(status, b"x" * 70_000))
@@ -126,13 +126,17 @@ def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expect
 def test_what_an_engine_says_against_it_is_told_in_openais_form():
     async def story():
         async def refuses(number, head, body, writer):
-            writer.write(whole(404, b'{"detail":"Not Found"}', more="Retry-After: 3\r\n"))
+            status, said = (404, "Not Found") if b" /v1/x " in head else (501, "The model does not support Embeddings API")
+            writer.write(whole(status, json.dumps({"detail": said}).encode(), more="Retry-After: 3\r\n"))
 
         async with engine(refuses) as one, serving(one.url) as server:
             answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
             assert answer.startswith(b"HTTP/1.1 404 ")
-            assert json.loads(rest(answer))["error"]["message"]
+            assert json.loads(rest(answer))["error"]["message"] == "Not Found"
             assert b"Retry-After: 3" in answer
+            answer = await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 501 ")
+            assert json.loads(rest(answer))["error"]["message"] == "The model does not support Embeddings API"
 
     asyncio.run(story())
 

@@ -57,7 +57,7 @@ def test_the_last_healthy_engine_is_never_left():
 def test_a_clients_fault_is_nobody_elses():
     async def one():
         async with fleet(engines=2, dispatch=QUICK) as f:
-            for code in (400, 404, 413, 422):
+            for code in (400, 404, 413, 422, 501):
                 f.plan.otherwise = e.status(code)
                 assert set(await times(f, 5)) == {"refused"}
             f.plan.otherwise = e.well

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -136,21 +137,26 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
         retry_after_s: the engine's Retry-After in seconds; 0 = no such header. A 503 without one gets 1 s.
 
     Returns:
-        For 400 to 499, the client's fault: that status with the engine's message, type, param, and code if text. For 503
-        `overloaded`; for any other status `ENGINE_FAILED` (502).
+        If the status blames the request (`blames_request`): that status with the engine's message, type, param, and code if
+        text. For 503 `overloaded`; for any other status `ENGINE_FAILED` (502).
     """
     fault = _fault(body)
     if not 400 <= status < 600:
         status = fault.code if isinstance(fault.code, int) and 400 <= fault.code < 600 else 502
     if status == 503:
         return overloaded(retry_after_s or 1.0)
-    if status >= 500:
+    if not blames_request(status):
         return ENGINE_FAILED
     message = _without_addresses(fault.message) or "The engine refused the request."
     code = _without_addresses(fault.code) if isinstance(fault.code, str) else None
     kind = _without_addresses(fault.type or "") or "invalid_request_error"
     param = None if fault.param is None else _without_addresses(fault.param)
     return Refusal(status, kind, message, code, param, retry_after_s)
+
+
+def blames_request(status: int) -> bool:
+    """True for an engine's status that is about the request: 400 to 499, and 501, for what its model cannot do."""
+    return 400 <= status < 500 or status == HTTPStatus.NOT_IMPLEMENTED
 
 
 def _without_addresses(text: str) -> str:

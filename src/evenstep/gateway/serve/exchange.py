@@ -19,7 +19,7 @@ from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import bodies, refusals
 from evenstep.engines.requests.continuation import can_break, continuation
 from evenstep.engines.requests.parsing import GenerationRequest
-from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, of_engine
 from evenstep.engines.streams.answers import Answer, read_answer, read_prefilled
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
@@ -529,7 +529,7 @@ class Collecting:
         head = self._answer
         assert head is not None
         status, exchange = head.status, self.exchange
-        is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
+        is_clients = blames_request(status) and status not in _NOT_THE_CLIENTS
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
-from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, of_engine
 from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
@@ -125,7 +125,7 @@ class ProxiedRequest:
     def ended(self) -> None:
         head, backend = self._answer, self._backend
         assert head is not None and backend is not None
-        is_engines = head.status >= 500 or 300 <= head.status < 400
+        is_engines = self._refused and not blames_request(head.status)
         if is_engines or backend.refuses_our_key(head.status, self._request.context.credentials):
             self._again()
             return
