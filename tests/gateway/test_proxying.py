@@ -71,6 +71,43 @@ def test_a_request_that_names_no_model_goes_to_the_worker_with_the_fewest_of_all
     asyncio.run(story())
 
 
+FORM = (
+    b'--a b\r\nContent-Type: text/plain\r\nContent-Disposition: form-data; filename="x"; %b\r\n\r\ntwo\r\n'
+    b'--a b\r\ncontent-disposition: form-data; name="file"; filename="model"\r\n\r\n\r\n\r\n--\r\n--a b--\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ('multipart/form-data; boundary="a b"', FORM % b'name="model"', 200),
+        ('Multipart/Form-Data; charset=utf-8; Boundary="a b"', FORM % b"name=model", 200),
+        ('multipart/form-data; boundary="a b"', FORM.replace(b"two", b"three") % b'name="model"', 404),
+        ('multipart/form-data; boundary="a b"', FORM % b'name="models"', 418),
+        ("multipart/form-data", FORM % b'name="model"', 418),
+        ("Application/JSON", b'{"model":"two"}', 200),
+    ],
+)
+def test_the_model_of_an_audio_file_is_named_in_a_form(kind, body, status):
+    async def story():
+        async def cannot(number, head, body, writer):
+            writer.write(whole(418, b"{}"))
+
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"{}"))
+
+        async with (
+            engine(cannot) as a,
+            engine(answers) as b,
+            serving(Worker(a.url, models=["one"]), Worker(b.url, models=["two"])) as server,
+        ):
+            headers = f"Connection: close\r\nContent-Type: {kind}\r\n"
+            answer = await raw(server, request(body, "/v1/audio/transcriptions", headers=headers))
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+    asyncio.run(story())
+
+
 def test_an_engine_that_fails_is_replaced_each_one_once():
     async def story():
         async def fails(number, head, body, writer):

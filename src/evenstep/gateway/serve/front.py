@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections import Counter
+from email.message import Message
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _PASSED = re.compile(r"/(?:v1/.+|tokenize|detokenize|pooling|classify|score|rerank|v2/rerank)")
 #: Paths that change one engine alone; for its operator, not for clients.
 _NOT_PASSED = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}
+#: The head of the part of a form that names the model.
+_MODEL_FIELD = re.compile(rb'(?i)\r\ncontent-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(?:[;\r]|\Z)')
 _HEALTH = {"/healthz", "/health", "/readyz"}
 _TEXT = b"text/plain; charset=utf-8"
 
@@ -266,10 +269,27 @@ def _is_plain(path: str) -> bool:
 
 
 def _model_of(request: Received) -> str:
-    """The model that a request's body names; empty if its content type is not JSON, or it names none."""
-    if "json" not in request.context.head.headers.get("content-type", ""):
+    """The model that a request's body names, as JSON or as a form with parts; empty if it is neither, or names none."""
+    kind = request.context.head.headers.get("content-type", "")
+    if kind.lower().startswith("multipart/form-data"):
+        return _model_in_form(kind, request.body)
+    if "json" not in kind.lower():
         return ""
     try:
         return msgspec.json.decode(request.body, type=_Named).model or ""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
+
+
+def _model_in_form(kind: str, body: bytes) -> str:
+    """The field ``model`` of a form with the content type `kind` (RFC 7578), as of an audio file; empty without one."""
+    described = Message()
+    described["content-type"] = kind
+    boundary = described.get_boundary()
+    if not boundary:
+        return ""
+    for part in body.split(b"--%b" % boundary.encode("latin-1", "replace")):
+        head, _, value = part.partition(b"\r\n\r\n")
+        if _MODEL_FIELD.search(head):
+            return value.removesuffix(b"\r\n").decode("utf-8", "replace")
+    return ""
