@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from evenstep.engines.requests.continuation import can_break
 from evenstep.engines.requests.parsing import kind_of, read_request
 from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
@@ -77,6 +78,27 @@ def test_continuous_usage_alone_is_noted_since_some_engines_give_it():
 def test_prompts_come_in_four_forms(prompt, prompts, tokens):
     request = read("completions", PROMPT | {"prompt": prompt, "n": 2, "best_of": 3})
     assert (request.prompts, request.prompt_tokens, request.slots) == (prompts, tokens, 3 * prompts)
+
+
+@pytest.mark.parametrize(
+    ("more", "prompts"),
+    [
+        ({"prompt_embeds": "AAAA"}, 1),
+        ({"prompt": None, "prompt_embeds": ["AAAA", "BB=="]}, 2),
+        ({"prompt": ["a", "b"], "prompt_embeds": "AAAA"}, 3),
+        ({"prompt": [], "prompt_embeds": "AAAA"}, 1),
+        ({"prompt": None, "prompt_embeds": []}, None),
+        ({"prompt_embeds": None}, None),
+    ],
+)
+def test_prompts_may_come_as_embeddings(more, prompts):
+    if prompts is None:
+        with pytest.raises(InputError, match="prompt"):
+            read("completions", {"model": "m"} | more)
+        return
+    request = read("completions", {"model": "m", "stream": True} | more)
+    assert (request.prompts, request.prompt_tokens, request.prompt_bytes) == (prompts, -1, 0)
+    assert not can_break(request)
 
 
 def test_null_is_as_good_as_absent_in_a_chat():

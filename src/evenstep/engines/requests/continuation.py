@@ -23,7 +23,7 @@ _FORMS = (
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 )
 _LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
-_WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens")
+_WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens", "prompt_embeds")
 _PENALTIES = ("frequency_penalty", "presence_penalty")
 #: All members that may forbid continuing.
 _HINDERING = frozenset((*_FORMS, *_LOGPROBS, *_WHOLE, *_PENALTIES, "seed", "tools"))
@@ -136,8 +136,8 @@ def _text(prompt: bytes) -> str | None:
 def can_break(request: GenerationRequest) -> bool:
     """True if the request itself allows a broken answer to be continued; only then are token ids worth asking for.
 
-    False for several choices, log probabilities, ``echo``, ``suffix``, beam search, a prompt to truncate, penalties, a
-    seeded draw, tools it may use or a required output form.
+    False for several choices, log probabilities, ``echo``, ``suffix``, beam search, a prompt to truncate or as embeddings,
+    penalties, a seeded draw, tools it may use or a required output form.
     """
     return (request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING)) or not _hindrance(request)
 

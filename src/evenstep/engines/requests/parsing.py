@@ -47,7 +47,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         goes_unchanged: engines get the body as it is: no stream, and no member that would choose an engine's rank or memory.
         prompts: number of prompts; more than one only in completions.
         prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.
-        prompt: the JSON of ``prompt`` or ``messages``, a window on the body.
+        prompt: the JSON of ``prompt`` or ``messages``, a window on the body; empty if there are prompts as embeddings.
     """
 
     kind: Literal["chat", "completions"]
@@ -146,10 +146,15 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     if is_chat and given.max_completion_tokens is not None:
         max_tokens = _count("max_completion_tokens", given.max_completion_tokens, 1)
     min_tokens = 0 if given.min_tokens is None else _count("min_tokens", given.min_tokens, 0)
-    prompt = fields.get("messages" if is_chat else "prompt", _NOTHING)
-    if is_chat and _first_inside(prompt) != b"{":
-        raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of messages")
-    prompts, prompt_tokens = (1, -1) if is_chat else _prompts(prompt)
+    prompt, prompts, prompt_tokens = fields.get("messages" if is_chat else "prompt", _NOTHING), 1, -1
+    if is_chat:
+        if _first_inside(prompt) != b"{":
+            raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of messages")
+    elif embedded := _embedded(fields.get("prompt_embeds", _NOTHING)):
+        prompts = embedded + (0 if bytes(prompt) in {b"", b"null", b"[]"} else _prompts(prompt)[0])
+        prompt = _NOTHING
+    else:
+        prompts, prompt_tokens = _prompts(prompt)
     if best_of * prompts > _MOST_SLOTS:
         raise InputError(_WHERE, "n", best_of * prompts, f"at most {_MOST_SLOTS} sequences in one request")
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
@@ -236,6 +241,13 @@ def _prompts(given: msgspec.Raw) -> tuple[int, int]:
     elif bytes(memoryview(given)[:1]) == b'"':
         return 1, -1
     raise InputError(_WHERE, "prompt", _beginning(given) or "missing", "text, a list of token ids, or a list of prompts")
+
+
+def _embedded(given: msgspec.Raw) -> int:
+    """The number of prompts in the JSON of vLLM's ``prompt_embeds``, 0 if it is absent or null; the engine checks it."""
+    if _first_inside(given):
+        return len(splice.items(given))
+    return 1 if bytes(memoryview(given)[:1]) == b'"' else 0
 
 
 def _beginning(given: msgspec.Raw) -> str:
