@@ -145,6 +145,29 @@ def test_a_value_that_only_an_engine_can_judge_does_not_join(name, value):
     assert not can_break(request)
 
 
+@pytest.mark.parametrize(
+    ("part", "joins"),
+    [
+        ({"type": "text", "text": 'say "type": "image_url"'}, True),
+        ({"text": "a"}, True),
+        ({"type": "thinking", "thinking": "a"}, True),
+        ({"type": "image_url", "image_url": {"url": "http://x"}}, False),
+        ({"image_url": "http://x"}, False),
+        ({"type": "text", "text": "a", "image_embeds": "AA"}, False),
+        ({"type": "input_audio", "input_audio": {}}, False),
+        ({"type": "file"}, False),
+        ({"type": None}, False),
+        ("text", False),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"tools": []}])
+def test_a_chat_with_pictures_or_sounds_is_not_joined_since_vllm_ignores_the_ids_then(part, joins, more):
+    messages = [{"role": "system"}, {"role": "user", "content": [{"type": "text", "text": "a"}, part]}]
+    request = chat(messages=[*messages, {"role": "tool", "content": None}], **more)
+    assert can_break(request) == joins and bool(go_on(request).body) == joins
+    assert joins or "more than text" in go_on(request).why_not
+
+
 def test_more_than_text_cannot_be_joined():
     before = SoFar(b'"1"', b"1", 2, 3, b"[1,2]", (3,), "a", False)
     assert "more than text" in go_on(chat(), before).why_not

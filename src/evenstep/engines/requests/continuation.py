@@ -25,8 +25,24 @@ _FORMS = (
 _LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
 _WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens", "prompt_embeds")
 _PENALTIES = ("frequency_penalty", "presence_penalty")
+#: Types of the parts of a message that are text, and members that make a part more than that whatever its type is.
+_TEXTS = frozenset((b'"text"', b'"input_text"', b'"output_text"', b'"refusal"', b'"thinking"', b'"tool_reference"'))
+_MEDIA = frozenset(
+    (
+        *("image_url", "image_embeds", "image_pil", "input_image", "audio_url", "audio_embeds", "input_audio"),
+        *("video_url", "video_embeds", "prompt_embeds"),
+    )
+)
 #: All members that may forbid continuing.
 _HINDERING = frozenset((*_FORMS, *_LOGPROBS, *_WHOLE, *_PENALTIES, "seed", "tools"))
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: msgspec.Raw = msgspec.Raw()
+
+
+_MESSAGES, _PARTS = msgspec.json.Decoder(list[_Message]), msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_TEXT = msgspec.Raw(b'"text"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +153,11 @@ def can_break(request: GenerationRequest) -> bool:
     """True if the request itself allows a broken answer to be continued; only then are token ids worth asking for.
 
     False for several choices, log probabilities, ``echo``, ``suffix``, beam search, a prompt to truncate or as embeddings,
-    penalties, a seeded draw, tools it may use or a required output form.
+    messages with more than text, penalties, a seeded draw, tools it may use or a required output form.
     """
-    return (request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING)) or not _hindrance(request)
+    if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
+        return not (request.chat and _has_media(request.prompt))
+    return not _hindrance(request)
 
 
 def _hindrance(request: GenerationRequest, plain: bool = True) -> str:
@@ -165,7 +183,19 @@ def _hindrance(request: GenerationRequest, plain: bool = True) -> str:
             return f"the request has {name}, which would start again"
     if _is_set(request, "tools") and _given(request, "tool_choice") != "none":
         return "the request has tools"
+    if request.chat and _has_media(request.prompt):
+        return "its messages have more than text, and an engine that is given token ids would not see that"
     return ""
+
+
+def _has_media(messages: msgspec.Raw) -> bool:
+    """True if a part of a message is not text: a picture or a sound, for example. vLLM ignores token ids then."""
+    try:
+        contents = [one.content for one in _MESSAGES.decode(messages) if bytes(memoryview(one.content)[:1]) == b"["]
+        parts = [part for content in contents for part in _PARTS.decode(content)]
+    except (msgspec.MsgspecError, RecursionError):  # the engine judges them
+        return True
+    return any(bytes(part.get("type", _TEXT)) not in _TEXTS or not part.keys().isdisjoint(_MEDIA) for part in parts)
 
 
 def _chat_hindrance(stop: bool, dialect: Dialect) -> str:
