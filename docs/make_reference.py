@@ -92,7 +92,8 @@ is `env:NAME`, `file:PATH` or plain text. Keys of clients and of the admin API m
 | `X-Request-Id` | the request's id in answers, logs and engines; generated if it is missing |
 | `traceparent`, `tracestate` | go to the engine; the gateway's span is a child of them |
 
-All other headers to an engine are built anew, so a client's header cannot pick a rank.
+All other headers to an engine are built anew, so a client's header cannot pick a rank. Answers have no `Access-Control` headers: for pages in a browser, a proxy
+in front of the gateway has to add them.
 
 ## Paths of the clients' port
 
@@ -100,7 +101,7 @@ All other headers to an engine are built anew, so a client's header cannot pick 
 |---|---|
 | `POST /v1/chat/completions`, `/v1/completions` | a generation: it waits for the policy, and is counted, retried and continued |
 | `GET /v1/models`, `/v1/models/NAME` | all models that the workers serve. The gateway asks them at start, at every reload, when a metrics page can be read again, and when one answers 404 for a model that it listed. A worker then serves what it lists now; with `models` in the config it gets no requests until it lists those. A model whose workers were all removed is unknown again: 404, for requests that wait too. While they drain or are down, or where discovery may find others, it is 503 |
-| any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | forwarded to the healthy worker with the fewest requests, and not counted |
+| any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank`, `/v2/embed` | forwarded to the healthy worker with the fewest requests, of the model that the body names (JSON, or a form with parts); not counted. What one engine keeps, such as a stored response, another does not find |
 | `GET /healthz`, `/health` | 200 while the process answers |
 | `GET /readyz` | 200 and `ok` once a worker serves a model and the load of one is known, until the gateway drains; else 503 and the reason. It stays 200 while engines that served before cannot be reached. Further lines are notes, which do not change the status: a worker without its engine's metrics page, or a decision log that cannot be written |
 

@@ -274,6 +274,8 @@ def test_a_client_that_leaves_leaves_nothing_behind():
         ("/metrics", {}, CLOSE, 404),
         ("/", {}, CLOSE, 404),
         ("/tokenize", {}, CLOSE, 200),
+        ("/v2/embed", {}, CLOSE, 200),
+        ("/v2/chat", {}, CLOSE, 404),
         ("/v1/audio/transcriptions", b"--x", "Connection: close\r\nContent-Type: multipart/form-data; boundary=x\r\n", 200),
         ("/v1/embeddings", b"\xff", CLOSE, 200),
         ("/v1/files/a%20b", {}, CLOSE, 200),

@@ -34,7 +34,7 @@ from evenstep.http.head import read_request_head
 if TYPE_CHECKING:
     from evenstep.gateway.config.config import GatewayConfig
 
-_PASSED = re.compile(r"/(?:v1/.+|tokenize|detokenize|pooling|classify|score|rerank|v2/rerank)")
+_PASSED = re.compile(r"/(?:v1/.+|tokenize|detokenize|pooling|classify|score|rerank|v2/(?:rerank|embed))")
 #: Paths that change one engine alone; for its operator, not for clients.
 _NOT_PASSED = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}
 #: The head of the part of a form that names the model.
