@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -102,6 +103,25 @@ def test_a_request_that_is_none_is_told_which_field(body, status, field):
             assert answer.startswith(b"HTTP/1.1 %d " % status)
             assert json.loads(rest(answer))["error"]["param"] == field
             assert one.asked == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "status", "said"),
+    [
+        ("gzip", gzip.compress(b"{}"), 415, "Content-Encoding gzip;"),
+        ("", b"{", 400, "body is '{'"),
+        ("Identity", b"{", 400, "body is '{'"),
+        ("gzip", BODY, 200, ""),
+    ],
+)
+def test_a_body_that_cannot_be_read_since_it_is_compressed_is_told_so(coding, body, status, said):
+    async def story():
+        async with engine(one_token) as one, serving(one.url) as server:
+            answer = await raw(server, request(body, headers=f"{CLOSE}Content-Encoding: {coding}\r\n"))
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert said in rest(answer).decode()
 
     asyncio.run(story())
 

@@ -66,6 +66,12 @@ def bad_request(error: InputError) -> Refusal:
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
 
 
+def compressed(coding: str) -> Refusal:
+    """The refusal (415) of a body that cannot be read, and has this Content-Encoding (RFC 9110 section 15.5.16)."""
+    message = f"The body has the Content-Encoding {short(coding)}; only uncompressed bodies are read."
+    return Refusal(415, "invalid_request_error", message, "unsupported_encoding")
+
+
 def unknown_model(name: str) -> Refusal:
     """The refusal (404) of a request for a model that no worker serves."""
     message = f"The model `{short(name)}` does not exist or you do not have access to it."

@@ -130,7 +130,9 @@ class Front:
         try:
             request = read_request(kind, received.body)
         except InputError as error:
-            self._turn_away(received, client, refusals.bad_request(error))
+            coding = context.head.headers.get("content-encoding") or "identity"
+            refusal = refusals.bad_request(error) if coding.lower() == "identity" else refusals.compressed(coding)
+            self._turn_away(received, client, refusal)
             return
         caller, name = context.caller, received.name
         assert caller is not None
