@@ -24,6 +24,8 @@ def test_the_table_tells_errors_goodput_and_latencies():
     assert "3 of 4 good in 2.4 s; failed: 1 cut" in text
     assert "goodput 0.833 requests/s" in text
     assert re.search(r"^TTFT +233 +200", text, re.M)
+    for counting, said in (("usage", "; tokens counted by usage"), ("estimated", "; tokens estimated")):
+        assert table(shown()[1] | {"counting": counting})[2].endswith(said)
 
 
 def test_the_table_of_a_run_without_good_answers_has_dashes():

@@ -43,7 +43,7 @@ def table(found: dict[str, Any]) -> list[str]:
         f"{short(found['total_token_throughput'])} tokens/s with prompts"
         + ("" if good is None else f"; goodput {short(good)} requests/s"),
         f"at once     {found['max_concurrent_requests']:,} requests at most; {found['connections']:,} connections; "
-        f"tokens counted by {found['counting']}",
+        + ("tokens estimated" if found["counting"] == "estimated" else f"tokens counted by {found['counting']}"),
         f"client      starts late by {short(found['mean_late_start_ms'])} ms on average, "
         f"{short(found['p99_late_start_ms'])} p99; {100 * found['client_cpu_share']:.0f} % of a core",
         "",
