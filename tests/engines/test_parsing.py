@@ -118,6 +118,7 @@ def test_null_is_as_good_as_absent_in_a_chat():
         ("chat", CHAT | {"n": True}, "n"),
         ("chat", CHAT | {"n": 1e3}, "n"),
         ("chat", CHAT | {"n": 129}, "n"),
+        ("completions", PROMPT | {"prompt": ["a"] * 129}, "prompt"),
         ("chat", CHAT | {"max_tokens": -1}, "max_tokens"),
         ("chat", CHAT | {"max_completion_tokens": "7"}, "max_completion_tokens"),
         ("chat", CHAT | {"max_tokens": 2**40}, "max_tokens"),

@@ -156,7 +156,8 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     else:
         prompts, prompt_tokens = _prompts(prompt)
     if best_of * prompts > _MOST_SLOTS:
-        raise InputError(_WHERE, "n", best_of * prompts, f"at most {_MOST_SLOTS} sequences in one request")
+        name, expected = "n" if prompts == 1 else "prompt", f"at most {_MOST_SLOTS} sequences, prompts times answers to each"
+        raise InputError(_WHERE, name, best_of * prompts, expected)
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
     accounting = bool(options.include_usage), bool(options.continuous_usage_stats), bool(given.return_token_ids)
     return GenerationRequest(

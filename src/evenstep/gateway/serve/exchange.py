@@ -433,7 +433,7 @@ class Exchange:
                 return Refusal(400, "invalid_request_error", message, "context_length_exceeded")
             case "too-wide":
                 message = "The request asks for more answers at a time than any engine has slots."
-                return Refusal(400, "invalid_request_error", message, param="n")
+                return Refusal(400, "invalid_request_error", message, param="n" if self.request.prompts == 1 else "prompt")
             case _:
                 told = self.refusal
                 if told is not None and self._are_denials:
