@@ -400,9 +400,10 @@ def test_several_answers_to_one_prompt_take_as_many_slots_and_are_counted_togeth
                 assert sorted(c["choices"][0]["index"] for c in chunks) == [0] * 4 + [1] * 4
                 assert done == "[DONE]"
             assert server.gateway.snapshot()["models"]["emulated"]["output_tokens_total"] == 24
-            answer = await raw(server, request({**body, "n": 4}, headers=CLOSE))
-            assert answer.startswith(b"HTTP/1.1 400 ")
-            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["param"] == "n"
+            for more, field in ({"n": 4}, "n"), ({"n": 1, "best_of": 1, "prompt": ["a"] * 4}, "prompt"):
+                answer = await raw(server, request({**body, **more}, headers=CLOSE))
+                assert answer.startswith(b"HTTP/1.1 400 ")
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["param"] == field
 
     asyncio.run(story())
 
