@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from heapq import heappop
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from evenstep.errors import InputError
+from evenstep.workload.readers import decision_log
 from evenstep.workload.reading import read_trace
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "decision_log.jsonl"
@@ -134,3 +137,31 @@ def test_requests_of_one_task_are_a_session_in_the_order_of_their_ends(tmp_path)
     assert trace.column("think_s").tolist() == [0.0, 0.0, 0.5, 0.5, 0.5]
     session = trace.column("session").tolist()
     assert session[1] == -1 and len({session[k] for k in (0, 2, 3, 4)}) == 1 and session[0] >= 0
+
+
+def test_each_request_follows_the_one_of_its_task_that_ended_last_before_it():
+    random = np.random.default_rng(5)
+    for _ in range(50):
+        tasks = random.integers(0, 4, 60)
+        arrival_s = np.sort(random.integers(0, 30, 60)).astype(float)  # with ties
+        ended_s = arrival_s + random.integers(0, 9, 60)
+        found = decision_log._workflow(tasks, arrival_s, ended_s)
+        for row, task in enumerate(tasks.tolist()):
+            above = [k for k in range(row) if task and tasks[k] == task and ended_s[k] <= arrival_s[row]]
+            follows = max(above, key=lambda k: (ended_s[k], -k), default=-1)
+            assert found["after"][row] == follows
+            assert found["think_s"][row] == (arrival_s[row] - ended_s[follows] if above else 0.0)
+
+
+def test_the_links_of_one_long_task_look_at_each_end_a_few_times(monkeypatch):
+    looked = 0
+
+    def counted(heap):
+        nonlocal looked
+        looked += 1
+        return heappop(heap)
+
+    monkeypatch.setattr(decision_log, "heappop", counted, raising=False)
+    arrival_s = np.arange(2000.0)
+    found = decision_log._workflow(np.ones(2000, np.int64), arrival_s, arrival_s + 0.5)
+    assert found["after"].tolist() == list(range(-1, 1999)) and 0 < looked < 2000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from heapq import heappop, heappush
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -103,14 +104,18 @@ def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
     """The columns `session`, `after` and `think_s` of rows in order of arrival; {} if no row has a task (0 = no task)."""
     if not tasks.any():
         return {}
-    after, think_s = np.full(tasks.size, -1, np.int64), np.zeros(tasks.size)
-    for task in np.unique(tasks[tasks != 0]):
-        own = np.flatnonzero(tasks == task)
-        for place, row in enumerate(own[1:], start=1):
-            over = own[:place][ended_s[own[:place]] <= arrival_s[row]]
-            if over.size:
-                after[row] = over[np.argmax(ended_s[over])]
-                think_s[row] = arrival_s[row] - ended_s[after[row]]
+    after, last, ends = np.full(tasks.size, -1, np.int64), dict[int, int](), ended_s.tolist()
+    running: dict[int, list[tuple[float, int]]] = {}  # task -> a heap of the end and row of requests that may still run
+    for row, (task, now_s) in enumerate(zip(tasks.tolist(), arrival_s.tolist(), strict=True)):
+        if task:
+            own = running.setdefault(task, [])
+            while own and own[0][0] <= now_s:
+                end_s, over = heappop(own)
+                if task not in last or end_s > ends[last[task]]:
+                    last[task] = over
+            after[row] = last.get(task, -1)
+            heappush(own, (ends[row], row))
+    think_s = np.where(after >= 0, arrival_s - ended_s[np.maximum(after, 0)], 0.0)
     session = np.where(tasks != 0, np.unique(tasks, return_inverse=True)[1], -1)
     return {"session": session, "after": after, "think_s": think_s}
 
