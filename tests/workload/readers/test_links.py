@@ -47,3 +47,11 @@ def test_every_row_below_a_later_one_is_counted(tmp_path):
     table = json_table.table(path, {"t": ("t",)}, ("t",), skip_bad_rows=False)
     order, notes = links.by_time(table, table.number("t", low=0.0), "or so")
     assert order.tolist() == [1, 2, 0, 3] and notes == ["2 rows or so"]
+
+
+def test_a_note_on_many_classes_names_the_first_ones_and_counts_the_others():
+    names = [f"t{number:04}" for number in range(10_000)]
+    said = links.classes(names)
+    assert said.startswith("Request classes: 0 = t0000, 1 = t0001, ")
+    assert said.endswith(", 29 = t0029, and 9,970 more in the order of their names.")
+    assert links.classes(names[:30]).endswith("28 = t0028, 29 = t0029.")

@@ -12,6 +12,8 @@ from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted
 from evenstep.workload.table import Bool, Table
 
+_NAMED = 30  # names of classes in a note
+
 
 def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **columns: Any) -> Trace:
     """A trace of these rows of a table, named after the table's file.
@@ -44,8 +46,13 @@ def late(times: F8) -> int:
 
 
 def classes(names: Sequence[str]) -> str:
-    """A note that says which name each request class number stands for; `names` are in order of the numbers."""
-    return "Request classes: " + ", ".join(f"{number} = {name or 'empty'}" for number, name in enumerate(names)) + "."
+    """A note that says which name each request class number stands for; `names` are in order of the numbers.
+
+    Of more than 30 names it has the first 30, and how many follow.
+    """
+    shown = ", ".join(f"{number} = {name or 'empty'}" for number, name in enumerate(names[:_NAMED]))
+    more = f", and {len(names) - _NAMED:,} more in the order of their names" if len(names) > _NAMED else ""
+    return f"Request classes: {shown}{more}."
 
 
 def previous_in_session(session: I8) -> I8:
