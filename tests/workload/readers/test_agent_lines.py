@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evenstep.workload.readers import agent_lines
 from evenstep.workload.readers.agent_lines import Call, Helper, linked
 
 
@@ -78,3 +79,21 @@ def test_links_point_upwards_within_a_session_whatever_was_recorded(seed):
     assert sorted(order) == list(range(len(calls)))
     assert all(a < row and (a < 0 or numbers[a] == numbers[row]) for row, a in enumerate(after))
     assert min(think) >= 0
+
+
+def test_a_sub_agent_looks_at_few_of_the_main_requests_before_it():
+    looked = 0
+
+    class Starts(dict[int, float]):
+        def __getitem__(self, row: int) -> float:
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(row)
+
+    calls = [Call(0, -1, float(row), 0.5, None) for row in range(4000)] + [Call(0, 0, 0.0, 1.0, None)]
+    session = agent_lines._Session(calls, [Helper(2000.25, 1.0)], starts=Starts())
+    for row in range(len(calls)):
+        session.add(row)
+    looked = 0
+    session.start_helpers()
+    assert session.follows[4000] == 2000 and looked < 50

@@ -16,6 +16,7 @@ requests start at the marker.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -123,10 +124,10 @@ class _Session:
             helper = self.helpers[number]
             span = calls[own[-1]].start_s + calls[own[-1]].model_s - calls[own[0]].start_s
             start = helper.marker_s - (span if helper.duration_s is None else helper.duration_s)
-            launchers = [r for r in self.mains if starts[r] <= start + _ROUNDING_S]
-            if not launchers:
-                start, launchers = helper.marker_s, self.mains
-            front = launchers[-1] if launchers else -1
+            begun = bisect_right(self.mains, start + _ROUNDING_S, key=starts.__getitem__)  # main starts ascend
+            if not begun:
+                start, begun = helper.marker_s, len(self.mains)
+            front = self.mains[begun - 1] if begun else -1
             if front >= 0:
                 start = max(start, starts[front])
             offset = start - calls[own[0]].start_s
