@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from evenstep.errors import InputError
@@ -46,3 +48,15 @@ def test_blank_lines_are_passed_over_where_the_format_has_them(write):
     path = write("a.jsonl", '{"n": 1}\n\n  \n{"n": 2}\n\n')
     table = json_table.table(path, {"n": ("n",)}, skip_bad_rows=False, blank_lines=True)
     assert (table.whole("n").tolist(), table.lines.tolist()) == ([1, 2], [1, 4])
+
+
+def test_fields_that_nobody_asked_for_are_not_kept(write):
+    path = write("x.jsonl", "".join(f'{{"n": {row}, "text": "{"x" * 1000}"}}\n' for row in range(8000)))
+    tracemalloc.start()
+    try:
+        table = json_table.table(path, {"n": ("n",)}, skip_bad_rows=False)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert table.column("n") == list(range(8000))
+    assert most < path.stat().st_size // 2

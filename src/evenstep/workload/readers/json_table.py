@@ -84,10 +84,11 @@ def table(
     lines: list[int] = []
     wrong: list[str] = []
     raw: list[dict[str, Any]] = []
+    known = {alias for aliases in fields.values() for alias in aliases}
     for number, row in objects(path, blank_lines=blank_lines):
         lines.append(number)
         wrong.append(row if isinstance(row, str) else "")
-        raw.append({} if isinstance(row, str) else row)
+        raw.append({} if isinstance(row, str) else {name: row[name] for name in row if name in known})
     present = set[str]().union(*raw)
     columns: dict[str, Any] = {}
     for field, aliases in fields.items():
