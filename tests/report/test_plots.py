@@ -96,6 +96,14 @@ def test_a_large_fleet_draws_some_workers_and_the_band_of_all():
     assert svg.count('class="thin') == plots.WORKER_LINES
 
 
+def test_many_policies_share_the_lines_of_workers():
+    one = runs(workers=40)["fcfs"]
+    bands = plots.load_bands({f"p{number}": one for number in range(100)})
+    assert len(bands) == 100
+    assert sum(svg.count('class="thin') for svg in bands.values()) == 300 <= plots.ALL_WORKER_LINES
+    assert all(svg.count('class="area') == 1 for svg in bands.values())
+
+
 def test_a_policy_without_samples_is_left_out_and_colours_stay():
     found = runs()
     found["fcfs"] = dataclasses.replace(found["fcfs"], workers=None)

@@ -15,8 +15,8 @@ from evenstep.request import F8, I8
 
 #: Most points of a line over time, of a worker's line, and of a distribution.
 POINTS, WORKER_POINTS, SHARE_POINTS = 300, 360, 200
-#: Most workers drawn with their own line; the band under them covers all.
-WORKER_LINES = 32
+#: Most workers drawn with their own line, in a chart and in all charts; the band under them covers all.
+WORKER_LINES, ALL_WORKER_LINES = 32, 320
 
 Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
 
@@ -24,7 +24,8 @@ Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
 def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
     """For each policy an SVG chart of the KV load of its workers over time, all on the same axes (BF-IO Fig. 6).
 
-    A band covers all workers; at most `WORKER_LINES` have their own line. Policies without worker samples are left out.
+    A band covers all workers; at most `WORKER_LINES` have their own line, `ALL_WORKER_LINES` in all charts. Policies
+    without worker samples are left out.
     """
     tables = {name: run.workers for name, run in runs.items() if run.workers is not None and run.workers.step.size}
     if not tables:
@@ -32,11 +33,12 @@ def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
     y = from_zero([t.load.max(axis=1) for t in tables.values()])
     x = from_zero([t.start_s for t in tables.values()], 1.0)
     number = series_of(runs)
-    return {name: _load_band(name, number[name], table, x, y) for name, table in tables.items()}
+    lines = min(WORKER_LINES, ALL_WORKER_LINES // len(tables))
+    return {name: _load_band(name, number[name], table, x, y, lines) for name, table in tables.items()}
 
 
-def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -> str:
-    """The chart of `load_bands` for one policy, with number `series` in `series_of`."""
+def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale, lines: int) -> str:
+    """The chart of `load_bands` for one policy, with number `series` in `series_of`; at most `lines` workers have a line."""
     board = Board(x, y, height=240, label=f"KV load of each worker over time, {name}")
     board.axes("time, s", "KV tokens a worker")
     edges = stretches(table.step.size, WORKER_POINTS)
@@ -45,7 +47,7 @@ def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -
     low = np.minimum.reduceat(table.load.min(axis=1), edges[:-1])
     board.area(time, low, high, series)
     workers = table.load.shape[1]
-    for worker in np.unique(np.linspace(0, workers - 1, min(workers, WORKER_LINES)).astype(np.int64)):
+    for worker in np.unique(np.linspace(0, workers - 1, min(workers, lines)).astype(np.int64)):
         board.line(time, table.load[edges[:-1], worker], series, "thin")
     return board.svg()
 
