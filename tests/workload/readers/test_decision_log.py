@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from heapq import heappop
 from pathlib import Path
 
@@ -165,3 +166,15 @@ def test_the_links_of_one_long_task_look_at_each_end_a_few_times(monkeypatch):
     arrival_s = np.arange(2000.0)
     found = decision_log._workflow(np.ones(2000, np.int64), arrival_s, arrival_s + 0.5)
     assert found["after"].tolist() == list(range(-1, 1999)) and 0 < looked < 2000
+
+
+def test_the_prompt_blocks_of_arrivals_are_not_kept():
+    arrivals = ((n, {"event": "arrived", "request": n, "now_s": 1.0, "blocks": [n] * 1000}) for n in range(1000))
+    arrived: list = []
+    tracemalloc.start()
+    try:
+        decision_log._collect(SAMPLE, arrivals, False, arrived, {})
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(arrived) == 1000 and kept < 1_000_000

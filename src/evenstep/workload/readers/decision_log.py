@@ -23,6 +23,10 @@ from evenstep.workload.table import MISSING, Table
 #: A record's number in its file, from 1, and its fields, or text that shows a record that cannot be read.
 Record: TypeAlias = "tuple[int, dict[str, Any] | str]"
 
+#: Fields that are read of a request's arrival and of its end.
+_AT_START = ("now_s", "request_class", "key", "max_tokens", "task", "copies")
+_AT_END = ("prompt_tokens", "output_tokens")
+
 
 def recognises(head: bytes, name: str) -> bool:
     return KIND.encode() in head[:200]
@@ -49,9 +53,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
     ended = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
     served = [one for one in ended if one[2].get("output_tokens") != 0]
-    at_start, at_end = ("now_s", "request_class", "key", "max_tokens", "task", "copies"), ("prompt_tokens", "output_tokens")
-    fields: dict[str, Any] = {name: [row.get(name, MISSING) for row, _, _ in served] for name in at_start}
-    fields |= {name: [end.get(name, MISSING) for _, _, end in served] for name in at_end}
+    fields: dict[str, Any] = {name: [row.get(name, MISSING) for row, _, _ in served] for name in _AT_START}
+    fields |= {name: [end.get(name, MISSING) for _, _, end in served] for name in _AT_END}
     table = Table(path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows)
     prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
     times = table.number("now_s")
@@ -135,7 +138,9 @@ def _collect(
     arrived: list[tuple[int, dict[str, Any]]],
     done: dict[Any, dict[str, Any]],
 ) -> int:
-    """Add a part's arrivals, with record numbers, to `arrived`, and each request's end, with its time `ended_s`, to `done`.
+    """Add the fields that are read of a part's arrivals, with record numbers, to `arrived`, and of each end to `done`.
+
+    An end also has its time, `ended_s`.
 
     Returns the number of skipped lines that are no records; without `skip` such a line is an `InputError`.
     """
@@ -152,9 +157,9 @@ def _collect(
         if not isinstance(request, int):
             continue
         if record.get("event") == "arrived":
-            arrived.append((number, record))
+            arrived.append((number, {name: record[name] for name in ("request", *_AT_START) if name in record}))
         elif record.get("event") == "done":
-            done[request] = {**record, "ended_s": now_s}
+            done[request] = {name: record[name] for name in _AT_END if name in record} | {"ended_s": now_s}
     return skipped
 
 
