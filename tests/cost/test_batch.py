@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.strategies import batches
 
 from evenstep import names
-from evenstep.cost.batch import FEATURES, Batch, add, check_numbers, layout, on_lines, rise_after
+from evenstep.cost.batch import FEATURES, Batch, add, batch_law_of, check_numbers, layout, on_lines, rise_after
 from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.errors import InputError
 
@@ -83,3 +83,18 @@ def test_a_number_of_a_law_is_finite_and_not_below_0():
     for bad in (-1e-9, float("inf"), float("nan")):
         with pytest.raises(InputError, match="law: b is"):
             check_numbers("law", a=0.0, b=bad)
+
+
+@pytest.mark.parametrize("table", ["[1.0]", "[0, 0, 0, 0, 0, 2, 0, 0, 1.0]", "[[0] * 8]", "[0, 0, 0, 0, 0, -4, 4, 0]"])
+def test_a_table_that_compiled_loops_would_read_beyond_its_end_is_refused(tmp_path, table):
+    path = tmp_path / "mine.py"
+    path.write_text(f"class batch_law:\n    def seconds(self, batch): return 1.0\n    def table(self): return {table}\n")
+    with pytest.raises(InputError, match=r"expected a law whose table\(\) is made by cost.batch.layout"):
+        batch_law_of(str(path))
+
+
+def test_what_is_no_batch_time_law_is_refused(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("class batch_law:\n    def table(self): return [0.0] * 8\n")
+    with pytest.raises(InputError, match="expected a batch-time law"):
+        batch_law_of(str(path))

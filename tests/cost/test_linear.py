@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep import names
-from evenstep.cost.linear import Linear
+from evenstep.cost.linear import Linear, law_of
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 
@@ -46,3 +46,13 @@ def test_seconds_are_finite_and_not_negative(field, value):
 def test_a_worker_takes_its_share_of_the_line():
     law = Linear(per_token_s=0.5)
     assert law.local_seconds(np.array([[0.0, 2.0], [4.0, 6.0]]), NONE, NONE).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+
+
+def test_a_law_whose_table_is_no_lines_is_refused(tmp_path):
+    path = tmp_path / "mine.py"
+    body = "class law:\n    local_seconds = overhead_seconds = lambda self, *given: 0.0\n    def table(self): return [1]\n"
+    path.write_text(body)
+    with pytest.raises(
+        InputError, match="expected a step-time law. It needs local_seconds, overhead_seconds, and table, which"
+    ):
+        law_of(str(path), overhead_s=0.0, per_token_s=0.0, sync_s=0.0)

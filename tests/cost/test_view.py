@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep.cost.view import PiecewiseLinear
+from evenstep.errors import InputError
 
 
 def test_lines_go_through_the_knots_and_on_beyond_them():
@@ -31,3 +32,19 @@ def test_inside_the_knots_it_is_numpys_interpolation(load):
     knots, seconds = np.array([0.0, 10, 40, 100]), np.array([0.0, 1, 2, 9])
     lines = PiecewiseLinear(knots, seconds[None, :])
     assert lines.local_seconds(np.array(load)) == pytest.approx(np.interp(load, knots, seconds))
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds"),
+    [
+        ([0.0, 1.0], [0.0, 1.0]),
+        ([0.0, 1.0], [[0.0, 1.0, 2.0]]),
+        ([0.0], [[0.0]]),
+        ([1.0, 0.0], [[0.0, 1.0]]),
+        ([0.0, 1.0], [[0.0, np.nan]]),
+        ([0.0, 1.0], np.zeros((0, 2))),
+    ],
+)
+def test_lines_that_compiled_loops_would_read_beyond_their_end_are_refused(load, seconds):
+    with pytest.raises(InputError, match="PiecewiseLinear: seconds is .of shape"):
+        PiecewiseLinear(np.array(load), np.array(seconds))

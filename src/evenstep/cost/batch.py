@@ -16,7 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from evenstep.errors import check_range
+from evenstep import names
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 # Indices into the content of a batch, float64[FEATURES], as the compiled loop keeps it.
@@ -85,6 +86,28 @@ class BatchTime(Protocol):
 
     def seconds(self, batch: Batch) -> float: ...
     def table(self) -> F8: ...
+
+
+def batch_law_of(text: str) -> BatchTime:
+    """Build a batch-time law from text such as ``affine-kv:d0-s=0.01``; `InputError` for a bad name, option or law."""
+    law = names.build("batch", names.parse(text))
+    check_law("batch_time", law)
+    if not isinstance(law, BatchTime):
+        raise InputError("batch_time", "batch_time", text, "a batch-time law, with the methods seconds and table")
+    return law
+
+
+def check_law(where: str, law: Any) -> None:
+    """Raise an `InputError`, about `where`, if `law` is no batch-time law, or its table is shorter than `layout` has it."""
+    is_step_time = callable(getattr(law, "overhead_seconds", None))
+    if isinstance(law, type) or is_step_time or not callable(getattr(law, "table", None)):
+        raise InputError(where, "batch_time", law, "a batch-time law, e.g. TokenBudget()")
+    table = np.asarray(law.table(), np.float64)
+    is_long = table.ndim == 1 and table.size >= HEAD
+    knots = table[[TOKEN_KNOTS, REQUEST_KNOTS]] if is_long else np.full(2, -1.0)
+    rest = table.size - HEAD - 2 * knots.sum()
+    if not (knots.min() >= 0 and rest >= (table[GRID] > 0)):  # compiled loops would read on
+        raise InputError(where, "batch_time", type(law).__name__, "a law whose table() is made by cost.batch.layout")
 
 
 def layout(

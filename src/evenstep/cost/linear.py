@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,13 +46,14 @@ def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: f
     """Build a step-time law from text such as ``piecewise:knots=0:0/40000:0.003``, or for None `Linear` by the keywords.
 
     Raises:
-        InputError: an unknown law or option, a value out of range, or a batch-time law.
+        InputError: an unknown law or option, a value out of range, or what is no step-time law.
     """
     if text is None:
         return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)
     law = names.build("cost", names.parse(text))
-    if not isinstance(law, StepTime):
-        hint = "It needs local_seconds, table and overhead_seconds."
+    table: Any = law.table() if isinstance(law, StepTime) else None
+    if not isinstance(table, PiecewiseLinear):
+        hint = "It needs local_seconds, overhead_seconds, and table, which returns a PiecewiseLinear."
         raise InputError("law", "law", text, "a step-time law", hint)
     return law
 

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 
@@ -19,11 +20,21 @@ class PiecewiseLinear:
         seconds: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so with R = 1 all workers are
             alike.
         longest_share: if above 0, the lines are to be read at `effective_load` in place of the load.
+
+    Raises:
+        InputError: other shapes, knots that do not ascend, or seconds that are not finite.
     """
 
     load: F8
     seconds: F8
     longest_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        fits = np.ndim(self.load) == 1 and np.shape(self.seconds)[1:] == np.shape(self.load) and np.size(self.load) >= 2
+        if not (fits and np.size(self.seconds) and np.isfinite(self.seconds).all() and (np.diff(self.load) > 0).all()):
+            shapes = f"of shape {np.shape(self.seconds)} at loads of shape {np.shape(self.load)}"
+            expected = "finite seconds[R, P], R >= 1, at load[P], P >= 2 ascending knots"
+            raise InputError("PiecewiseLinear", "seconds", shapes, expected)
 
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
         """float64[G], KV tokens at which the lines are read: `load` plus `longest_share` of the padding.

@@ -103,12 +103,12 @@ class EmulatorSettings:
 
     def batch_law(self) -> BatchTime | None:
         """Make the batch-time law of these settings, None if unset; one that does not fit the groups raises `InputError`."""
-        from evenstep import names
+        from evenstep.cost.batch import batch_law_of
         from evenstep.cost.lockstep import parts_of
 
         if self.batch_time is None:
             return None
-        law = names.build("batch", names.parse(self.batch_time))
+        law = batch_law_of(self.batch_time)
         for size in set(self.sizes):
             parts_of(law, size)
         return law

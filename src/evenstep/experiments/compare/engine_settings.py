@@ -77,7 +77,9 @@ class EngineSettings:
 
     def law(self) -> BatchTime:
         """The batch-time law, seconds of an iteration, that `batch_time` names; `InputError` for a bad law or option."""
-        return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
+        from evenstep.cost.batch import batch_law_of
+
+        return batch_law_of(self.batch_time)
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:

@@ -41,7 +41,7 @@ import numpy as np
 from evenstep.config import MOST, check_integers, integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
-from evenstep.cost.view import StepTime
+from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.errors import InputError, check_known, check_range, check_range_if_given
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
@@ -198,6 +198,8 @@ def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
     methods = [getattr(step_time, name, None) for name in ("table", "overhead_seconds")]  # all that a simulator calls
     if step_time is not None and (isinstance(step_time, type) or not all(map(callable, methods))):
         raise InputError(where, "step_time", step_time, "a law", "Write evenstep.Linear(overhead_s=0.005).")
+    if step_time is not None and not isinstance(step_time.table(), PiecewiseLinear):
+        raise InputError(where, "step_time", type(step_time).__name__, "a law whose table() is a PiecewiseLinear")
 
 
 def _check_kinds(trace: Any, policy: Any, predictor: Any, power: Any, slo: Any) -> None:

@@ -31,7 +31,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenstep.config import check_integers
-from evenstep.cost.batch import BatchTime
+from evenstep.cost.batch import BatchTime, check_law
 from evenstep.errors import InputError, check_known, check_range
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import SchedulingPolicy
@@ -89,9 +89,7 @@ def simulate_engine(
     if isinstance(policy, type) or not callable(getattr(policy, "form_batch", None)):
         raise InputError(label, "policy", policy, "an object with a method form_batch(view)")
     law: Any = batch_time or TokenBudget()
-    is_step_time = callable(getattr(law, "overhead_seconds", None))
-    if isinstance(law, type) or is_step_time or not callable(getattr(law, "table", None)):
-        raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
+    check_law("simulate_engine", law)
     check_integers("simulate_engine", 0, seed=seed)
     given: list[tuple[str, Any, type]] = [("trace", trace, Trace), ("engine", engine or Engine(), Engine)]
     for field, value, kind in given:

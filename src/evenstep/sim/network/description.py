@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenstep import config, names
-from evenstep.cost.batch import BatchTime
+from evenstep.cost.batch import BatchTime, batch_law_of
 from evenstep.errors import InputError, check_known, check_range, check_range_if_given
 from evenstep.request import Trace
 from evenstep.routing.view import check_simulated
@@ -66,7 +66,7 @@ class EngineSection:
             try:
                 getattr(self, made)
             except InputError as error:  # the text of the field is invalid
-                own = part if error.field == "name" else f"{part}.{error.field}"
+                own = part if error.field in ("name", part) else f"{part}.{error.field}"
                 raise InputError("engine", own, error.value, error.expected, error.hint) from None
         for k, call in enumerate(self.priority):
             if call in self.priority[:k]:
@@ -80,7 +80,7 @@ class EngineSection:
     @property
     def law(self) -> BatchTime:
         """A new batch-time law, as `batch_time` names it."""
-        return names.build("batch", names.parse(self.batch_time))
+        return batch_law_of(self.batch_time)
 
     @property
     def scheduling(self) -> SchedulingPolicy:
