@@ -123,3 +123,10 @@ def test_a_predictor_asked_for_twice_is_refused():
 def test_what_cannot_be_evaluated_is_named(outputs, predictor, horizon, share, said):
     with pytest.raises(InputError, match=said):
         evaluate(trace(outputs), [predictor], (horizon,), train_share=share)
+
+
+def test_what_cannot_predict_is_refused(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("class predictor:\n    pass\n")
+    with pytest.raises(InputError, match="expected an object with the methods predict and learn"):
+        evaluate(trace([3] * 40), [str(path)], (5,))
