@@ -15,6 +15,7 @@ from tests.routing._routed import moment
 from evenstep import names
 from evenstep.cli.main import main
 from evenstep.cli.parts import outputs
+from evenstep.errors import InputError
 from evenstep.routing.check_views import check_views
 
 BAD = Path(__file__).parent.parent / "bad_policies"
@@ -89,6 +90,21 @@ def test_check_prints_no_warnings():
     code = "import sys; from evenstep.cli.main import main; sys.exit(main(['policy', 'check', 'jsq']))"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stderr == ""
+
+
+@pytest.mark.parametrize("flags", [[], ["--format", "json"]])
+def test_list_shows_the_others_where_one_does_not_load(flags, capsys, monkeypatch):
+    find = names.find
+
+    def broken(room, name):
+        if name == "jsq":
+            raise InputError("jsq", "entry point", "other:Jsq", "one that loads")
+        return find(room, name)
+
+    monkeypatch.setattr(names, "find", broken)
+    assert main(["policy", "list", *flags]) == 0
+    out = capsys.readouterr().out
+    assert "cannot be used: jsq: entry point is 'other:Jsq'" in out and "least-load" in out
 
 
 def test_list_as_json_has_defaults_and_meanings(capsys):

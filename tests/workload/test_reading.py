@@ -75,6 +75,21 @@ def test_a_file_of_two_formats_asks_for_its_name(write, monkeypatch):
     assert len(read_trace(path, "lengths")) == 1
 
 
+def test_a_broken_format_of_another_package_hides_no_file_of_ours(write, monkeypatch):
+    from evenstep.workload.readers import vidur
+
+    def fails(head, name):
+        raise KeyError("boom")
+
+    monkeypatch.setattr(vidur, "recognises", fails)
+    monkeypatch.setattr(vidur, "__name__", "other.package")
+    assert len(read_trace(write("x.csv", "prompt,output\n1,2\n"))) == 1
+    with pytest.raises(
+        InputError, match="x.bin: reader is .*vidur.py'; expected one that reads this file .*KeyError: 'boom'"
+    ):
+        read_trace(write("x.bin", b"\x00\x01"))
+
+
 def test_options_stand_behind_the_format_or_in_the_call(samples):
     path = samples / "mooncake.jsonl"
     written, called = read_trace(path, "mooncake:ticks=keep"), read_trace(path, ticks="keep")

@@ -88,8 +88,16 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
     return {"name": name, "summary": text.split("\n\n")[0].replace("\n", " "), "description": text, "options": options}
 
 
+def _listed(name: str, kind_of: str) -> dict[str, Any]:
+    """A policy as `_described`; one that another package offers and that cannot be loaded has the error as its summary."""
+    try:
+        return _described(name, kind_of)
+    except InputError as error:
+        return {"name": name, "summary": f"cannot be used: {error}", "options": {}}
+
+
 def _list(args: argparse.Namespace) -> int:
-    rows = [_described(name, args.kind) for name in names.members(args.kind)]
+    rows = [_listed(name, args.kind) for name in names.members(args.kind)]
     if args.format == "json":
         outputs.print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
         return 0

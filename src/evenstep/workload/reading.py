@@ -97,10 +97,12 @@ def _own_faults(module: ModuleType, path: Path) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, EvenstepError | MemoryError) or module.__name__.startswith("evenstep."):
+        if isinstance(error, EvenstepError | MemoryError) or getattr(module, "__name__", "").startswith("evenstep."):
             raise
         hint = f"{type(error).__name__}: {error}."
-        raise InputError(path.name, "reader", module.__file__, "one that reads this file to a Trace", hint) from error
+        raise InputError(
+            path.name, "reader", getattr(module, "__file__", module), "one that reads this file to a Trace", hint
+        ) from error
 
 
 def detect(path: Path) -> str:
@@ -109,10 +111,19 @@ def detect(path: Path) -> str:
     Raises:
         InputError: no format recognises it, or more than one does; or it cannot be read (`files.head`).
     """
-    head = files.head(path)
-    found = [name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)]
+    head, found, unusable = files.head(path), list[str](), list[InputError]()
+    for name in names.members("workload"):
+        try:
+            module: ModuleType = names.find("workload", name)
+            with _own_faults(module, path):
+                if module.recognises(head, path.name):
+                    found.append(name)
+        except InputError as error:  # of another package; the file may be of another format
+            unusable.append(error)
     if len(found) == 1:
         return found[0]
+    if unusable and not found:
+        raise unusable[0]
     known = ", ".join(names.members("workload"))
     if found:
         raise InputError(path.name, "format", " and ".join(found), "one format", "Name it with --format-name.")
