@@ -169,6 +169,33 @@ def test_an_entry_point_is_loaded_when_named(monkeypatch):
     assert names.find("predict", "guest") is Oracle
 
 
+def test_code_in_a_zip_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(names, "_ROOT", tmp_path / "packed.zip" / "evenstep")
+    monkeypatch.setattr(names, "members", names.members.__wrapped__)
+    monkeypatch.setattr(names, "_files", names._files.__wrapped__)
+    with pytest.raises(InputError, match="expected a folder. It does not run from a zip file"):
+        names.members("routing")
+
+
+def test_a_policy_whose_hints_name_nothing_is_one_error(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("from dataclasses import dataclass\n@dataclass\nclass Mine:\n    size: 'Size' = 1\npolicy = Mine\n")
+    with pytest.raises(InputError, match="expected one that can be made. NameError: name 'Size' is not defined"):
+        names.build("routing", {"name": str(path)})
+
+
+def test_the_last_line_of_others_code_in_a_traceback_is_named(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import json\n\ndef fails():\n    json.loads(1)\n")
+    with pytest.raises(TypeError) as caught:
+        names.find("cost", f"{path}:fails")()
+    assert names.guest_line(caught.value) == f"{path}, line 4"
+    again = ValueError("in another process")
+    again.__cause__ = RuntimeError(f'  File "{path}", line 9, in f')  # as an executor hands it over
+    assert names.guest_line(again) == f"{path}, line 9"
+    assert names.guest_line(ValueError("ours")) == ""
+
+
 def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch):
     class Broken(Entry):
         def load(self):

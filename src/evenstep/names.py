@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -49,6 +50,7 @@ _NOUNS = {
 #: Start of the names of modules loaded from users' files; a hash of the path is their end.
 USER_MODULE = "evenstep_user_"
 _ROOT = Path(__file__).parent
+_guests: set[Path] = set()  # files, and folders of packages, of others' code that was found by a name
 _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where members lie, if not in the room's own folder
 
 
@@ -94,12 +96,21 @@ def find(room: str, name: str) -> Any:
         return _member(room, importlib.import_module(_module(own[0])), word, name)
     if others:
         try:
-            return others[0].load()
+            thing = others[0].load()
+            _note_guest(others[0].value.partition(":")[0])
+            return thing
         except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}."
             raise InputError(name, "entry point", others[0].value, "one that loads", said) from error
     hint = _elsewhere(room, name) or nearest(name, members(room))
     raise InputError(_noun(room), "name", name, f"a known {_noun(room)}", hint)
+
+
+def guest_line(error: BaseException) -> str:
+    """``FILE, line N`` of the last line of others' code in an error's traceback, also one of another process; else empty."""
+    lines = re.findall(r'File "(.+?)", line (\d+)', "".join(traceback.format_exception(error)))
+    places = [f"{file}, line {line}" for file, line in lines if not _guests.isdisjoint((Path(file), *Path(file).parents))]
+    return places[-1] if places else ""
 
 
 def parse(text: str) -> dict[str, str]:
@@ -173,7 +184,8 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     if unknown := [key for key in options if key not in fields]:
         hint = nearest(unknown[0], fields) or f"{where} takes none."
         raise InputError(where, "option", ", ".join(unknown), "a known option", hint)
-    hints = get_type_hints(kind)
+    with _made(kind, where):
+        hints = get_type_hints(kind)
     listed = {key: _listed(value, hints[key]) for key, value in options.items()}
     try:
         with _made(kind, where):
@@ -246,6 +258,10 @@ def _name(stem: str) -> str:
 @cache
 def _files(room: str) -> tuple[Path, ...]:
     """The Python files that may be a room's members: in the room's own folder, then in those one below."""
+    if not _ROOT.is_dir():
+        raise InputError(
+            "evenstep", "place", str(_ROOT), "a folder", "It does not run from a zip file: install it with pip."
+        )
     own = _ROOT.joinpath(*_PLACES.get(room, room).split("."))
     return (*own.glob("*.py"), *sorted(own.glob("*/*.py")))
 
@@ -294,10 +310,20 @@ def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
 def _import(module: str, name: str) -> ModuleType:
     """Import a module by its full name; any exception of it becomes an `InputError` about `name`."""
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
+        _note_guest(module)
+        return found
     except (Exception, SystemExit) as error:  # of the module's own code, or of an invalid name
         said = f"{error}." if isinstance(error, ImportError) else f"{type(error).__name__}: {error}."
         raise InputError(name, "module", module, "an importable module", said) from error
+
+
+def _note_guest(module: str) -> None:
+    """Remember the code of an imported module: the folder of its package, or its file. Ours is left out."""
+    first = sys.modules.get(module.partition(".")[0])
+    file = getattr(first, "__file__", None)
+    if file and first is not None and first.__name__ != "evenstep":
+        _guests.add(Path(file).parent if hasattr(first, "__path__") else Path(file))
 
 
 def _load_file(place: str) -> ModuleType:
@@ -319,5 +345,6 @@ def _load_version(path: Path, changed_ns: int) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module
+    _guests.add(path)
     exec(compile(path.read_bytes(), path, "exec", dont_inherit=True), vars(module))  # kept bytecode goes by whole seconds
     return module

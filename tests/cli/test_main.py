@@ -160,6 +160,29 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
     assert message in one_line(capfd.readouterr().err)
 
 
+def test_what_others_code_raises_is_no_bug_of_ours(echo, capsys, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def fails(args):\n    return {}['x']\n")
+    echo(names.find("cost", f"{path}:fails"))
+    assert cli.main(["echo"]) == 2
+    assert one_line(capsys.readouterr().err) == f"evenstep: {path}, line 2 raised KeyError: 'x'. --debug shows the traceback"
+
+
+def test_a_command_of_another_package_that_does_not_load_leaves_the_others(capsys, monkeypatch):
+    find = names.find
+
+    def broken(room, name):
+        if name == "fit":
+            raise InputError("fit", "entry point", "other:command", "one that loads")
+        return find(room, name)
+
+    monkeypatch.setattr(names, "find", broken)
+    assert cli.main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  fit          cannot be used: fit: entry point is 'other:command'; expected one that loads." in lines
+    assert any(line.startswith("  sweep ") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [

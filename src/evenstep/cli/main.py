@@ -104,12 +104,20 @@ def overview() -> str:
         "",
         "usage: evenstep COMMAND [options]",
         "",
-        *(f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known),
+        *(f"  {name:<{width}}  {_summary(name)}" for name in known),
         "",
         "options for every command: --help, --debug (traceback of an error); evenstep --version",
         "first steps: evenstep compare sample:azure-conv",
     ]
     return "\n".join(lines)
+
+
+def _summary(name: str) -> str:
+    """The summary of a command; of one that another package offers and that cannot be loaded, the error."""
+    try:
+        return names.find("cli", name).summary
+    except InputError as error:
+        return f"cannot be used: {error}"
 
 
 def _run(words: list[str]) -> int:
@@ -167,10 +175,11 @@ def _say(error: Exception) -> int:
     elif isinstance(error, MemoryError):
         text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
     else:
-        kind = type(error).__name__
-        said = " ".join(str(error).split())[:200]
-        text = f"evenstep: {kind}: {said}. This is a bug of evenstep; --debug shows the traceback to report"
-        code = OUR_BUG
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        if guest := names.guest_line(error):
+            text, code = f"evenstep: {guest} raised {said}. --debug shows the traceback", BAD_INPUT
+        else:
+            text, code = f"evenstep: {said}. This is a bug of evenstep; --debug shows the traceback to report", OUR_BUG
     _on_stderr(" ".join(text.split()))
     return code
 
