@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from multiprocessing import Pipe
 
 import pytest
@@ -9,7 +10,7 @@ from tests.experiments.sweeps import tiny
 
 from evenstep.errors import PolicyError
 from evenstep.experiments import executors
-from evenstep.experiments.executors import Here, Processes
+from evenstep.experiments.executors import Here, Processes, attempt
 from evenstep.experiments.sweep.sweeping import Sweep
 from evenstep.experiments.sweep.task import Workloads
 
@@ -104,3 +105,13 @@ def test_here_what_a_policy_breaks_is_part_of_the_answer(tmp_path):
 def test_processes_pay_where_what_is_left_takes_longer_than_their_start(monkeypatch, forks, spent, done, left, pays):
     monkeypatch.setattr(executors, "can_fork", lambda: forks)
     assert executors.is_worthwhile(spent, done, left) is pays
+
+
+def test_an_error_of_a_job_keeps_its_traceback_as_it_is_pickled():
+    class Job:
+        def carry_out(self, shared):
+            raise KeyError("boom")
+
+    error = pickle.loads(pickle.dumps(attempt(Job(), None).error))
+    assert str(error) == "KeyError: 'boom'"
+    assert f'File "{__file__}", line' in error.__notes__[0]

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -246,7 +247,8 @@ def work_off(
 def attempt(job: Any, shared: Any) -> Ended:
     """Carry out a job and return its `Ended`. An exception becomes `Ended.error`, in a form that can be pickled.
 
-    An `EvenstepError`, `MemoryError` or `OSError` is kept. Any other becomes a `RuntimeError` with its type and text.
+    An `EvenstepError`, `MemoryError` or `OSError` is kept. Any other becomes a `RuntimeError` with its type and text,
+    and its traceback as a note.
     """
     started = time.perf_counter()
     try:
@@ -254,7 +256,9 @@ def attempt(job: Any, shared: Any) -> Ended:
     except (EvenstepError, MemoryError, OSError) as error:
         return Ended(job, error=error)
     except Exception as error:
-        return Ended(job, error=RuntimeError(f"{type(error).__name__}: {error}"))
+        failed = RuntimeError(f"{type(error).__name__}: {error}")
+        failed.add_note(traceback.format_exc())
+        return Ended(job, error=failed)
 
 
 def cores() -> int:
