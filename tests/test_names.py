@@ -33,7 +33,7 @@ def mine(tmp_path):
                 def route(self, view): ...
 
             class Other:
-                pass
+                def route(self, view): ...
 
             policy = Mine
             """
@@ -184,6 +184,15 @@ def test_a_policy_whose_hints_name_nothing_is_one_error(tmp_path):
         names.build("routing", {"name": str(path)})
 
 
+@pytest.mark.parametrize("room", ["routing", "scheduling", "predict", "cost", "batch", "engines"])
+def test_a_class_without_the_methods_of_its_room_is_refused(tmp_path, room):
+    """A gateway with such a policy said that it was ready, and with such an engine told of a bug of evenstep."""
+    path = tmp_path / "mine.py"
+    path.write_text("class Nothing:\n    pass\n")
+    with pytest.raises(InputError, match="is 'Nothing'; expected a class with "):
+        names.build(room, {"name": f"{path}:Nothing"})
+
+
 def test_the_last_line_of_others_code_in_a_traceback_is_named(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("import json\n\ndef fails():\n    json.loads(1)\n")
@@ -191,7 +200,7 @@ def test_the_last_line_of_others_code_in_a_traceback_is_named(tmp_path):
         names.find("cost", f"{path}:fails")()
     assert names.guest_line(caught.value) == f"{path}, line 4"
     again = ValueError("in another process")
-    again.__cause__ = RuntimeError(f'  File "{path}", line 9, in f')  # as an executor hands it over
+    again.add_note(f'  File "{path}", line 9, in f')  # as an executor hands it over
     assert names.guest_line(again) == f"{path}, line 9"
     assert names.guest_line(ValueError("ours")) == ""
 

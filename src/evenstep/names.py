@@ -40,6 +40,15 @@ BINDINGS: dict[str, str] = {
     "experiments": "experiment",
     "engines": "adapter",
 }
+#: What a member has, once made; rooms that are not here make none.
+_PARTS = {
+    "routing": ("route",),
+    "scheduling": ("form_batch",),
+    "predict": ("predict", "learn"),
+    "cost": ("local_seconds", "table", "overhead_seconds"),
+    "batch": ("seconds", "table"),
+    "engines": ("dialect", "health_path", "metrics_path", "rank_header", "samples"),
+}
 #: The word for a member in errors, if it is not the word that it binds.
 _NOUNS = {
     "scheduling": "scheduling policy",
@@ -151,11 +160,15 @@ def build(room: str, spec: Mapping[str, Any]) -> Any:
     """Make an instance of the member of a room called ``name`` in `spec`, with all other keys of `spec` as its options.
 
     Raises:
-        InputError: an unknown name, unknown options (all at once, with the nearest name), or a value that does not fit.
+        InputError: an unknown name, unknown options (all at once, with the nearest name), a value that does not fit, or a
+            class without the methods of the room's members.
     """
     options = dict(spec)
     name = str(options.pop("name"))
-    return make(find(room, name), options, name)
+    made, parts = make(find(room, name), options, name), _PARTS.get(room, ())
+    if not all(hasattr(made, part) for part in parts):
+        raise InputError(name, _noun(room), type(made).__name__, f"a class with {', '.join(parts)}")
+    return made
 
 
 def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:

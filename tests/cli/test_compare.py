@@ -390,7 +390,7 @@ def test_a_policy_that_holds_what_fits_an_idle_worker_is_told_of_and_may_hold_le
         ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
         ("import nowhere_at_all\n", "nowhere_at_all"),
         ("class Bad:\n    def __init__(self):\n        1 / 0\npolicy = Bad\n", "ZeroDivisionError"),
-        ("class Bad:\n    pass\npolicy = Bad\n", r"a method `route\(view\)`"),
+        ("class Bad:\n    pass\npolicy = Bad\n", "expected a class with route"),
         ("x = 1\n", "thing is 'policy'"),
     ],
 )

@@ -96,5 +96,5 @@ def test_a_table_that_compiled_loops_would_read_beyond_its_end_is_refused(tmp_pa
 def test_what_is_no_batch_time_law_is_refused(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("class batch_law:\n    def table(self): return [0.0] * 8\n")
-    with pytest.raises(InputError, match="expected a batch-time law"):
+    with pytest.raises(InputError, match="expected a class with seconds, table"):
         batch_law_of(str(path))

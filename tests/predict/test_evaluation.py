@@ -128,5 +128,5 @@ def test_what_cannot_be_evaluated_is_named(outputs, predictor, horizon, share, s
 def test_what_cannot_predict_is_refused(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("class predictor:\n    pass\n")
-    with pytest.raises(InputError, match="expected an object with the methods predict and learn"):
+    with pytest.raises(InputError, match="expected a class with predict, learn"):
         evaluate(trace([3] * 40), [str(path)], (5,))

@@ -179,7 +179,8 @@ def _check(args: argparse.Namespace) -> int:
         hint = "The check brings its own predictor; leave it out."
         raise InputError(args.name, "option", "predictor", "an option of the policy", hint)
     _check_kind(spec["name"], args.kind)
-    policy = names.build(args.kind, spec)
+    name, options = spec.pop("name"), spec
+    policy = names.make(names.find(args.kind, name), options, name)
     method = _KINDS[args.kind]
     if not callable(getattr(policy, method, None)):
         other = next((kind for kind, one in _KINDS.items() if hasattr(policy, one)), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,10 +51,8 @@ def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: f
     if text is None:
         return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)
     law = names.build("cost", names.parse(text))
-    table: Any = law.table() if isinstance(law, StepTime) else None
-    if not isinstance(table, PiecewiseLinear):
-        hint = "It needs local_seconds, overhead_seconds, and table, which returns a PiecewiseLinear."
-        raise InputError("law", "law", text, "a step-time law", hint)
+    if not isinstance(law.table(), PiecewiseLinear):
+        raise InputError("law", "law", text, "a law whose table() is a PiecewiseLinear")
     return law
 
 

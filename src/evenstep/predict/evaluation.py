@@ -11,7 +11,7 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import InputError, check_range
 from evenstep.predict.intervals import interval
-from evenstep.predict.view import NOTHING, Active, Finished, Predictor, counted_of, fit_now, is_oracle
+from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 
 #: Bins of the reliability curve.
@@ -109,8 +109,6 @@ def evaluate(
     scores: list[Score] = []
     for text in predictors:
         predictor = names.build("predict", names.parse(text))
-        if isinstance(predictor, type) or not isinstance(predictor, Predictor):
-            raise InputError("predict evaluate", "predictor", text, "an object with the methods predict and learn")
         if is_oracle(predictor):
             raise InputError("predict evaluate", "predictor", text, "one that does not know the answers")
         _learn(predictor, trace, cut)

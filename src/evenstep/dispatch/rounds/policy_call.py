@@ -14,7 +14,7 @@ from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds import showing
-from evenstep.errors import InputError, PolicyError
+from evenstep.errors import PolicyError
 from evenstep.request import F8, I8
 from evenstep.routing import view as at
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, broken_rule, horizon_of, memory_size_of, reads_cached
@@ -43,8 +43,6 @@ class PolicyCall:
     def __init__(self, text: str) -> None:
         self.text = text
         self.policy: Any = names.build("routing", names.parse(text))
-        if not callable(getattr(self.policy, "route", None)):
-            raise InputError(text, "policy", type(self.policy).__name__, "an object with a method route(view)")
         self.horizon = horizon_of(self.policy)
         self.reads_cached = reads_cached(self.policy)
         self.binds_at_once = bool(getattr(self.policy, "bypass", False))
