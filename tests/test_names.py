@@ -193,6 +193,26 @@ def test_a_class_without_the_methods_of_its_room_is_refused(tmp_path, room):
         names.build(room, {"name": f"{path}:Nothing"})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": "0"}, "mine.py takes. k is below 1."),
+        ({"ties": "up"}, "ties is 'up'; expected one of low, high."),
+    ],
+)
+def test_an_option_that_the_class_itself_refuses_says_why(tmp_path, options, message):
+    """It said "expected k is below 1", and "expected Invalid enum value 'up'"."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import dataclass\nfrom enum import Enum\nclass Ties(Enum):\n    LOW = 'low'\n    HIGH = 'high'\n"
+        "@dataclass\nclass Mine:\n    k: int = 1\n    ties: Ties = Ties.LOW\n    def route(self, view): ...\n"
+        "    def __post_init__(self):\n        if self.k < 1:\n            raise ValueError('k is below 1')\npolicy = Mine\n"
+    )
+    with pytest.raises(InputError) as caught:
+        names.build("routing", {"name": str(path), **options})
+    assert str(caught.value).endswith(message)
+
+
 def test_the_last_line_of_others_code_in_a_traceback_is_named(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("import json\n\ndef fails():\n    json.loads(1)\n")

@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, EnumMeta
 from functools import cache
 from numbers import Integral
 from pathlib import Path
@@ -506,7 +507,7 @@ def expectation(said: str, hint: Any) -> str:
 
     Args:
         said: msgspec's message about the refused value, such as ``Expected `int`, got `str` - at `$.pool.limit` ``.
-        hint: the field's type, or None. A `Literal` gives ``one of <choices>``, any other type what `said` expected.
+        hint: the field's type, or None. A `Literal` or `Enum` gives ``one of <choices>``, others what `said` expected.
     """
     if choices := _choices(hint):
         return f"one of {', '.join(choices)}"
@@ -515,7 +516,9 @@ def expectation(said: str, hint: Any) -> str:
 
 
 def _choices(hint: Any) -> list[str]:
-    """The words that a `Literal` type allows; empty for any other type."""
+    """The words that a `Literal` or `Enum` type allows; empty for any other type."""
+    if isinstance(hint, EnumMeta):
+        return [str(choice.value) for choice in cast("type[Enum]", hint)]
     return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
 
 

@@ -204,6 +204,8 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         with _made(kind, where):
             made = msgspec.convert(listed, kind, strict=False)
     except msgspec.ValidationError as error:
+        if error.__cause__ is not None:  # of the class's own checks
+            raise InputError(where, "options", dict(options), f"options that {where} takes", f"{error}.") from error
         missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", str(error))
         if missing:
             hint = f"Write {where}:{missing[1].replace('_', '-')}=..."

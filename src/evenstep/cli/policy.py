@@ -15,6 +15,7 @@ import itertools
 import json
 import keyword
 import re
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -269,7 +270,9 @@ def _defaults(row: dict[str, Any]) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """The value itself if JSON can hold it, else its text."""
+    """The value itself if JSON can hold it, that of an `Enum`, else its text."""
+    if isinstance(value, Enum):
+        return _plain_value(value.value)
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
