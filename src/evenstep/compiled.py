@@ -22,6 +22,7 @@ import types
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from enum import EnumMeta
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -687,15 +688,16 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
         it, and end with ``options = Options(...)``.
 
     Raises:
-        TypeError: a field is text that is no choice.
+        TypeError: a field is text that is no choice, or an Enum.
     """
     names: list[str] = []
     lines = ["at = 0"]
     hints = get_type_hints(policy)
     for field in dataclasses.fields(policy):
         hint, name = hints[field.name], field.name
-        if hint is str:
-            raise TypeError(f"option {name} is any text; expected numbers, or the words that it may be, as a Literal")
+        if hint is str or isinstance(hint, EnumMeta):
+            said = "any text" if hint is str else "an Enum"
+            raise TypeError(f"option {name} is {said}; expected numbers, or the words that it may be, as a Literal")
         words = _words(hint)
         if words:
             found = [f"{name}_{re.sub(r'[^0-9a-zA-Z]', '_', word)}" for word in words]

@@ -17,7 +17,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.errors import PolicyError
-from evenstep.names import USER_MODULE
+from evenstep.names import USER_MODULE, guest_line
 from evenstep.policy_rules import KernelCall
 from evenstep.traps import watching
 
@@ -240,10 +240,20 @@ def doors_agree(judged: Judged) -> Finding:
         call, again = (judged.kernel_call(judged.policy, view) for _ in range(2))
         if call is None or again is None:
             return Finding("doors agree", True, "there is no compiled rule, so only plain Python was asked")
-        differs = judged.differ(again.in_plain().decision(), call.decision(), view) or call.overrun()
+        try:
+            plain = again.in_plain().decision()
+        except Exception as error:
+            return Finding("doors agree", False, f"view {number}: the rule, in plain Python, raises {_raised(error)}")
+        differs = judged.differ(plain, call.decision(), view) or call.overrun()
         if differs:
             return Finding("doors agree", False, f"view {number}: {differs}")
     return Finding("doors agree", True)
+
+
+def _raised(error: Exception) -> str:
+    """An error by its type and text, and the line of the user's file that raised it, if known."""
+    line = guest_line(error)
+    return f"{type(error).__name__}: {error}{f' ({line})' if line else ''}"
 
 
 def same_digest(policy: Any, simulate: Simulate) -> Finding:

@@ -28,6 +28,7 @@ EXPECTED = {
     "reads_a_clock": ("no clock", "reads a clock: time.monotonic"),
     "mutates_its_view": ("view left alone", "route changes free_slots"),
     "doors_differ": ("doors agree", "plain route answers"),
+    "writes_past_its_space": ("doors agree", "view 0: the rule, in plain Python, raises IndexError: "),
     "remembers_by_itself": ("pure memory", "depends on what was asked before"),
     "holds_beside_idle": ("never holds what fits an idle worker", "runs nothing and has"),
     "throws_dice": ("no chance of its own", "global random generator"),

@@ -19,7 +19,7 @@ def view():
 def written(tmp_path, text):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
+        "from dataclasses import dataclass; from http import HTTPStatus\nfrom typing import NamedTuple\n"
         "from evenstep.compiled import Floats, Ints\nfrom evenstep.routing.rules import Ruled, rule\n"
         + textwrap.dedent(text)
     )
@@ -89,6 +89,10 @@ def test_working_space_without_a_size_is_refused(tmp_path):
     [
         ("    last: str = 'x'\n@rule\ndef route(view, options, work):\n    pass\n", "option last is any text; expected"),
         (
+            "    last: HTTPStatus = HTTPStatus.OK\n@rule\ndef route(view, options, work):\n    pass\n",
+            "option last is an Enum; expected numbers, or the words that it may be, as a Literal",
+        ),
+        (
             "    pass\nclass Work(NamedTuple):\n    bound: Floats\n@rule\ndef route(view, options, work):\n    pass\n",
             r"Work begins with other arrays \(bound\); expected worker, memory, bound first, in this order",
         ),
@@ -104,7 +108,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
             marks=pytest.mark.skipif(compiled.numba is None, reason="only a compiler refuses it"),
         ),
     ],
-    ids=["text", "begins with other arrays", "no rule", "does not compile", "a line that numba does not tell"],
+    ids=["text", "enum", "begins with other arrays", "no rule", "does not compile", "a line that numba does not tell"],
 )
 def test_a_mistake_in_a_rule_is_said_in_one_line_and_is_no_bug_of_evenstep(text, said, tmp_path):
     policy = written(tmp_path, "@dataclass(frozen=True)\nclass Mine(Ruled):\n" + text)
