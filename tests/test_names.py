@@ -225,6 +225,25 @@ def test_the_last_line_of_others_code_in_a_traceback_is_named(tmp_path):
     assert names.guest_line(ValueError("ours")) == ""
 
 
+def test_an_error_of_ours_that_passes_through_others_code_is_not_theirs(tmp_path, monkeypatch):
+    (tmp_path / "corner").mkdir()  # a namespace package, and all that is in it
+    (tmp_path / "corner" / "others_policies.py").write_text(
+        "def asks(ours):\n    ours({})\n\ndef fails():\n    try:\n        asks(None)\n    finally:\n        {}['x']\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    asks, fails = (names.find("cost", f"corner.others_policies:{name}") for name in ("asks", "fails"))
+    with pytest.raises(KeyError) as caught:
+        asks(lambda spec: names.build("routing", spec))
+    assert names.guest_line(caught.value) == ""
+    with pytest.raises(KeyError) as caught:
+        fails()
+    line = f"{tmp_path / 'corner' / 'others_policies.py'}, line 8"
+    assert names.guest_line(caught.value) == line
+    outer = RuntimeError("ours")
+    outer.__cause__ = caught.value
+    assert names.guest_line(outer) == line
+
+
 def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch):
     class Broken(Entry):
         def load(self):

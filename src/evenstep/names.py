@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -116,10 +117,18 @@ def find(room: str, name: str) -> Any:
 
 
 def guest_line(error: BaseException) -> str:
-    """``FILE, line N`` of the last line of others' code in an error's traceback, also one of another process; else empty."""
-    lines = re.findall(r'File "(.+?)", line (\d+)', "".join(traceback.format_exception(error)))
-    places = [f"{file}, line {line}" for file, line in lines if not _guests.isdisjoint((Path(file), *Path(file).parents))]
-    return places[-1] if places else ""
+    """``FILE, line N`` of others' code if that, not ours, raised the error or its cause, even elsewhere; else empty."""
+    link: BaseException | None = error
+    while link is not None:
+        told = "".join(traceback.format_exception(link, chain=False))  # a note has the traceback of another process
+        for file, line in reversed(re.findall(r'File "(.+?)", line (\d+)', told)):
+            owner = next((place for place in (Path(file), *Path(file).parents) if place == _ROOT or place in _guests), None)
+            if owner == _ROOT:
+                break
+            if owner is not None:
+                return f"{file}, line {line}"
+        link = link.__cause__
+    return ""
 
 
 def parse(text: str) -> dict[str, str]:
@@ -335,10 +344,12 @@ def _import(module: str, name: str) -> ModuleType:
 
 def _note_guest(module: str) -> None:
     """Remember the code of an imported module: the folder of its package, or its file. Ours is left out."""
-    first = sys.modules.get(module.partition(".")[0])
-    file = getattr(first, "__file__", None)
-    if file and first is not None and first.__name__ != "evenstep":
-        _guests.add(Path(file).parent if hasattr(first, "__path__") else Path(file))
+    for name in accumulate(module.split("."), "{}.{}".format):  # a namespace package has no file
+        found = sys.modules.get(name)
+        if file := getattr(found, "__file__", None):
+            if name != "evenstep":
+                _guests.add(Path(file).parent if hasattr(found, "__path__") else Path(file))
+            return
 
 
 def _load_file(place: str) -> ModuleType:
