@@ -688,14 +688,14 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
         it, and end with ``options = Options(...)``.
 
     Raises:
-        TypeError: a field is text that is no choice, or an Enum.
+        TypeError: a field is text that is no choice, or an Enum whose members are no numbers.
     """
     names: list[str] = []
     lines = ["at = 0"]
     hints = get_type_hints(policy)
     for field in dataclasses.fields(policy):
         hint, name = hints[field.name], field.name
-        if hint is str or isinstance(hint, EnumMeta):
+        if hint is str or _is_wordy(hint):
             said = "any text" if hint is str else "an Enum"
             raise TypeError(f"option {name} is {said}; expected numbers, or the words that it may be, as a Literal")
         words = _words(hint)
@@ -713,6 +713,11 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
         names += found
     options = collections.namedtuple("Options", names)  # type: ignore[misc]
     return options, [*lines, f"options = Options({', '.join(names)})"]
+
+
+def _is_wordy(hint: object) -> bool:
+    """True for an Enum whose members are no numbers."""
+    return isinstance(hint, EnumMeta) and not issubclass(hint, int | float)
 
 
 def _words(hint: object) -> tuple[str, ...]:

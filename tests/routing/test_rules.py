@@ -19,7 +19,7 @@ def view():
 def written(tmp_path, text):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from dataclasses import dataclass; from http import HTTPStatus\nfrom typing import NamedTuple\n"
+        "from dataclasses import dataclass; from http import HTTPMethod, HTTPStatus\nfrom typing import NamedTuple\n"
         "from evenstep.compiled import Floats, Ints\nfrom evenstep.routing.rules import Ruled, rule\n"
         + textwrap.dedent(text)
     )
@@ -33,6 +33,14 @@ POLICY = """
         share: float = 0.5
         levels: tuple[float, ...] = (1.0, 2.0)
 """
+
+
+def test_a_rule_reads_an_option_whose_choices_are_numbers(tmp_path):
+    head = "@dataclass(frozen=True)\nclass Mine(Ruled):\n    last: HTTPStatus = HTTPStatus.OK\n"
+    policy = written(
+        tmp_path, head + "@rule\ndef route(view, options, work):\n    work.worker[:] = int(options.last) - 199\n"
+    )
+    assert policy.route(view()).worker.tolist() == [1, 1, 1, 1]
 
 
 def test_a_rule_reads_its_options_by_name(tmp_path):
@@ -89,7 +97,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
     [
         ("    last: str = 'x'\n@rule\ndef route(view, options, work):\n    pass\n", "option last is any text; expected"),
         (
-            "    last: HTTPStatus = HTTPStatus.OK\n@rule\ndef route(view, options, work):\n    pass\n",
+            "    last: HTTPMethod = HTTPMethod.GET\n@rule\ndef route(view, options, work):\n    pass\n",
             "option last is an Enum; expected numbers, or the words that it may be, as a Literal",
         ),
         (
