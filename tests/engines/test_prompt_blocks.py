@@ -70,6 +70,11 @@ def test_keys_say_who_is_alike_and_nothing_else():
     assert name_key("ann", KEY) not in (0, name_key("bob", KEY), name_key("ann", b"else"))
 
 
+def test_prompts_as_embeddings_have_no_key():
+    """All had the same one, so a policy that goes by prompts sent them all to one worker."""
+    assert prompt_key(read_request("completions", b'{"model":"m","prompt_embeds":"AAAA"}'), KEY) == 0
+
+
 def test_a_long_prompts_key_goes_by_its_length_and_its_ends():
     base = "a" * 100_000
     keys = [prompt_key(chat(text), KEY) for text in (base, base, "b" + base[1:], base[:-1] + "b", base + "a")]

@@ -82,11 +82,15 @@ def _words(digests: int) -> struct.Struct:
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
     """A keyed hash of the prompt (its JSON) and its model, 1 to 2**63-1, for the field `request.Request.prompt_key`.
 
+    It is 0, unknown, for prompts as embeddings.
+
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes, since a hash of all of it would
     cost as much as the rest of the request. `key` is the secret of this install, 1 to 64 bytes.
     """
     prompt, model = request.prompt, request.fields["model"]
     size = len(prompt)
+    if not size:  # else all of them would be alike
+        return 0
     if size > 2 * _LONG_END:
         window = memoryview(prompt)
         return _id(b"%b%b%d:%b" % (window[:_LONG_END], window[-_LONG_END:], size, model), key, b"prompt")
