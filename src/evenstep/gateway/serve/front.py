@@ -290,8 +290,11 @@ def _model_in_form(kind: str, body: bytes) -> str:
     boundary = described.get_boundary()
     if not boundary:
         return ""
-    for part in body.split(b"--%b" % boundary.encode("latin-1", "replace")):
-        head, _, value = part.partition(b"\r\n\r\n")
-        if _MODEL_FIELD.search(head):
-            return value.removesuffix(b"\r\n").decode("utf-8", "replace")
+    edge = b"\r\n--%b" % boundary.encode("latin-1", "replace")
+    start = 0 if body.startswith(edge[2:]) else body.find(edge)
+    while start >= 0 and (head := body.find(b"\r\n\r\n", start)) >= 0:  # a file may have 100 MB: it is not copied
+        end = body.find(edge, head)
+        if _MODEL_FIELD.search(body, start, head):
+            return body[head + 4 : end if end >= 0 else None].decode("utf-8", "replace")
+        start = end
     return ""
