@@ -38,11 +38,11 @@ _HINDERING = frozenset((*_FORMS, *_LOGPROBS, *_WHOLE, *_PENALTIES, "seed", "tool
 
 
 class _Message(msgspec.Struct, gc=False):
-    content: msgspec.Raw = msgspec.Raw()
+    content: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _MESSAGES, _PARTS = msgspec.json.Decoder(list[_Message]), msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_TEXT = msgspec.Raw(b'"text"')
+_TEXT, _LIST = msgspec.Raw(b'"text"'), ord("[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _hindrance(request: GenerationRequest, plain: bool = True) -> str:
 def _has_media(messages: msgspec.Raw) -> bool:
     """True if a part of a message is not text: a picture or a sound, for example. vLLM ignores token ids then."""
     try:
-        contents = [one.content for one in _MESSAGES.decode(messages) if bytes(memoryview(one.content)[:1]) == b"["]
+        contents = [one.content for one in _MESSAGES.decode(messages) if memoryview(one.content)[0] == _LIST]
         parts = [part for content in contents for part in _PARTS.decode(content)]
     except (msgspec.MsgspecError, RecursionError):  # the engine judges them
         return True
