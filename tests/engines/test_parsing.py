@@ -87,6 +87,7 @@ def test_prompts_come_in_four_forms(prompt, prompts, tokens):
         ({"prompt": None, "prompt_embeds": ["AAAA", "BB=="]}, 2),
         ({"prompt": ["a", "b"], "prompt_embeds": "AAAA"}, 3),
         ({"prompt": [], "prompt_embeds": "AAAA"}, 1),
+        ({"prompt": "", "prompt_embeds": "AAAA"}, 1),
         ({"prompt": None, "prompt_embeds": []}, None),
         ({"prompt_embeds": None}, None),
     ],

@@ -151,7 +151,7 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
         if _first_inside(prompt) != b"{":
             raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of messages")
     elif embedded := _embedded(fields.get("prompt_embeds", _NOTHING)):
-        prompts = embedded + (0 if bytes(prompt) in {b"", b"null", b"[]"} else _prompts(prompt)[0])
+        prompts = embedded + (0 if bytes(prompt) in {b"", b"null", b"[]", b'""'} else _prompts(prompt)[0])
         prompt = _NOTHING
     else:
         prompts, prompt_tokens = _prompts(prompt)
