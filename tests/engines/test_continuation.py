@@ -157,7 +157,8 @@ def test_a_value_that_only_an_engine_can_judge_does_not_join(name, value):
         ({"type": "input_audio", "input_audio": {}}, False),
         ({"type": "file"}, False),
         ({"type": None}, False),
-        ("text", False),
+        ("text", True),
+        (1, False),
     ],
 )
 @pytest.mark.parametrize("more", [{}, {"tools": []}])

@@ -41,7 +41,7 @@ class _Message(msgspec.Struct, gc=False):
     content: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_MESSAGES, _PARTS = msgspec.json.Decoder(list[_Message]), msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_MESSAGES, _PARTS = msgspec.json.Decoder(list[_Message]), msgspec.json.Decoder(list[dict[str, msgspec.Raw] | str])
 _TEXT, _LIST = msgspec.Raw(b'"text"'), ord("[")
 
 
@@ -192,7 +192,7 @@ def _has_media(messages: msgspec.Raw) -> bool:
     """True if a part of a message is not text: a picture or a sound, for example. vLLM ignores token ids then."""
     try:
         contents = [one.content for one in _MESSAGES.decode(messages) if memoryview(one.content)[0] == _LIST]
-        parts = [part for content in contents for part in _PARTS.decode(content)]
+        parts = [part for content in contents for part in _PARTS.decode(content) if not isinstance(part, str)]
     except (msgspec.MsgspecError, RecursionError):  # the engine judges them
         return True
     return any(bytes(part.get("type", _TEXT)) not in _TEXTS or not part.keys().isdisjoint(_MEDIA) for part in parts)
