@@ -85,7 +85,13 @@ def test_a_number_of_a_law_is_finite_and_not_below_0():
             check_numbers("law", a=0.0, b=bad)
 
 
-@pytest.mark.parametrize("table", ["[1.0]", "[0, 0, 0, 0, 0, 2, 0, 0, 1.0]", "[[0] * 8]", "[0, 0, 0, 0, 0, -4, 4, 0]"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        *("[1.0]", "[0, 0, 0, 0, 0, 2, 0, 0, 1.0]", "[[0] * 8]", "[0, 0, 0, 0, 0, -4, 4, 0]"),
+        "[0, 0, 0, 0, 0, 1, 0, 0, 1.0, 1.0]",
+    ],
+)
 def test_a_table_that_compiled_loops_would_read_beyond_its_end_is_refused(tmp_path, table):
     path = tmp_path / "mine.py"
     path.write_text(f"class batch_law:\n    def seconds(self, batch): return 1.0\n    def table(self): return {table}\n")

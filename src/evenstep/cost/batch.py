@@ -104,7 +104,7 @@ def check_law(where: str, law: Any) -> None:
     is_long = table.ndim == 1 and table.size >= HEAD
     knots = table[[TOKEN_KNOTS, REQUEST_KNOTS]] if is_long else np.full(2, -1.0)
     rest = table.size - HEAD - 2 * knots.sum()
-    if not (knots.min() >= 0 and rest >= (table[GRID] > 0)):  # compiled loops would read on
+    if not (all(points == 0 or points >= 2 for points in knots) and rest >= (table[GRID] > 0)):  # loops would read on
         raise InputError(where, "batch_time", type(law).__name__, "a law whose table() is made by cost.batch.layout")
 
 
