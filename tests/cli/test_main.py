@@ -168,18 +168,11 @@ def test_what_others_code_raises_is_no_bug_of_ours(echo, capsys, tmp_path):
     assert one_line(capsys.readouterr().err) == f"evenstep: {path}, line 2 raised KeyError: 'x'. --debug shows the traceback"
 
 
-def test_a_command_of_another_package_that_does_not_load_leaves_the_others(capsys, monkeypatch):
-    find = names.find
-
-    def broken(room, name):
-        if name == "fit":
-            raise InputError("fit", "entry point", "other:command", "one that loads")
-        return find(room, name)
-
-    monkeypatch.setattr(names, "find", broken)
+def test_a_command_of_another_package_that_does_not_load_leaves_the_others(unloadable, capsys):
+    unloadable("fit")
     assert cli.main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  fit          cannot be used: fit: entry point is 'other:command'; expected one that loads." in lines
+    assert "  fit          cannot be used: fit: entry point is 'other:fit'; expected one that loads." in lines
     assert any(line.startswith("  sweep ") for line in lines)
 
 

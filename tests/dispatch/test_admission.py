@@ -205,7 +205,7 @@ def test_pool_bypass_in_portions_goes_on_by_itself():
     told = sent(story.sampled("a"))
     assert told == [0, 1] and story.d.due
     assert sent(story.tick()) == [2, 3] and sent(story.tick()) == [4]
-    assert not story.d.due  # three slots were not offered, but nobody waits
+    assert not story.d.due  # three slots were not offered, and no request waits
     story.tell(ev.Tick)
     assert not story.d.due
 

@@ -25,7 +25,7 @@ _FORMS = (
 _LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
 _WHOLE = ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens", "prompt_embeds")
 _PENALTIES = ("frequency_penalty", "presence_penalty")
-#: Types of the parts of a message that are text, and members that make a part more than that whatever its type is.
+#: Types of text parts in a message. A part with one of the members below is more than text, of any type.
 _TEXTS = frozenset((b'"text"', b'"input_text"', b'"output_text"', b'"refusal"', b'"thinking"', b'"tool_reference"'))
 _MEDIA = frozenset(
     (
