@@ -36,7 +36,7 @@ WORKER = """
 import sys
 sys.path.insert(0, "benchmarks")
 import bench_engine, bench_simulator
-fleet, chat = bench_simulator.burst(60_000), bench_engine.chat(20_000)
+fleet, chat = bench_simulator.burst(600_000), bench_engine.chat(100_000)
 for line in sys.stdin:
     policy, *workers = line.split()
     seconds, run = bench_simulator.ours(fleet, policy, int(workers[0]), 72) if workers else bench_engine.ours(chat, policy)
