@@ -150,7 +150,7 @@ def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
 
 
 def test_a_storm_sees_a_request_that_waits_beside_an_idle_worker(monkeypatch):
-    given = lambda self, pool, answer, margin, reason, excluded: (answer, reason)  # noqa: E731
+    given = lambda self, pool, margin, reason, excluded: (self.packed.shown, reason)  # noqa: E731
     monkeypatch.setattr(Deciding, "_leave_no_worker_idle", given)
     with pytest.raises(AssertionError, match="waits while"):
         for seed in range(5):

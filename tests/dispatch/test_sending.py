@@ -23,8 +23,10 @@ def waiting(*prompts: int) -> Story:
 
 def test_requests_that_are_not_held_go_to_their_workers_in_order():
     story = waiting(10, 20, 30)
-    d, rows = story.d, np.array(story.d.pool.here)
-    assert d.parts.slots.send(rows, np.array([1, HOLD, 1]), 3) == 2
+    d, rows = story.d, list(story.d.pool.here)
+    chosen = np.array(rows)
+    assert d.parts.slots.send(chosen, np.array([1, HOLD, 1]), 3) == 2
+    assert chosen[:2].tolist() == [rows[0], rows[2]]
     at, workers = d.rows.at, d.mirror.columns.arrays
     assert [at.state[row] for row in rows] == [State.SENT, State.POOLED, State.SENT]
     assert [at.leg[row] for row in rows] == [1, 0, 2] and [at.worker[row] for row in rows] == [1, -1, 1]

@@ -68,15 +68,15 @@ class Admission:
         asked = min(self._window() or size, size)
         if gathering:
             packed.gathers[[*gathering]] = 1
-        worker = deciding.decide(pool, asked, margin, offered, self._turn.now_s, self._exclusions.excluded)
+        decided = deciding.decide(pool, asked, margin, offered, self._turn.now_s, self._exclusions.excluded)
         if gathering:
             packed.gathers[[*gathering]] = 0
-        if not worker:
+        if not decided:
             return
-        sent = self._send_admitted(worker)
+        sent = self._send_admitted(decided)
         if deciding.stopwatch:
             self._meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
-        self._ask_for_more(len(worker), sent, is_part=0 < offered < deciding.free)
+        self._ask_for_more(decided, sent, is_part=0 < offered < deciding.free)
 
     def _ask_for_more(self, shown: int, sent: int, is_part: bool) -> None:
         """Ask for another round if requests and free slots are left after one that covered `shown` requests and sent `sent`.
@@ -103,14 +103,14 @@ class Admission:
         fitting = max(_FEWEST, int(per_slot * self._mirror.slots))
         return min(most or fitting, fitting)
 
-    def _send_admitted(self, worker: list[int]) -> int:
-        """Send the requests that an answer admits: the worker's place or `HOLD` for each. Returns how many got a slot."""
+    def _send_admitted(self, decided: int) -> int:
+        """Send the requests that the last decision, about `decided` requests, admits. Returns how many got a slot."""
         packed, wide, exclusions = self._deciding.packed, self._rows.wide, self._exclusions
         if wide or exclusions.excluded or exclusions.avoided:
-            rows = packed.waiting[: len(worker)].tolist()
+            rows = packed.waiting[:decided].tolist()
             if not wide.isdisjoint(rows) or exclusions.concerns(rows):
-                return self._send_one_by_one(rows, worker, packed.free.tolist())
-        return self._slots.send(packed.waiting, packed.worker, len(worker))
+                return self._send_one_by_one(rows, packed.worker[:decided].tolist(), packed.free.tolist())
+        return self._slots.send(packed.waiting, packed.worker, decided)
 
     def _send_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """Send requests one by one, in a round where some want several slots or have failed; returns how many got a slot.

@@ -34,7 +34,7 @@ from evenstep.routing.view import HOLD, KV_FREE, expects_loads
 PREDICTOR = "bounded"
 #: Completions after which the older ones weigh half in the mean output.
 HALF_OF = 1 << 14
-_idle_workers = compiled.entry(showing.idle_workers)
+_idle_workers, _admitted = map(compiled.entry, (showing.idle_workers, showing.admitted))
 
 
 def default_predictor(policy: Any) -> str:
@@ -156,7 +156,7 @@ class Deciding(Restored):
 
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
-    ) -> list[int]:
+    ) -> int:
         """Decide a round by the policy or least load, count and log it; the caller sends the requests. Call `look` first.
 
         Args:
@@ -169,9 +169,9 @@ class Deciding(Restored):
                 one, the caller has to send the request elsewhere.
 
         Returns:
-            For each row in `packed.waiting`, the place of its worker, or `HOLD`. The first `most` entries are the requests
-            shown. Further entries are requests that were not shown and go to idle workers. Empty if no slot is free outside
-            gathering groups; then nothing is counted or logged.
+            Number of requests that were decided: rows in `packed.waiting`, and for each the place of a worker, or `HOLD`, in
+            `packed.worker`. The first `most` are the requests shown. Others were not shown and go to idle workers. 0 if no
+            slot is free outside gathering groups; then nothing is counted or logged.
         """
         watch, packed = self.stopwatch, self.packed
         start = watch() if watch else 0.0
@@ -180,7 +180,7 @@ class Deciding(Restored):
         if not total:
             if self.ahead is not None:
                 self.ahead.look_again()
-            return []
+            return 0
         self.free = total
         reason = self.fallback.before(self._is_stale(now_s), now_s)
         packed.decision, packed.seed = self.decisions, self.settings.seed
@@ -188,27 +188,27 @@ class Deciding(Restored):
         if self.ahead is not None or self.call.reads_cached:
             reason = self._add_projections(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
-        answer, reason = self._ask(reason)
+        reason = self._ask(reason)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(self.decided_s - prepared)
-        worker = answer.tolist()
-        if len(pool.here) > most or excluded or self.rows.wide or HOLD in worker:
-            worker, reason = self._leave_no_worker_idle(pool, worker, margin, reason, excluded)
+        decided, admitted = most, _admitted(packed.worker, most)
+        if packed.idle[0] and (admitted < len(pool.here) or excluded or self.rows.wide):
+            decided, reason = self._leave_no_worker_idle(pool, margin, reason, excluded)
         was_off = self.fallback.is_off
         self.fallback.after(reason, now_s)
         if reason:
             self._tell(reason, was_off, now_s)
-        outcome = "fallback" if reason else "held" if worker.count(HOLD) == len(worker) else "admitted"
+        outcome = "fallback" if reason else "admitted" if admitted or decided > most else "held"
         self.meters.decisions[self.call.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(worker, reason))
+            self.keep_round(self._record(packed.worker[:decided].tolist(), reason))
         self.decisions += 1
-        return worker
+        return decided
 
     def _leave_no_worker_idle(
-        self, pool: Pool, answer: list[int], margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
-    ) -> tuple[list[int], Reason]:
+        self, pool: Pool, margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
+    ) -> tuple[int, Reason]:
         """Add to the answer a request for each idle worker: the first unsent one in the pool that fits and is not excluded.
 
         A worker is idle if it takes requests, holds none, even foreign, is not gathering, and the answer gives it none.
@@ -217,26 +217,26 @@ class Deciding(Restored):
         and the request is for several slots, which may not use the margin (`_is_full`). Answer, rows and free slots in
         `packed` are written.
 
-        Returns the answer to the requests shown and to those added from the rest of the pool, and the reason: ``held`` if
-        there was none and the policy held one of them, else that given.
+        Returns how many requests are shown or were added from the rest of the pool, and the reason: ``held`` if there was
+        none and the policy held one of them, else that given.
         """
-        packed, mirror, shown = self.packed, self.mirror, len(answer)
+        packed, mirror, shown = self.packed, self.mirror, self.packed.shown
         rows, worker, known = packed.waiting[:shown], packed.worker, self.rows.columns.arrays
         idle, sent, full = np.empty(packed.workers, np.int64), worker[:shown], list[int]()
         if excluded or self.rows.wide:
-            asked = [(row, g) for row, g in zip(rows.tolist(), answer, strict=True) if g != HOLD]
+            asked = [(row, g) for row, g in zip(rows.tolist(), sent.tolist(), strict=True) if g != HOLD]
             full = [row for row, g in asked if self._is_full(row, g)]
             vain = [row for row, g in asked if mirror.names[g] in excluded.get(row, ())]
             sent = np.where(np.isin(rows, full + vain), HOLD, sent)
         count = _idle_workers(mirror.columns.given, margin, packed.gathers, sent, shown, idle)
         if not count:
-            return answer, reason
+            return shown, reason
         left: I8 = np.array(pool.here)
         left = left[np.isin(left, rows[sent != HOLD], invert=True)]
         tokens = (known.prompt[left] + known.produced[left]).astype(np.float64)
         copies = known.copies[left] + margin * np.isin(left, full)
         place = {row: i for i, row in enumerate(rows.tolist())}
-        is_left = np.ones(left.size, np.bool_)
+        is_left, held = np.ones(left.size, np.bool_), np.count_nonzero(worker[:shown] == HOLD)
         for g in idle[:count].tolist():
             name, slots = mirror.names[g], mirror.at.free_at_most[g] + margin
             fits = np.flatnonzero(is_left & (tokens <= packed.workers_f[KV_FREE, g]) & (copies <= slots))
@@ -245,10 +245,9 @@ class Deciding(Restored):
                 i = place.setdefault(int(left[k]), len(place))
                 packed.waiting[i], worker[i] = left[k], g
                 packed.free[g], is_left[k] = slots, False
-        added: list[int] = worker[: len(place)].tolist()
-        if not reason and added[:shown].count(HOLD) < answer.count(HOLD):
+        if not reason and np.count_nonzero(worker[:shown] == HOLD) < held:
             reason = "held"
-        return added, reason
+        return len(place), reason
 
     def _is_full(self, row: int, g: int) -> bool:
         """Whether a request wants several slots of the worker in place `g`, which has as many but none free."""
@@ -288,16 +287,16 @@ class Deciding(Restored):
         if fallback.is_off and not was_off:
             self.notice("policy-off", self.call.text, f"{self.call.text} is off until a reload ({self._said})", now_s)
 
-    def _ask(self, reason: Reason) -> tuple[I8, Reason]:
+    def _ask(self, reason: Reason) -> Reason:
         """Ask the policy; least load decides if there is a `reason`, or if the policy fails, which sets one.
 
-        Returns the answer, as `PolicyCall.answer`, and the reason; empty if the policy decided.
+        The answer is in `packed.worker` then. Returns the reason; empty if the policy decided.
         """
         if not reason:
             kept = self.call.memory
             begun = self.processor() if self.processor else 0.0
             try:
-                answer = self.call.answer(self.packed)
+                self.call.answer(self.packed)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
             except Exception as error:  # a guest may raise anything; it is counted, told and logged
@@ -306,14 +305,14 @@ class Deciding(Restored):
                 if self.stopwatch is not None:
                     self.decided_s = self.stopwatch()
                 if not self._is_over(begun):
-                    return answer, ""
+                    return ""
                 reason = "budget"
             self.call.memory = kept
             self.packed.worker[:] = HOLD
-        answer = self.least_load.answer(self.packed)
+        self.least_load.answer(self.packed)
         if self.stopwatch is not None:
             self.decided_s = self.stopwatch()
-        return answer, reason
+        return reason
 
     def _is_over(self, begun_s: float) -> bool:
         """Whether an answer begun at `begun_s` took above `budget_ms` of processor time; without a clock, see `overruns`."""

@@ -125,6 +125,7 @@ class Packed:
         shown: W, number of requests shown.
         waiting: int64[>= W], rows of the waiting requests that are shown.
         worker: int64[>= W], the answer: a place for each of `waiting`, or `HOLD`.
+        idle: int64[1], number of workers that run nothing, not even for others, and may be sent requests.
     """
 
     def __init__(self, workers: int, horizon: int) -> None:
@@ -139,6 +140,7 @@ class Packed:
         self.cached: F8 = np.zeros((0, 0))
         self.free: I8 = np.zeros(workers, np.int64)
         self.gathers: I8 = np.zeros(workers, np.int64)
+        self.idle: I8 = np.zeros(1, np.int64)
         self._slots: I8 = np.zeros(workers, np.int64)
         self._tokens: F8 = np.zeros(workers)
         self._make_room(0)
@@ -161,12 +163,12 @@ class Packed:
     def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
         """Write what the policy sees of a round to the arrays (`showing.show`); returns the number of free slots.
 
-        If that is 0, only `free` is written. Call `room_for` first, and always pass the same pool.
+        If that is 0, only `free` and `idle` are written. Call `room_for` first, and always pass the same pool.
         """
         if self._written is None:
             tables = self.workers_i, self.workers_f, self.waiting_i, self.waiting_f
             self._written = showing.Shown(
-                self.gathers, pool.shares, self._slots, self.free, self.waiting, *tables, self.worker
+                self.gathers, pool.shares, self._slots, self.free, self.waiting, *tables, self.worker, self.idle
             )
         self.shown = most
         here = np.frombuffer(pool.here, np.int64) if pool.here else _NOBODY

@@ -42,6 +42,15 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
     return left
 
 
+@declared(None if INT is None else INT(I1, INT))
+def admitted(worker: I8, waiting: int) -> int:
+    """How many of `waiting` requests an answer, int64[>= waiting], does not hold."""
+    count = 0
+    for i in range(waiting):
+        count += worker[i] != HOLD
+    return count
+
+
 @part
 def lightest_first(workers: WorkerColumns, order: I8) -> None:
     """Write the places of all workers to int64[G] `order`, by ascending KV tokens running and sent; ties by place."""
@@ -187,6 +196,7 @@ class Shown(NamedTuple):
         waiting: [W], the rows that are shown.
         workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`.
         worker: [W], the answer: `HOLD` is written for each request shown.
+        idle: [1], number of workers that run nothing (`idle_workers` without an answer).
     """
 
     gathers: Ints
@@ -199,6 +209,7 @@ class Shown(NamedTuple):
     waiting_i: IntTable
     waiting_f: Table
     worker: Ints
+    idle: Ints
 
 
 @declared(None if INT is None else INT(_REQUESTS, _WORKERS, I1, INT, INT, INT, FLOAT, compiled.struct(Shown)))
@@ -226,12 +237,14 @@ def show(
     Returns the number of free slots in all groups that do not gather, offered or not.
     """
     free, waiting = shown.free, shown.waiting[:most]
-    total = 0
+    total = idle = 0
     for g in range(free.size):
         held = workers.running[g] + workers.sent[g] + workers.reserved[g]
         is_offered = shown.gathers[workers.group[g]] == 0
         free[g] = max(0, workers.free_at_most[g] + margin - held) if is_offered else 0
         total += free[g]
+        idle += held == 0 and workers.foreign[g] == 0 and free[g] > 0
+    shown.idle[0] = idle
     if total == 0:
         return 0
     if offered != 0 and total > offered:

@@ -50,7 +50,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
     """Send the requests of a round that are not held: update the tables; the caller appends the commands.
 
     Args:
-        chosen: int64, rows of the requests, at least `size` of them.
+        chosen: int64, rows of the requests, at least `size` of them; written: the rows that were sent move to its front.
         worker: int64, place of each one's worker in the mirror, or `HOLD`. Its slots must suffice; they are not checked.
         size: requests of the round.
         pool: int64, written: rows that wait, in order. Those that still wait move to the front; the caller drops the rest.
@@ -73,6 +73,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
         row, g = chosen[i], worker[i]
         if g == HOLD:
             continue
+        chosen[sent] = row
         sent += 1
         moves(rows.state, row, _DECODE_SENT)
         copies, prompt, produced = rows.copies[row], rows.prompt[row], rows.produced[row]
@@ -166,7 +167,7 @@ class Slots:
         """Send requests to their workers, in order: they leave the pool, and commands are appended.
 
         Args:
-            chosen: int64[>= size], rows.
+            chosen: int64[>= size], rows; written: those that were sent move to its front, in order.
             worker: int64[>= size], place of each one's worker, or `HOLD`. That it has enough slots is not checked.
             size: how many requests of `chosen` to look at.
 
@@ -182,9 +183,7 @@ class Slots:
         if not sent:
             return 0
         turn.legs = legs + sent
-        gone = chosen[:size].tolist()
-        if sent < size:
-            gone = [row for row in gone if states[row] == _SENT]
+        gone = chosen[:sent].tolist()
         del here[len(here) - (sent if not self.seating else self._pooled(gone)) :]
         self._mirror.slots_changed()
         self._tell(gone, legs, int(tables.tokens[0]))
