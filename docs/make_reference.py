@@ -128,6 +128,7 @@ Logs go to stderr, with `log.format` `text` or `json`: `time`, `level`, `logger`
 are dropped and counted. The line `status` has `barrier_idle`, the share of worker time lost at the barrier. That needs a step law: for workers of groups without one
 it has `load_imbalance`, a share of the load that they have now, in its place or beside it. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
 `disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` there is a line for each request that ended: {ended}.
+Health checks, lists of models and requests with an unreadable head have no line and no span; `evenstep_answers_total` counts them too.
 """
 
 

@@ -7,9 +7,9 @@ import math
 
 import aiohttp
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, serving, until, whole
+from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, raw, serving, until, whole
 
-from evenstep.gateway.config.sections import ApiKey, RequestClass
+from evenstep.gateway.config.sections import ApiKey, Limits, RequestClass
 from evenstep.gateway.serve.ended import Ended
 
 
@@ -179,5 +179,28 @@ def test_what_is_passed_on_is_told_as_well():
             ("GET", "/v1/batches", "error", 400, ""),
         ]
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_request_that_is_refused_before_it_is_whole_is_told_as_well():
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-Request-Id: %b\r\n"
+    too_large = head % b"large" + b"Content-Length: 2000\r\n\r\n"
+    in_chunks = head % b"chunks" + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    too_slow = head % b"slow" + b"Content-Length: 9\r\n\r\nabc"
+
+    async def story():
+        told: list[Ended] = []
+        async with serving(is_ready=False, limits=Limits(body_bytes=1000, body_s=0.02)) as server:
+            server.gateway.front.listen_to((told.append,), (told.append,))
+            for data in (too_large, in_chunks, too_slow, b"GET /v1/models\r\n\r\n"):  # the last has no readable head
+                await raw(server, data)
+            assert sum(server.gateway.front.codes.values()) == 4
+        assert [(one.request_id, one.path, one.outcome, one.status, one.tenant) for one in told] == [
+            ("large", "/v1/completions", "refused", 413, "anonymous"),
+            ("chunks", "/v1/completions", "refused", 400, "anonymous"),
+            ("slow", "/v1/completions", "refused", 408, "anonymous"),
+        ]
+        assert all(one.arrived_s <= one.ended_s for one in told)
 
     asyncio.run(asyncio.wait_for(story(), 60))

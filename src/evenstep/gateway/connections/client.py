@@ -68,6 +68,7 @@ class Service(Protocol):
         codes: HTTP status -> number of answers that began, counted by each `Client`.
         is_draining: while True, each answer ends its connection.
         serve: called with each whole request; answers it, or sets `Client.job` and answers later.
+        turn_away: called with each request that is not whole, without a body, if its head was readable; refuses it.
         new_name: returns an id for a request without one.
     """
 
@@ -80,6 +81,7 @@ class Service(Protocol):
     @property
     def is_draining(self) -> bool: ...
     def serve(self, request: Received, client: Client) -> None: ...
+    def turn_away(self, request: Received, client: Client, refusal: Refusal) -> None: ...
     def new_name(self) -> str: ...
 
 
@@ -163,9 +165,7 @@ class Client(asyncio.Protocol):
             except Exception:
                 self.fail()
         elif isinstance(event, HttpError):
-            self._find_name()
-            refusal = Refusal(event.status, "invalid_request_error", event.message, event.code or None)
-            self.refuse(refusal, close=True)
+            self._turn_away(Refusal(event.status, "invalid_request_error", event.message, event.code or None))
         else:
             if isinstance(event, bytes):
                 self.transport.write(event)
@@ -187,11 +187,15 @@ class Client(asyncio.Protocol):
                 total_s = min(total_s, floor_s)
             self._deadline.set(total_s)
 
-    def _find_name(self) -> None:
-        """Set the id of a request that is refused before it is whole, if its head was readable."""
+    def _turn_away(self, refusal: Refusal) -> None:
+        """Refuse a request that is not whole, and end the connection; the service does it, if the head was readable."""
         parsed = self._machine.parsed
-        if parsed is not None:
-            self._name = parsed.name or self._service.new_name()
+        if parsed is None:
+            self.refuse(refusal, close=True)
+            return
+        self._machine.keep_alive = False
+        self._name = name = parsed.name or self._service.new_name()
+        self._service.turn_away(Received(parsed, b"", name), self, refusal)
 
     def _late(self) -> None:
         """Called at the deadline: answer 408 to an unfinished request, else close; a client that reads gets more time."""
@@ -203,8 +207,7 @@ class Client(asyncio.Protocol):
         if unsent and now_s < self._read_s + self._service.limits.stalled_s:
             self._look_again(now_s)
         elif self._machine.state in (_HEAD, _BODY):
-            self._find_name()
-            self.refuse(refusals.TOO_SLOW, close=True)
+            self._turn_away(refusals.TOO_SLOW)
         else:
             self.abort()
 

@@ -38,8 +38,8 @@ class Ended(msgspec.Struct, gc=False):
         prompt_tokens, output_tokens: as an engine counted them, else as estimated; 0 without either.
         tries: legs begun for it, those to prefillers included.
         continued: whether a further leg began after its first token.
-        arrived_s: monotonic time at which it was read whole, in seconds. This and the times below are nan if it never
-            happened.
+        arrived_s: monotonic time, in seconds, at which it was read whole, or refused before. This and the times below are
+            nan if it never happened.
         sent_s: of its last dispatch to a worker.
         first_s: of its first token, its whole answer, or the first byte of a forwarded answer.
         ended_s: of its end.

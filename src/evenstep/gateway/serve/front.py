@@ -110,11 +110,18 @@ class Front:
         if context.kind == "other" and context.head.path in _HEALTH:
             self._health(context.head.path, client)
         elif context.refusal is not None and (context.kind != "other" or context.caller is None):
-            self._turn_away(request, client, context.refusal)
+            self.turn_away(request, client, context.refusal)
         elif context.kind == "other":
             self._other(request, client)
         else:
             self._generate(context.kind, request, client)
+
+    def turn_away(self, request: Received, client: Client, refusal: Refusal, model: str = "") -> None:
+        """Refuse a request that no pool has seen, whole or not, and report it to the sinks. `model`: the one it asks for."""
+        client.refuse(refusal)
+        if self.sinks:
+            story = begun(self.sinks, request.name, request.context, time.monotonic(), refusals.short(model))
+            story.ended("refused", refusal.status)
 
     def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
         """Parse a head; returns the context, the body length, and whether to cache both: if its key is valid."""
@@ -132,13 +139,13 @@ class Front:
         except InputError as error:
             coding = context.head.headers.get("content-encoding") or "identity"
             refusal = refusals.bad_request(error) if coding.lower() == "identity" else refusals.compressed(coding)
-            self._turn_away(received, client, refusal)
+            self.turn_away(received, client, refusal)
             return
         caller, name = context.caller, received.name
         assert caller is not None
         pool = self.pools.pool_of(request.model)
         if pool is None:
-            self._turn_away(received, client, self._unknown(request.model), request.model)
+            self.turn_away(received, client, self._unknown(request.model), request.model)
             return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, context)
@@ -169,13 +176,6 @@ class Front:
             blocks=blocks,
         )
         pool.arrives(event)
-
-    def _turn_away(self, received: Received, client: Client, refusal: Refusal, model: str = "") -> None:
-        """Refuse a request that no pool has seen, and report it to the sinks; `model` is the one it asks for, if known."""
-        client.refuse(refusal)
-        if self.sinks:
-            story = begun(self.sinks, received.name, received.context, time.monotonic(), refusals.short(model))
-            story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
         """The refusal of an unknown model: 404, or 503 while a worker may still say that it serves it."""
@@ -229,11 +229,11 @@ class Front:
             name = unquote(path.removeprefix("/v1/models/"))
             card = self.pools.listed().get(name)
             if card is None:
-                self._turn_away(request, client, refusals.unknown_model(name))
+                self.turn_away(request, client, refusals.unknown_model(name))
             else:
                 client.reply(200, card.text)
         elif head.method == "TRACE" or _PASSED.fullmatch(path) is None or path in _NOT_PASSED or not _is_plain(path):
-            self._turn_away(request, client, refusals.unknown_path(head.method, path))
+            self.turn_away(request, client, refusals.unknown_path(head.method, path))
         else:
             self._pass(request, client)
 
@@ -243,7 +243,7 @@ class Front:
         if model:
             pool = self.pools.pool_of(model)
             if pool is None:
-                self._turn_away(request, client, self._unknown(model), model)
+                self.turn_away(request, client, self._unknown(model), model)
                 return
             pools = [pool]
         else:
@@ -251,7 +251,7 @@ class Front:
         work = sorted((found for pool in pools for found in pool.work()), key=lambda found: found[:2])
         engines = [one for _, _, one in work]
         if not engines or self.is_draining:
-            self._turn_away(request, client, refusals.overloaded(1.0))
+            self.turn_away(request, client, refusals.overloaded(1.0))
             return
         story = None
         if self.sinks:
