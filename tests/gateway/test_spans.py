@@ -61,6 +61,13 @@ def one(**more) -> Ended:
     return Ended(**{**known, **more})
 
 
+def test_names_of_spans_are_few_whatever_paths_clients_send():
+    paths = ("/v1/chat/completions", "/tokenize", "/v1/responses/resp_81f0", "/wp-login.php", "")
+    spans = spans_of(*(one(path=path, method="GET" if "_" in path else "POST") for path in paths))
+    assert [span.name for span in spans] == ["/v1/chat/completions", "/tokenize", "GET", "POST", "POST"]
+    assert [span.attributes["url.path"] for span in spans] == list(paths)
+
+
 @pytest.mark.slow
 def test_a_span_lasts_as_long_as_the_request_and_tells_what_was_decided():
     (span,) = spans_of(one(), service="edge")

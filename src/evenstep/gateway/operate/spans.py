@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _NS = 1_000_000_000
 _STOP_S = 3.0
 _OURS = 500  # from this status on the span of a server is an error, by OpenTelemetry's conventions
+#: Paths that name a span. Clients may send any other, and names must be few (OpenTelemetry's conventions).
+_NAMES = {
+    *("/tokenize", "/detokenize", "/pooling", "/classify", "/score", "/rerank", "/v2/rerank", "/v2/embed"),
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/rerank"),
+    *("/v1/score", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/v1/images/generations"),
+}
 
 
 class Spans:
@@ -59,7 +65,7 @@ class Spans:
         carrier = {"traceparent": one.traceparent, "tracestate": one.tracestate}
         parent = self._propagator.extract(carrier) if one.traceparent else None
         span = self._tracer.start_span(
-            one.path or "request",
+            one.path if one.path in _NAMES else one.method,
             context=parent,
             kind=SpanKind.SERVER,
             start_time=_ns(one.arrived_s, ahead_ns),
