@@ -6,6 +6,7 @@ the file decides. A msgpack log has four bytes before each record: its length, l
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,33 @@ def has_part(path: Path, part: int) -> bool:
 
 def begins_log(path: Path) -> bool:
     """True if a file is part 0 of a decision log, by its header; False if it is another file or cannot be read."""
+    header = _header(path)
+    return bool(header) and header.get("part", 0) == 0
+
+
+def follows_gap(path: Path) -> bool:
+    """True if records are lost before this part of a log, by its header; the part before it may end in mid-record."""
+    return bool(_header(path).get("after_gap"))
+
+
+def later_parts(path: Path) -> list[int]:
+    """Numbers of the later parts of the log `path`, from the names of the files in its folder, in no order."""
+    names = path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
+    found = [other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)] for other in names]
+    return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
+
+
+def first_left(path: Path) -> Path:
+    """The file to begin with: `path`, or if it is gone or empty, the earliest later part of that log; `path` without any."""
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        return path
+    parts = (part_of(path, part) for part in sorted(later_parts(path)))
+    found = next((part for part in parts if not begins_log(part)), path)
+    return found if _header(found) else path
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The header of a part of a decision log; {} if the file is another one or cannot be read."""
     import msgspec
 
     try:
@@ -51,8 +79,8 @@ def begins_log(path: Path) -> bool:
         else:
             header = msgspec.msgpack.decode(head[FRAME : FRAME + int.from_bytes(head[:FRAME], "little")])
     except (InputError, msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return isinstance(header, dict) and header.get("log") == KIND and header.get("part", 0) == 0
+        return {}
+    return header if isinstance(header, dict) and header.get("log") == KIND else {}
 
 
 def is_json(head: bytes) -> bool:

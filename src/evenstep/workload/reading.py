@@ -16,6 +16,7 @@ from evenstep.errors import EvenstepError, InputError, check_known, check_range_
 from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
+from evenstep.workload.log_parts import first_left
 from evenstep.workload.readers import csv_table
 
 _COMMON = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}  # given by the caller, not as options
@@ -176,7 +177,9 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple
 
 
 def file_of(path: str | Path) -> Path:
-    """The path of a trace file: ``sample:NAME`` is that of the bundled sample, any other path is kept and need not exist.
+    """The path of a trace file: ``sample:NAME`` is that of the bundled sample, any other path need not exist.
+
+    If it does not, and later parts of a decision log of this name are there, it is that of the earliest of them.
 
     Raises:
         InputError: no such sample, or an object that is not a path.
@@ -187,7 +190,7 @@ def file_of(path: str | Path) -> Path:
         check_known("samples", "sample", name, known, "a bundled sample")
         return known[name]
     try:
-        return Path(path)
+        return first_left(Path(path))
     except TypeError:
         hint = "For columns in memory, use Trace.from_columns."
         raise InputError("read_trace", "path", type(path).__name__, "a path, or sample:NAME", hint) from None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from tests.dispatch.recorded_run import record
 
-from evenstep.dispatch import observing
 from evenstep.experiments.compare.observed import errors, from_log, is_log
 
 
@@ -72,10 +70,3 @@ def test_the_error_is_a_share_of_what_was_observed():
     )
     assert found["tokens_per_s"] == {"observed": 100.0, "simulated": 110.0, "error": pytest.approx(0.1)}
     assert found["mean_wait_s"]["error"] is None and "makespan_s" not in found
-
-
-def test_gaps_of_the_log_are_said(log, monkeypatch):
-    whole = observing.replay
-    assert not any("Gaps" in one for one in from_log(str(log)).said)
-    monkeypatch.setattr(observing, "replay", lambda *given, **more: replace(whole(*given, **more), gaps=2))
-    assert "Gaps in the log: 2. Requests that were not logged are left out." in from_log(str(log)).said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from heapq import heappop
 from pathlib import Path
@@ -10,6 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from evenstep.dispatch import events
+from evenstep.dispatch.checkpoint import dump
+from evenstep.dispatch.core import Dispatcher
+from evenstep.dispatch.log.file import LogFile
+from evenstep.dispatch.replay import replay
+from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 from evenstep.workload.readers import decision_log
 from evenstep.workload.reading import read_trace
@@ -94,6 +101,44 @@ def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
     assert there.arrival_s.tolist() == whole.arrival_s.tolist()
     assert there.output_tokens.tolist() == whole.output_tokens.tolist()
     assert 0 < len(read_trace(tmp_path / "log.1.jsonl")) < len(whole)
+
+
+@pytest.mark.parametrize("name", ["log.evlog", "log.jsonl"])
+@pytest.mark.parametrize("cut", [5, None])
+def test_a_part_that_another_program_cut_is_read_as_far_as_it_goes(tmp_path, name, cut):
+    """`cut` bytes are gone at its end, or all. The log went on in a part that says so."""
+    log = LogFile(path := tmp_path / name)
+    dispatcher = Dispatcher("jsq", log=log)
+    dispatcher.handle(events.WorkerAdded(now_s=0.0, spec=WorkerSpec(name="w", scraped=False)))
+
+    def serve(request: int) -> None:
+        dispatcher.handle(events.Arrived(now_s=1.0 * request, request=request, prompt_tokens=10))
+        sent, *_ = dispatcher.handle(events.Tick(now_s=1.0 * request))
+        dispatcher.produced(sent.row, 3)
+        dispatcher.handle(events.Finished(now_s=request + 0.5, request=request, leg=sent.leg))
+
+    for request in (1, 2, 3, 4):
+        if request == 3:
+            log.flush()
+            os.truncate(path, path.stat().st_size - cut if cut else 0)
+            log.give_up()
+            log.begin_part(dump(dispatcher.parts), after_gap=True)
+        serve(request)
+    log.close()
+    assert replay(path).gaps == (1 if cut else 0)
+    found = read_trace(path)
+    assert len(found) == (3 if cut else 2)
+    assert any(note.startswith("1 gap in the log") for note in found.notes) == bool(cut)
+    path.with_stem("log.2").write_bytes(b"")  # begun, and killed before its first record
+    assert read_trace(path).arrival_s.tolist() == found.arrival_s.tolist()
+    path.unlink()
+    assert len(read_trace(path)) == 2 and replay(path).decisions == 2
+
+
+def test_a_missing_file_is_not_replaced_by_one_that_is_no_part_of_a_log(tmp_path):
+    (tmp_path / "trace.1.csv").write_text("prompt_tokens,output_tokens\n1,2\n")
+    with pytest.raises(InputError, match="missing"):
+        read_trace(tmp_path / "trace.csv")
 
 
 def test_a_number_at_the_end_of_a_logs_name_is_not_the_number_of_a_part(tmp_path):

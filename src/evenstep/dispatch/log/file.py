@@ -11,7 +11,6 @@ example, loses records: its next part says so (`Header.after_gap`), and a replay
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ import msgspec
 
 from evenstep.dispatch.log.records import KIND, VERSION, Checkpoint, Header, Record
 from evenstep.errors import InputError, check_range
-from evenstep.workload.log_parts import FRAME, has_part, part_of, place_in_log
+from evenstep.workload.log_parts import FRAME, first_left, has_part, later_parts, part_of, place_in_log
 
 _BUFFER = 8192
 
@@ -131,7 +130,7 @@ class LogFile:
         without a whole record is deleted.
         """
         if not self._has_begun:
-            older = [other for other in _later_parts(self.path) if _is_part(part_of(self.path, other), other)]
+            older = [other for other in later_parts(self.path) if _is_part(part_of(self.path, other), other)]
             for other in older:
                 part_of(self.path, other).unlink()
             if part > 0 and self.path.is_file():
@@ -167,24 +166,6 @@ class LogFile:
                 part_of(self.path, self.part - self.keep).unlink()
 
 
-def parts_of(path: Path) -> tuple[Path, int]:
-    """The path of part 0 of a log, and the number of the first part to read.
-
-    `path` is that of part 0 or of a later part. If the file exists, it is the first to read; its name and header tell which
-    part it is. Otherwise `path` counts as that of part 0, and the first is the earliest later part in the folder, or 0.
-    """
-    if not path.exists():
-        return path, min((part for part in _later_parts(path) if has_part(path, part)), default=0)
-    return place_in_log(path)
-
-
-def _later_parts(path: Path) -> list[int]:
-    """Numbers of the later parts of the log `path`, from the names of the files in its folder."""
-    names = path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
-    found = [other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)] for other in names]
-    return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
-
-
 def _is_part(path: Path, part: int) -> bool:
     """Whether a file is this part of a log, or has no whole record."""
     try:
@@ -204,7 +185,7 @@ def read_log(path: Path) -> Iterator[Record]:
     Raises:
         InputError: while it is read: no file, no decision log, another version, a part without its first state, damage.
     """
-    path, first = parts_of(path)
+    path, first = place_in_log(first_left(path))
     part, is_last = first, False
     while not is_last:
         place = part_of(path, part)
@@ -244,7 +225,7 @@ def cut_off(path: Path) -> int:
 
     `path` is as for `read_log`. Raises InputError if there is no such file.
     """
-    path, part = parts_of(path)
+    path, part = place_in_log(first_left(path))
     while has_part(path, part + 1):
         part += 1
     place = part_of(path, part)

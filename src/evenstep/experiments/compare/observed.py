@@ -71,9 +71,10 @@ class FromLog:
 def is_log(source: str) -> bool:
     """True if a path names a decision log, judged by the head of the file. False if it is missing or cannot be read."""
     from evenstep.workload import files
+    from evenstep.workload.log_parts import first_left
     from evenstep.workload.readers import decision_log
 
-    path = Path(source)
+    path = first_left(Path(source))
     try:
         return path.is_file() and decision_log.recognises(files.head(path), path.name)
     except InputError:
@@ -144,8 +145,6 @@ def _said(found: Observed) -> Iterator[str]:
         yield "Workers left during the log: the fleet is the largest there was."
     if found.prefillers:
         yield f"{counted(found.prefillers, 'worker that only prefills is', 'workers that only prefill are')} left out."
-    if found.replayed.gaps:
-        yield f"Gaps in the log: {found.replayed.gaps}. Requests that were not logged are left out."
     difference = found.replayed.difference
     if difference is not None:
         yield (

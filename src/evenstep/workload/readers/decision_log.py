@@ -16,7 +16,7 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted
 from evenstep.workload import files
-from evenstep.workload.log_parts import FRAME, KIND, has_part, is_json, part_of, place_in_log
+from evenstep.workload.log_parts import FRAME, KIND, follows_gap, has_part, is_json, part_of, place_in_log
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import MISSING, Table
 
@@ -36,7 +36,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
     A request that arrived in these parts is dropped and counted if it did not end correctly there or its answer is empty.
-    Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
+    Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted;
+    one before a part that follows a gap is dropped, and gaps are counted.
     A request for several answers becomes a row for each (at most one an output token), as each takes a slot; `shares`
     divides its tokens.
 
@@ -48,8 +49,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     arrived: list[tuple[int, dict[str, Any]]] = []
     done: dict[Any, dict[str, Any]] = {}
     parts, cut, skipped = list(_parts(path)), 0, 0
-    for part in parts:
-        records, cut = _records(part, is_last=part == parts[-1])
+    gaps = [follows_gap(part) for part in parts[1:]]
+    for part, may_be_cut in zip(parts, (*gaps, True), strict=True):
+        records, cut = _records(part, may_be_cut)
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
     ended = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
     served = [one for one in ended if one[2].get("output_tokens") != 0]
@@ -69,7 +71,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         table,
         "decision-log",
         each,
-        _notes(len(arrived) - len(ended), len(ended) - len(served), skipped, cut, int((copies > 1).sum())),
+        _notes(len(arrived) - len(ended), len(ended) - len(served), skipped, cut, int((copies > 1).sum()), sum(gaps)),
         prompt_tokens=prompt,
         output_tokens=output,
         arrival_s=times,
@@ -91,13 +93,14 @@ def shares(tokens: I8, copies: I8) -> I8:
     return np.maximum(1, np.repeat(least, copies) + (place < np.repeat(more, copies)))
 
 
-def _notes(unserved: int, empty: int, skipped: int, cut: int, several: int) -> list[str]:
+def _notes(unserved: int, empty: int, skipped: int, cut: int, several: int, gaps: int) -> list[str]:
     """Sentences for the trace's notes, one for each count above 0."""
     said = {
         ("request", "left out: not served to the end."): unserved,
         ("request", "left out: an empty answer."): empty,
         ("line", "skipped: no record of a decision log."): skipped,
         ("byte", "at the end left out, no whole record: the log's writer was killed."): cut,
+        ("gap", "in the log, where it could not be written: requests that were not logged are left out."): gaps,
         ("request", "for several answers: one row for each answer, with equal parts of prompt and output."): several,
     }
     return [f"{counted(count, noun)} {sentence}" for (noun, sentence), count in said.items() if count]
@@ -163,14 +166,17 @@ def _collect(
     return skipped
 
 
-def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
+def _records(path: Path, may_be_cut: bool) -> tuple[Iterator[Record], int]:
     """The records of a part, and the number of bytes at its end that are no whole record.
 
-    Such bytes are left out of the last part. In another part they are a record, which can be read only if it is whole JSON.
+    Such bytes are left out if it `may_be_cut`; then it may be empty, too. Else they are a record, which can be read only if
+    it is whole JSON.
     """
+    if may_be_cut and path.is_file() and not path.stat().st_size:
+        return iter(()), 0
     data, ends = files.content(path), [0]
     if is_json(data):
-        whole = data.count(b"\n") if is_last else None
+        whole = data.count(b"\n") if may_be_cut else None
         return islice(json_table.objects(path), whole), len(data) - data.rfind(b"\n") - 1
     while (begin := ends[-1] + FRAME) <= len(data):
         end = begin + int.from_bytes(data[begin - FRAME : begin], "little")
@@ -178,7 +184,7 @@ def _records(path: Path, is_last: bool) -> tuple[Iterator[Record], int]:
             break
         ends.append(end)
     cut = len(data) - ends[-1]
-    return chain(_decoded(data, ends), [(len(ends), "cut off")] if cut and not is_last else []), cut
+    return chain(_decoded(data, ends), [(len(ends), "cut off")] if cut and not may_be_cut else []), cut
 
 
 def _decoded(data: bytes, ends: list[int]) -> Iterator[Record]:
