@@ -275,6 +275,13 @@ def test_nanoseconds_since_1970_keep_all_their_digits(write, last):
     assert trace.arrival_s.tolist() == [0.0, 7e-9, 99e-9]
 
 
+def test_milliseconds_since_1970_keep_all_their_digits(write):
+    times = [1_772_359_201_123, 1_772_359_201_023, 1_772_359_201_999.5]
+    path = write("x.csv", "in,out,ts\n" + "".join(f"1,1,{time}\n" for time in times))
+    assert read_trace(path, "columns:prompt=in,output=out,time=ts,unit=ms").arrival_s.tolist() == [0.0, 0.1, 0.9765]
+    assert Trace.from_columns([1] * 3, [1] * 3, times, unit="ms").arrival_s.tolist() == [0.0, 0.1, 0.9765]
+
+
 @pytest.mark.parametrize("kind", [list, np.int64, np.uint64])
 def test_nanoseconds_in_memory_keep_all_their_digits(kind):
     times = [EPOCH + 1, EPOCH + 8, EPOCH + 100]

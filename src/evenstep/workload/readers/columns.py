@@ -188,7 +188,7 @@ def _trace(table: Table, places: Mapping[str, str], per_second: float, name: str
 
 
 def _seconds(table: Table, column: str, per_second: float) -> F8:
-    """float64[N], seconds, from dates or numbers; dates, and whole numbers if one is >= 2^53, count from the earliest."""
+    """float64[N], seconds after the earliest good row, from dates or numbers."""
     raw = table.column(column)
     if not isinstance(raw, np.ndarray) and _kind_of(raw) is str:
         stamps = [nanoseconds(value) for value in raw]
@@ -197,12 +197,12 @@ def _seconds(table: Table, column: str, per_second: float) -> F8:
     is_text = not isinstance(raw, np.ndarray) and bool(raw) and isinstance(raw[0], str)
     times = table.number(column, low=0.0, expected=_TIME_TEXT if is_text else "")
     whole = _whole(raw, table.bad) if times.max(initial=0.0) >= _EXACT else None
-    return (times if whole is None else _from_first(whole, table.bad)) / per_second
+    return _from_first(times if whole is None else whole, table.bad) / per_second
 
 
-def _from_first(times: I8, bad: Bool) -> F8:
-    """float64[N], times since the earliest good one. It subtracts whole numbers, since a float has too few digits."""
-    return (times - times[~bad].min(initial=np.iinfo(np.int64).max)).astype(np.float64)
+def _from_first(times: I8 | F8, bad: Bool) -> F8:
+    """float64[N], times since the earliest good one; subtract before any division, as seconds since 1970 lack digits."""
+    return (times - times[~bad].min(initial=times.max(initial=0))).astype(np.float64)
 
 
 def _whole(raw: Any, bad: Bool) -> I8 | None:
