@@ -191,3 +191,7 @@ def test_bad_logs_are_refused_by_row_and_column(tmp_path):
     assert read_log(write(path, {name: column[:FEWEST] for name, column in made.items()}))["kv"].size == FEWEST
     with pytest.raises(InputError, match="iterations that differ"):
         read_log(write(path, {**made, "seconds": np.ones(30)}))
+    path = write(path, made)
+    path.write_text(path.read_text().replace("crossed", "kv", 1))
+    with pytest.raises(InputError, match="expected one column 'kv'. Rename or delete the others."):
+        read_log(path)

@@ -91,8 +91,8 @@ def read_log(path: Any) -> dict[str, F8]:
     """The columns of a CSV log of iterations that fits use, float64[K] each, by the names in `COLUMNS`; others are ignored.
 
     Raises:
-        InputError: an unreadable file, no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that
-            are all equal, or a bad cell (line and column are named).
+        InputError: an unreadable file, no ``seconds``, neither ``kv`` nor ``tokens``, a double column, fewer than `FEWEST`
+            rows, seconds that are all equal, or a bad cell (line and column are named).
     """
     if Path(path).is_fifo():
         raise InputError(str(path), "file", "a pipe", "a file", "A log is read more than once: write it to a file first.")
@@ -106,6 +106,9 @@ def read_log(path: Any) -> dict[str, F8]:
     if "seconds" not in found or not {"kv", "tokens"} & found.keys():
         hint = f"Columns: {', '.join('/'.join(names) for names in COLUMNS.values())}."
         raise InputError(str(path), "header", ",".join(head), "seconds, and kv or tokens", hint)
+    double = next((column for column in found.values() if head.count(column) > 1), None)
+    if double is not None:
+        raise InputError(str(path), "header", ",".join(head), f"one column {double!r}", "Rename or delete the others.")
     rows = rows_of(path, tuple(found.values()))
     columns = {name: np.asarray(rows[column], np.float64) for name, column in found.items()}
     if columns["seconds"].size < FEWEST:
