@@ -17,24 +17,21 @@ COLUMNS = (
     ("E2E p99", "s", "e2e_p99_s", 1.0),
     ("TTFT mean", "s", "ttft_mean_s", 1.0),
     ("TTFT p99", "s", "ttft_p99_s", 1.0),
+    ("SLO met", "%", "slo_share", 100.0),
+    ("goodput", "requests/s", "goodput_requests_per_s", 1.0),
     ("TBT p50", "ms", "tbt_p50_s", 1e3),
     ("TBT p99", "ms", "tbt_p99_s", 1e3),
     ("evictions", "", "evictions", 1.0),
     ("wasted", "tokens", "wasted_tokens", 1.0),
     ("iterations", "", "iterations", 1.0),
 )
-#: Further columns, after TTFT p99, if there is an objective.
-SLO = (("SLO met", "%", "slo_share", 100.0), ("goodput", "requests/s", "goodput_requests_per_s", 1.0))
 #: Fields whose differences are printed.
 DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s", "goodput_requests_per_s")
 
 
 def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
-    """`COLUMNS`, with `SLO` after TTFT p99 if the comparison has an objective: (heading, unit, field, factor) of each."""
-    if comparison.slo is None:
-        return COLUMNS
-    after = 1 + [name for _, _, name, _ in COLUMNS].index("ttft_p99_s")
-    return (*COLUMNS[:after], *SLO, *COLUMNS[after:])
+    """The `COLUMNS` that the comparison's summaries have; those of an objective need one."""
+    return tuple(column for column in COLUMNS if column[2] in comparison.policies[0].summaries[0])
 
 
 def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:

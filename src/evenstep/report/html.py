@@ -40,6 +40,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("barrier time", "%", "idle_time_share", 100.0),
     Figure("worth", "tokens/s", "barrier_tokens_per_s"),
     Figure("load imbalance", "%", "idle_share", 100.0),
+    Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, less_is_better=False),
     Figure("imbalance", "KV tokens", "imbalance_envelope_tokens"),
     Figure("spread", "KV tokens", "imbalance_spread_tokens"),
     Figure("full slots", "tokens/s", "full_slot_tokens_per_s", less_is_better=False),
@@ -48,6 +49,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("TPOT mean", "ms", "tpot_mean_s", 1e3),
     Figure("TPOT p95", "ms", "tpot_p95_s", 1e3),
     Figure("TTFT p95", "s", "ttft_p95_s"),
+    Figure("SLO met", "%", "slo_share", 100.0, less_is_better=False),
+    Figure("goodput", "requests/s", "goodput_requests_per_s", less_is_better=False),
     Figure("mean wait", "s", "mean_wait_s"),
     Figure("oldest wait", "s", "oldest_wait_s"),
     Figure("energy", "kJ", "energy_busy_idle_j", 1e-3),
@@ -60,17 +63,11 @@ _FRAGMENT = (
     ".evenstep .bad{color:#b42318}.evenstep .swatch{display:inline-block;width:11px;height:11px;border-radius:3px;"
     "margin-right:7px;background:currentColor}"
 )
-SLO_FIGURES = (
-    Figure("SLO met", "%", "slo_share", 100.0, less_is_better=False),
-    Figure("goodput", "requests/s", "goodput_requests_per_s", less_is_better=False),
-)
-_PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, less_is_better=False)
 
 
 def figure_of(metric: str) -> Figure:
     """The `Figure` of a metric in report tables; for an unknown metric one with its name, no unit and factor 1."""
-    known = {figure.field: figure for figure in (*FIGURES, _PREFIX_HITS, *SLO_FIGURES)}
-    return known.get(metric, Figure(metric.replace("_", " "), "", metric))
+    return next((one for one in FIGURES if one.field == metric), Figure(metric.replace("_", " "), "", metric))
 
 
 def title_of(metric: str) -> str:
@@ -80,18 +77,10 @@ def title_of(metric: str) -> str:
 
 
 def _figures(comparison: Comparison) -> tuple[Figure, ...]:
-    """The columns of this comparison's tables: `FIGURES`, with prefix hits and objectives where its summaries have them."""
+    """The columns of this comparison's tables: the `FIGURES` that its summaries have."""
     known = comparison.policies[0].summaries[0]
-    found: list[Figure] = []
-    for figure in FIGURES:
-        if figure.field == "ttft_p95_s" and not comparison.conditions.prefill:
-            figure = replace(figure, unit=NO_PREFILL)
-        found.append(figure)
-        if figure.field == "idle_share" and "prefix_hit_share" in known:
-            found.append(_PREFIX_HITS)
-        if figure.field == "ttft_p95_s" and "slo_share" in known:
-            found += SLO_FIGURES
-    return tuple(found)
+    said = {} if comparison.conditions.prefill else {"unit": NO_PREFILL}
+    return tuple(replace(f, **said) if f.field == "ttft_p95_s" else f for f in FIGURES if f.field in known)
 
 
 def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:

@@ -107,10 +107,11 @@ class Column:
         return percent(value) if self.kind == "share" else short(None if value is None else value * self.scale)
 
 
-#: The columns, in the order printed; a narrow terminal leaves out those named in `_SPARE`, in that order.
+#: All columns, in the order printed (`columns_of`); a narrow terminal leaves out those named in `_SPARE`, in that order.
 COLUMNS: tuple[Column, ...] = (
     Column("barrier", "% of time", "idle_time_share", 9, kind="share"),
     Column("worth", "tokens/s", "barrier_tokens_per_s", 8),
+    Column("hits", "% prompt", "prefix_hit_share", 8, kind="share"),
     Column("imbalance", "tokens", "imbalance_envelope_tokens", 10),
     Column("spread", "tokens", "imbalance_spread_tokens", 8),
     Column("full slots", "tokens/s", "full_slot_tokens_per_s", 10),
@@ -119,30 +120,22 @@ COLUMNS: tuple[Column, ...] = (
     Column("makespan", "s", "makespan_s", 9),
     Column("TPOT p95", "ms", "tpot_p95_s", 8, 1e3),
     Column("TTFT p95", "s", "ttft_p95_s", 8),
+    Column("SLO met", "%", "slo_share", 7, kind="share"),
+    Column("goodput", "requests/s", "goodput_requests_per_s", 10),
     Column("oldest wait", "s", "oldest_wait_s", 11),
     Column("energy", "kJ", "energy_busy_idle_j", 9, 1e-3),
 )
-#: Further column, after worth, for runs with prefix caches.
-PREFIX_HITS = Column("hits", "% prompt", "prefix_hit_share", 8, kind="share")
-#: Further columns, after TTFT p95, for runs with an objective.
-SLO = (Column("SLO met", "%", "slo_share", 7, kind="share"), Column("goodput", "requests/s", "goodput_requests_per_s", 10))
 #: Unit of TTFT in runs without prefill time.
 NO_PREFILL = "s, no prefill"
 _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
 
 
 def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
-    """`COLUMNS`, with those for prefix caches or an objective added. Without `prefill` time the unit of TTFT says so."""
-    found: list[Column] = []
-    for column in COLUMNS:
-        if column.heading == "TTFT p95" and not prefill:
-            column = replace(column, unit=NO_PREFILL, width=len(NO_PREFILL))
-        found.append(column)
-        if column.heading == "worth" and prefix_hits:
-            found.append(PREFIX_HITS)
-        if column.heading == "TTFT p95" and slo:
-            found += SLO
-    return tuple(found)
+    """`COLUMNS`, those of prefix caches or an objective if asked for. Without `prefill` time TTFT's unit says so."""
+    kept = {"prefix_hit_share": prefix_hits, "slo_share": slo, "goodput_requests_per_s": slo}
+    found = (column for column in COLUMNS if kept.get(column.field, True))
+    said = {} if prefill else {"unit": NO_PREFILL, "width": len(NO_PREFILL)}
+    return tuple(replace(column, **said) if column.field == "ttft_p95_s" else column for column in found)
 
 
 class ComparisonTable:
@@ -152,7 +145,7 @@ class ComparisonTable:
         names: of all policies, and for `observed` the `observed_name`. They set the width of the first column, where long
             ones are cut.
         stream: None = stdout. Colour only on a terminal, and never with ``NO_COLOR``.
-        columns: None = `COLUMNS`. Those in `_SPARE` for which a terminal has no room are left out.
+        columns: None = the usual ones. Those in `_SPARE` for which a terminal has no room are left out.
     """
 
     def __init__(
@@ -160,7 +153,7 @@ class ComparisonTable:
     ) -> None:
         self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self._terminal = self._console.width if self._console.is_terminal else None
-        width, wanted = self._terminal or 10_000, columns or COLUMNS
+        width, wanted = self._terminal or 10_000, columns or columns_of()
         longest = max(12, *(len(n) + 1 for n in names))
         self._columns = list(wanted)
         for spare in _SPARE:
@@ -229,18 +222,17 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
     table.foot(comparison)
 
 
-#: Heading, unit, field of the summary, factor and decimals of each column of differences, the most important first.
+#: Heading, unit, field, factor and decimals of each column of differences, the most important first. Fields that summaries
+#: lack have no column.
 DIFFERENCES = (
     ("barrier time", "points", "idle_time_share", 100.0, 2),
     ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
+    ("prefix hits", "points", "prefix_hit_share", 100.0, 2),
     ("oldest wait", "s", "oldest_wait_s", 1.0, 1),
     ("TPOT mean", "ms", "tpot_mean_s", 1e3, 2),
     ("makespan", "s", "makespan_s", 1.0, 1),
     ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
 )
-
-#: Further column, after the second one, for runs with prefix caches.
-_PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 
 
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
@@ -257,8 +249,8 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
     names = cut_names([p.policy for p in comparison.policies], name_limit(width))
     columns = [["", "", *(names[p.policy] for p in others)]]
-    cached = (_PREFIX_POINTS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
-    for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
+    known = comparison.policies[0].summaries[0]
+    for name, unit, field, factor, decimals in (one for one in DIFFERENCES if one[2] in known):
         found = [comparison.differences(p).get(field) for p in others]
         columns.append([name, unit, *(_difference(one, factor, decimals) for one in found)])
     return ["", heading, *fitted([*zip(*columns, strict=True)], width)]
