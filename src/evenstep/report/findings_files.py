@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstep.measure.output_file import make_folder, replacing
+from evenstep.measure.parquet import write_columns
 from evenstep.report.figures import picture
 from evenstep.report.findings import QUICK, Reproduction, cells, intervals_sentence, json_object, verdict
 
@@ -40,27 +41,12 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
         figure.suptitle(f"{found.title}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
 
     svg, png = (picture(draw, kind, found.findings.size) for kind in ("svg", "png"))
-    contents = {"svg": svg, "png": png, "parquet": _data(found), "html": page(found, svg.decode()).encode()}
-    written: list[Path] = []
-    for kind, content in contents.items():
-        path = folder / f"{found.stem}.{kind}"
-        with replacing(path) as out:
+    paths = {kind: folder / f"{found.stem}.{kind}" for kind in ("svg", "png", "parquet", "html")}
+    for kind, content in (("svg", svg), ("png", png), ("html", page(found, svg.decode()).encode())):
+        with replacing(paths[kind]) as out:
             out.write(content)
-        written.append(path)
-    return written
-
-
-def _data(found: Reproduction) -> bytes:
-    """The figure's data as the bytes of a Parquet file, with the content of `json_object` in its metadata."""
-    import orjson
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({name: pa.array(column) for name, column in found.findings.data.items()})
-    table = table.replace_schema_metadata({b"evenstep": orjson.dumps(json_object(found))})
-    out = pa.BufferOutputStream()
-    pq.write_table(table, out, compression="zstd")
-    return out.getvalue().to_pybytes()
+    write_columns(found.findings.data, paths["parquet"], "findings", json_object(found))
+    return [*paths.values()]
 
 
 def page(found: Reproduction, drawing: str) -> str:
