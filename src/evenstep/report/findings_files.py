@@ -10,20 +10,9 @@ from typing import Any
 
 from evenstep.measure.output_file import make_folder, replacing
 from evenstep.measure.parquet import write_columns
+from evenstep.report import html
 from evenstep.report.figures import picture
 from evenstep.report.findings import QUICK, Reproduction, cells, intervals_sentence, json_object, verdict
-
-#: CSS of pages of findings.
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-svg { max-width: 100%; height: auto; }
-table { border-collapse: collapse; margin: 1rem 0; }
-td { overflow-wrap: break-word; }
-th, td { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.quick { background: #fff3cd; padding: .5rem .8rem; }
-footer { color: #666; margin-top: 2rem; }
-"""
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
@@ -57,7 +46,7 @@ def page(found: Reproduction, drawing: str) -> str:
     constants = [[c.name, str(c.value), c.why] for c in said.constants]
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     quick = f'<p class="quick">{escape(QUICK)}</p>' if found.quick else ""
-    parts = f"""<h1>{escape(found.title)}</h1>
+    body = f"""<h1>{escape(found.title)}</h1>
 <p>{escape(found.source)}</p>{quick}
 {drawing[drawing.index("<svg") :]}
 <h2>Numbers</h2>{table_of(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
@@ -66,29 +55,15 @@ def page(found: Reproduction, drawing: str) -> str:
 <p>Stands in: {escape(said.stands_in)}.</p>
 <h2>Free constants</h2>{table_of(["name", "value", "why"], constants)}
 <footer>{escape(found.command)}<br>{escape(versions)}</footer>"""
-    return plain_page(found.name, parts)
-
-
-def plain_page(title: str, body: str) -> str:
-    """A whole HTML page with the style of `STYLE`, as text. `title` is plain text; `body` is HTML and used as it is."""
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(title)}</title><style>{STYLE}</style></head><body>
-{body}
-</body></html>
-"""
+    return html.document(found.name, [body])
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table of plain texts, which are escaped here; columns from index `numbers` on, from 0, are flush right."""
-
-    def row(values: Sequence[str]) -> str:
-        found = (
-            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{_breakable(v)}</td>" for i, v in enumerate(values)
-        )
-        return f"<tr>{''.join(found)}</tr>"
-
-    return f"<table><tr>{''.join(f'<th>{escape(v)}</th>' for v in head)}</tr>{''.join(row(r) for r in rows)}</table>"
+    """An HTML table of plain texts, which are escaped here; columns from index `numbers` on, from 1, are flush right."""
+    shown = (
+        [f'<td class="n">{escape(v)}</td>' if i >= numbers else _breakable(v) for i, v in enumerate(row)] for row in rows
+    )
+    return html.table([(name, "") for name in head], shown, "texts")
 
 
 def _breakable(text: str) -> str:

@@ -192,7 +192,7 @@ def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind:
     Args:
         heads: heading and unit of each column, plain text; an empty unit is not shown.
         rows: the cells, as HTML, at least one a row. A cell that begins with ``<td`` is used as it is, except a first one.
-        kind: CSS class of the table, such as ``digests``; empty = the first column is set as names of policies.
+        kind: CSS class of the table, such as ``texts``; empty = the first column is set as names of policies.
     """
     head = "".join(f"<th>{escape(name)}{f'<small>{escape(unit)}</small>' if unit else ''}</th>" for name, unit in heads)
     first = "<td>" if kind else '<td class="policy">'
@@ -369,7 +369,7 @@ def digests(comparison: Compared[Any], of: str) -> str:
         for p in comparison.policies
         for seed, d in zip(p.seeds, p.digests, strict=True)
     ]
-    found = table([("policy", ""), ("digest", ""), ("seed", "")], rows, "digests")
+    found = table([("policy", ""), ("digest", ""), ("seed", "")], rows, "texts")
     return f"<h3>Digests</h3><p class='hint'>SHA-256 over {of} of every request, and the final clock.</p>{found}"
 
 

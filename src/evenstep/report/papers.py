@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from evenstep.report import html
 from evenstep.report.findings import QUICK, Reproduction, verdict
-from evenstep.report.findings_files import plain_page, table_of
+from evenstep.report.findings_files import table_of
 
 #: ``holds``: our results show the claim; ``holds within``: in part, or with the limits in `why`.
 Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
@@ -85,15 +86,11 @@ def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], comma
     """
     ran = [one for one in found.values() if isinstance(one, Reproduction)]
     quick = f'<p class="quick">{escape(QUICK)}</p>' if any(one.quick for one in ran) else ""
-    parts = [_section(paper, found) for paper in papers]
-    return plain_page(
-        "evenstep: five papers",
-        f"""<h1>What five papers say, and what comes out here</h1>
+    lead = f"""<h1>What five papers say, and what comes out here</h1>
 <p>Recorded: the verdict of a run at full size. This run: the claims that each experiment tests, by 95 % intervals.</p>
-{quick}
-{"".join(parts)}
-<footer>{escape(command)}</footer>""",
-    )
+{quick}"""
+    sections = (_section(paper, found) for paper in papers)
+    return html.document("five papers", [lead, *sections, f"<footer>{escape(command)}</footer>"])
 
 
 def _section(paper: Paper, found: Mapping[str, Reproduction | str]) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 from evenstep import __version__
 from evenstep.errors import InputError
 from evenstep.measure.output_file import replacing
+from evenstep.report import html
 from evenstep.report.figures import labelled, picture
-from evenstep.report.findings_files import plain_page, table_of
+from evenstep.report.findings_files import table_of
 from evenstep.request import F8, Trace
 from evenstep.workload.readers.servegen_clients import WINDOW_S, load
 
@@ -140,7 +141,7 @@ def _page(picture: str, found: dict[str, Any]) -> str:
 <h2>Figures</h2>{table_of(["", ""], _flat(found))}
 <h2>Notes</h2><ul>{notes or "<li>none</li>"}</ul>
 <footer>evenstep {__version__}, trace inspect</footer>"""
-    return plain_page(f"{name}: trace", body)
+    return html.document(f"{name}: trace", [body])
 
 
 def _flat(found: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
