@@ -48,7 +48,7 @@ HELP = {
     "evenstep_prefill_budget_free": "Share of a prefiller's KV budget that is free.",
     "evenstep_decisions_total": "Decision rounds: admitted, held (no request was sent), fallback.",
     "evenstep_requests_total": "Requests that ended, by status; error = after the first token, cancelled = the client left.",
-    "evenstep_output_tokens_total": "Tokens of requests that ended without an error.",
+    "evenstep_output_tokens_total": "Tokens of complete answers.",
     "evenstep_recompute_total": "Failed calls after which a request continues with the tokens that its client has.",
     "evenstep_retries_total": "Failed calls after which a request without a token is tried again.",
     "evenstep_cancelled_total": "Requests whose client left.",

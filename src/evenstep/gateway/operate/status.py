@@ -24,7 +24,7 @@ class Status:
 
         Returns:
             requests, failed: number of requests that ended since, and of those without status 200 (also refused, cancelled).
-            tokens_per_s: output tokens of requests that ended without an error.
+            tokens_per_s: output tokens of complete answers.
             waiting, running: requests that wait for a decode slot, and that are on decoding workers, now.
             barrier_idle: share of worker time, 0 to 1, lost in waiting for the heaviest worker of a group.
             load_imbalance: 1 - mean over largest load, now, of groups of several workers that made steps without known step
