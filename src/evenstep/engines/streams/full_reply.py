@@ -169,9 +169,7 @@ class FullReply:
         A stream that ended before ``[DONE]`` is a failure, unless every choice has ended. Then the missing usage and
         ``[DONE]`` are added.
         """
-        out = b""
-        if not self._over:
-            out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
+        out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
         if self._over:
             return out
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
@@ -212,12 +210,11 @@ class FullReply:
             return self._fail(EngineError(str(error)))
 
     def _take_long(self, raw: bytes, data: bytes) -> bytes:
-        """Take a long chunk as `_take_chunk` does, without parsing its prompt's ids; the client gets them if it asked."""
+        """Take a long chunk as `_take_chunk` does, without parsing its prompt's ids; they are put back if they were left."""
         short, self._cut = cleaning.cut_prompt_ids(data)
         out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
-        if self._ids_seen and self._before is None:
-            out = cleaning.with_prompt_ids(out, self._cut)
-            self._held = cleaning.with_prompt_ids(self._held, self._cut)  # this chunk may be the held one
+        out = cleaning.with_prompt_ids(out, self._cut)
+        self._held = cleaning.with_prompt_ids(self._held, self._cut)  # this chunk may be the held one
         self._cut = []
         return out
 
