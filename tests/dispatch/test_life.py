@@ -225,10 +225,10 @@ def test_a_recomputed_request_may_come_back_to_the_engine_that_stopped_it():
 
 
 def test_an_engine_that_hands_back_without_a_token_is_asked_as_often_as_retries_allow_and_later_and_later():
-    story = Story(retries=3, backoff_s=1.0, backoff_cap_s=60.0, stale_s=99.0)
+    story = Story(retries=5, backoff_s=1.0, backoff_cap_s=5.0, stale_s=99.0)
     story.worker("a")
     sent, at_s = story.sent(1), 0.0
-    for wait_s in (1.0, 2.0, 4.0):
+    for wait_s in (1.0, 2.0, 4.0, 5.0, 5.0):
         assert story.fails(sent, "recomputed") == []
         assert story.tick(at_s + 0.99 * wait_s) == []
         at_s += wait_s
@@ -526,3 +526,120 @@ def test_a_rejected_request_is_counted_by_the_status_that_its_host_answered_with
     assert story.d.snapshot()["requests_total"] == {}
     story.d.rejected(422)
     assert story.d.snapshot()["requests_total"] == {"422": 1}
+
+
+def test_times_are_from_arrival_to_the_first_token_and_from_there_to_the_end_over_all_engines():
+    story = two_workers()
+    sent = story.sent(1)
+    story.now_s = 1.5
+    story.chunk(sent.row)
+    story.fails(sent, "stream")
+    (sent,) = story.tick(3.0)
+    story.now_s = 5.0
+    story.chunk(sent.row, 2)
+    wide = story.sent(2, copies=2)
+    for now_s in (6.0, 7.0, 8.0):
+        story.now_s = now_s
+        story.chunk(wide.row, 2)
+    story.now_s = 8.5
+    story.finishes(sent)
+    story.now_s = 9.0
+    story.finishes(wide)
+    meters = story.d.parts.meters
+    ttft, tpot = meters.ttft_s.values(), meters.tpot_s.values()
+    assert (ttft["count"], ttft["sum"]) == (2, 1.5 + 1.0)
+    assert (tpot["count"], tpot["sum"]) == (2, (8.5 - 1.5) / 2 + (9.0 - 6.0) / 2)
+    assert (meters.output_tokens, meters.recomputes, meters.retries, dict(meters.requests)) == (9, 1, 0, {"200": 2})
+
+
+def test_a_client_that_leaves_is_counted_once():
+    story = two_workers()
+    story.sent(1)
+    story.tell(ev.ClientGone, request=1)
+    found = story.d.snapshot()
+    assert (found["requests_total"], found["cancelled_total"]) == ({"cancelled": 1}, 1)
+
+
+@pytest.mark.parametrize("kind", ["unable", "status", "stream"])
+def test_a_prompt_whose_prefiller_failed_is_charged_there_no_more(kind):
+    story = Story(backoff_s=1.0)
+    for name in "pq":
+        story.worker(name, role="prefill")
+    story.worker("d")
+    (sent,) = story.arrives(1, prompt_tokens=20_000)
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.7)
+    assert story.fails(sent, kind) == [], "nothing is kept there, so there is nothing to release"
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.9)
+    assert story.tick(1.0) == [SendPrefill(1, 2, "q")]
+
+
+@pytest.mark.parametrize("kind", ["status", "stream", "connect"])
+def test_a_prompt_whose_decoder_failed_is_prefilled_anew(kind):
+    """The decoder may have taken the KV, or a part of it."""
+    story = Story(backoff_s=1.0)
+    story.worker("p", role="prefill")
+    for name in "ab":
+        story.worker(name)
+    story.arrives(1, prompt_tokens=20_000)
+    story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=20_000)
+    (sent,) = story.tick()
+    assert story.fails(sent, kind) == [Release(1, "p")]
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.9)
+    assert story.tick(1.0) == [SendPrefill(1, 3, "p")]
+
+
+def test_an_answer_that_waits_after_it_was_handed_back_needs_no_prefill():
+    story = Story(retries=2, backoff_s=1.0)
+    story.worker("p", role="prefill")
+    story.worker("a")
+    story.arrives(1)
+    story.tell(ev.PrefillDone, request=1, leg=1)
+    (sent,) = story.tick()
+    story.chunk(sent.row)
+    story.fails(sent, "recomputed")
+    (sent,) = story.tick()
+    assert story.fails(sent, "recomputed") == []
+    assert story.tick(1.0) == [Continue(1, 4, "a", sent.row, 1)]
+
+
+def test_those_that_wait_for_a_prefiller_wait_on_while_one_stays():
+    story = Story()
+    for name in "pq":
+        story.worker(name, role="prefill", heard=False)
+    story.worker("a")
+    assert story.arrives(1) == []
+    assert story.tell(ev.WorkerRemoved, worker="p", drain=True) == [Removed("p")]
+    assert story.tick() == []
+    assert story.sampled("q", kv_used=0.1) == [SendPrefill(1, 1, "q")]
+
+
+def test_an_engine_that_others_show_to_have_failed_is_told_at_once():
+    """A first token tells, and the command must not wait for the next event."""
+    story = two_workers(breaker_failures=1, backoff_s=0.0)
+    story.fails(story.sent(1), "status")
+    (again,) = story.tick()
+    assert story.tick(0.1) == [] and not story.d.due
+    story.chunk(again.row)
+    assert story.d.due and [type(told) for told in story.tick()] == [Notice]
+
+
+def test_an_engine_that_was_removed_is_not_blamed_for_what_it_left_behind():
+    story = two_workers(breaker_failures=1, backoff_s=0.0)
+    story.sent(1)
+    story.tell(ev.WorkerRemoved, worker="a", drain=False)
+    (again,) = story.tick()
+    assert again.worker == "b"
+    story.worker("a")
+    story.chunk(again.row)
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
+    assert [told for told in story.tick() if isinstance(told, Notice)] == []
+
+
+def test_the_last_healthy_engine_keeps_what_it_is_believed_to_hold_when_it_fails():
+    story = Story("prefix-affinity", breaker_failures=1)
+    story.worker("a", slots=4)
+    first = story.sent(1, blocks=(1, 2))
+    story.chunk(first.row)
+    story.fails(story.sent(2), "connect")
+    story.sent(3, blocks=(1, 2))
+    assert story.d.parts.prefixes.hit_tokens == 10

@@ -180,3 +180,39 @@ def test_ends_that_are_on_their_way_are_no_divergence_though_every_sample_lacks_
         found.sampling(0)
         found.sampled(0, 3, 0.0, 0, float(second))
     assert found.workers[0].divergences == 1
+
+
+def test_a_group_is_open_while_one_of_its_workers_has_a_free_slot():
+    specs = [WorkerSpec(name=name, slots=3, group="g" if name in "ac" else "", scraped=False) for name in "abc"]
+    found = mirror(*specs)
+    for g in range(3):
+        found.at.running[g], found.at.sent[g] = 1, 1
+        found.reserve(g, 1)
+    assert found.open_groups() == []
+    found.reserve(2, -1)
+    assert found.open_groups() == [0]
+    found.lets_go(1, 1, ran=False)
+    assert found.open_groups() == [1, 0], "b is before c"
+    found.remove(0)
+    assert found.open_groups() == [0, 1] == found.group
+    for _ in range(2):
+        found.remove(0)
+    assert found.open_groups() == [] and found.slots == 0
+
+
+def test_a_request_that_ended_while_a_shared_worker_was_read_may_be_anothers():
+    found = mirror(WorkerSpec(name="a", slots=16))
+    for now_s in (0.0, 1.0):
+        found.sampled(0, 4, 0.0, 0, now_s)
+    send(found, 4)
+    found.sampling(0)
+    found.lets_go(0, 3, ran=False)
+    found.sampled(0, 8, 0.0, 0, 2.0)
+    assert found.workers[0].foreign == 7, "one of the 8 is surely ours"
+
+
+def test_memory_that_an_engine_keeps_without_requests_of_others_is_no_foreign_load():
+    found = mirror(WorkerSpec(name="a", slots=4, kv_tokens=100))
+    for now_s in range(3):
+        found.sampled(0, 0, 0.4, 0, float(now_s))
+    assert found.at.foreign_load[0] == 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.dispatch.told import Story
 
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.rows import NEVER, Rows
@@ -29,6 +30,7 @@ class Says:
         self.asked, self.learned = [], []
 
     def predict(self, active, horizon):
+        self.active = active
         self.asked.append(active.request_id.tolist())
         return Prediction(np.full(active.age.size, self.steps), np.full(active.age.size, self.leaves))
 
@@ -237,3 +239,54 @@ def test_expected_loads_believe_it_too():
     assert project(ahead, table, [8, 8], [1, 1]) == [[8.0, 0.0, 0.0], [8.0, 4.5, 2.5]]
     table.at.produced[0] = 2  # it was not true
     assert project(ahead, table, [9, 8], [1, 1])[0] == [9.0, 5.0, 2.75]
+
+
+def test_the_predictor_is_asked_by_worker_and_request_about_each_copy():
+    says = Says(2.0)
+    ahead, table = Projections(says, 3, False), running((1, 10, 0, 1), (0, 20, 6, 3), (1, 30, 2, 1), (0, 40, 1, 1))
+    table.at.cap[0], table.at.cap[2], table.at.key[1] = 5, 1, 77
+    project(ahead, table, [60, 40], [4, 2])
+    asked = says.active
+    assert asked.request_id.tolist() == [1, 3, 0, 2]
+    assert asked.age.tolist() == [2, 1, 0, 2]
+    assert (asked.prompt_tokens.tolist(), asked.prompt_key.tolist()) == ([20, 40, 10, 30], [77, 0, 0, 0])
+    assert asked.max_tokens.tolist() == [0, 0, 5, 2], "an answer is never longer than its limit"
+
+
+def test_a_request_that_waits_again_is_in_no_projection():
+    for says, expects in ((Says(2.0), False), (SaysCurve(2.0), True)):
+        ahead, table = Projections(says, 2, expects), running((0, 10, 0, 1), (0, 10, 0, 1))
+        alone = project(Projections(says, 2, expects), running((0, 10, 0, 1)), [10], [1])
+        project(ahead, table, [20], [2])
+        table.at.state[1] = State.POOLED
+        table.at.worker[1] = -1
+        assert project(ahead, table, [10], [1]) == alone
+
+
+def test_who_told_that_it_leaves_at_the_end_of_the_window_is_gone_there():
+    ahead, table = Projections(Says(9.0), 3, False), running((0, 10, 0, 1), (0, 20, 0, 1))
+    table.at.expected[0], table.at.expected[1] = 3, 4
+    assert project(ahead, table, [30], [2]) == [[30, 32, 34, 23]]
+
+
+def test_the_limit_that_a_client_gives_its_answer_bounds_what_is_predicted():
+    story = Story("br-h:horizon=8")
+    story.worker("a", slots=4)
+    bounded, free = story.sent(1, max_tokens=3), story.sent(2)
+    for one in (bounded, free):
+        story.chunk(one.row)
+    story.sent(3)
+    leave = story.d.rows.at.leave
+    assert (leave[bounded.row], leave[free.row]) == (3, NEVER)
+
+
+def test_an_error_of_a_learning_predictor_is_raised_by_the_next_projection():
+    says = Says(2.0)
+    ahead, table = Projections(says, 3, False), running((0, 10, 2, 1))
+    says.learn = lambda finished: 1 / 0
+    for request in range(16):
+        ahead.ended(request, 1, 2, 0)
+    says.learn = lambda finished: None
+    with pytest.raises(ZeroDivisionError):
+        project(ahead, table, [12], [1])
+    assert project(ahead, table, [12], [1]) == [[12, 13, 0, 0]]

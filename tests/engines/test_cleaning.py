@@ -51,6 +51,10 @@ def test_ids_go_wherever_they_are():
         b'{"choices":[{"text":",\\"token_ids\\":[1]","prompt_token_ids":null,"token_ids":null}],"prompt_token_ids":null}'
     )
     assert without_ids(b'{"token_ids":[1],"a":1}') == b'{"token_ids":null,"a":1}'
+    assert without_ids(b'{"token_ids":[3],"prompt_token_ids":[1]}') == b'{"token_ids":null,"prompt_token_ids":null}'
+    assert without_ids(b'{"token_ids" : [1, 2]}') == b'{"token_ids":null}'
+    for chunk in (b'{"a":1}', b'{"my_token_ids":[1]}', b'{"token_ids":null}'):
+        assert without_ids(chunk) == chunk
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-State: TypeAlias = Literal["closed", "open", "probing"]
+State: TypeAlias = Literal["closed", "open"]
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Circuit:
 
     Args:
         failures: failures in a row that count against the engine.
-        state: ``closed`` = it gets requests; ``open`` = ejected; ``probing`` = ejected, and a probe was sent.
+        state: ``closed`` = it gets requests; ``open`` = ejected.
         cooldown_s: seconds from its ejection, or last bad probe, to the probe after it.
     """
 
@@ -91,10 +91,6 @@ class Breaker:
         circuit.state, circuit.cooldown_s = "open", min(self.cap_s, self.cooldown_s)
         return circuit.cooldown_s
 
-    def cooled(self, name: str) -> None:
-        """Note that the engine's cooldown is over, and that a probe is sent."""
-        self.circuits[name].state = "probing"
-
     def probed(self, name: str, ok: bool) -> float:
         """Handle a probe's result: `ok` closes the circuit with no failures, else its cooldown doubles, up to `cap_s`.
 
@@ -106,7 +102,6 @@ class Breaker:
             self.failing.discard(name)
             return 0.0
         circuit.cooldown_s = min(self.cap_s, 2 * max(circuit.cooldown_s, 0.001))
-        circuit.state = "open"
         return circuit.cooldown_s
 
     def is_ejected(self, name: str) -> bool:

@@ -151,7 +151,6 @@ class Fleet:
     def probe(self, number: int, now_s: float) -> None:
         """Append the command `Probe` for the ejected worker whose timer ``("probe", number)`` is due; again after 5 s."""
         name = next(name for name, its in self._numbers.items() if its == number)
-        self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 

@@ -302,8 +302,7 @@ class Mirror(Restored):
         all_came, all_went = at.came[place], at.went[place]
         came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
         could = max(asked, at.free_at_most[place] + self.margin)
-        most, least = min(could, asked + all_came - came), asked - (all_went - went)
-        beyond = requests - most if requests > most else min(0, requests - least)
+        beyond = requests - min(could, asked + all_came - came)
         now = beyond, used - at.load[place] - at.sent_load[place]
         last = worker.beyond if worker.is_known else now
         had = worker.foreign

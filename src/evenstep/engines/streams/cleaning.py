@@ -19,7 +19,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
     chunk itself. Otherwise the members are parsed one by one.
     """
     at = data.rfind(b',"usage":{')
-    if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:
+    if at > 0 and data.find(b"}", at) == len(data) - 2:
         return data[:at] + (b"}" if off == "absent" else b',"usage":null}')
     return splice.replaced(data, {"usage": None if off == "absent" else b"null"}, "engine")
 
