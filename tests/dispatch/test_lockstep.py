@@ -178,3 +178,48 @@ def test_a_chunk_of_any_number_of_tokens_takes_bounded_room_and_time():
     group.leaves("a")
     group.leaves("b")
     assert group.running == 0
+
+
+def test_requests_that_part_far_again_and_again_are_counted_by_chunks():
+    """Of one request each chunk has more tokens than a request may be ahead: the engine makes several in a step."""
+    group, steps = OneGroup().begun("ab"), 100
+    for step in range(steps):
+        group.delivers("a", 4.0 + step, tokens=AHEAD + 1)
+        group.delivers("b", 4.0 + step)
+    group.ended.clear()
+    for step in range(steps):
+        group.delivers("a", 200.0 + step, tokens=AHEAD + 1)
+        group.delivers("b", 200.0 + step)
+    assert len(group.ended) == steps
+
+
+def test_a_group_that_had_a_pause_is_as_one_that_begins():
+    before, new = OneGroup().begun("ab"), OneGroup().begun("ab")
+    for step in range(40):
+        before.delivers("a", 4.0 + step, tokens=1 + step % 4)
+        before.delivers("b", 4.0 + step)
+    for name in "ab":
+        before.leaves(name)
+    for group, from_s in ((before, 100.0), (new, 0.0)):
+        if group is before:
+            group.ended.clear()
+            for step in range(3):
+                for name in "cd":
+                    group.delivers(name, from_s + 1.0 + step)
+        group.ended.clear()
+        first, second = group.row
+        for step in range(8):  # one time fewer than makes it count by chunks
+            group.delivers(first, from_s + 4.0 + step, tokens=1 + 2 * (step < 7))
+            group.delivers(second, from_s + 4.0 + step)
+    assert [at_s - 100.0 for at_s in before.ended] == pytest.approx(new.ended)
+    assert before.at.counts_tokens[0] == new.at.counts_tokens[0] == 1
+
+
+def test_each_step_is_counted_once_whoever_is_ahead():
+    group = OneGroup().begun("ab")
+    group.delivers("a", 5.0, tokens=2)
+    group.delivers("b", 5.1)
+    assert group.at.steps[0] == 3, "a request is in the next step, so the fourth is over; the first has no length"
+    group.delivers("b", 5.2)
+    group.delivers("a", 6.0)
+    assert (group.ended, group.at.steps[0]) == ([5.1, 5.2], 4)

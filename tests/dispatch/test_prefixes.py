@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict
 
 import numpy as np
@@ -87,6 +88,66 @@ def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
     found.check({0, 1, 2}, {0, 1})
     found.lost(0)
     assert found.cached(np.array([0]), np.array([90])).tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_those_that_wait_see_what_workers_hold(is_read, seed):
+    """Prompts are paths of a tree; `check` compares what is kept up with a fresh look-up."""
+    chance, found = random.Random(seed), Prefixes(room=6)
+    found.resize(["a", "b"])
+    found.is_read = is_read
+    prompts, waiting, sent, hits = {}, set(), set(), 0
+    for row in range(60):
+        path = [chance.choice("xy") for _ in range(chance.randint(1, 5))]
+        prompts[row] = tuple(hash_of(path[: k + 1]) for k in range(len(path)))
+        found.add(row, prompts[row])
+        waiting.add(row)
+        if waiting and chance.random() < 0.7:
+            gone, worker = chance.choice(sorted(waiting)), chance.randrange(2)
+            hits += 60 * int(found._index.match(prompts[gone])[worker]) // len(prompts[gone])
+            found.sent(gone, worker, 60)
+            waiting.remove(gone), sent.add(gone)
+        if sent and chance.random() < 0.3:
+            back = chance.choice(sorted(sent))
+            found.waits_again(back)
+            sent.remove(back), waiting.add(back)
+        if chance.random() < 0.3:
+            over = chance.choice(sorted(prompts))
+            found.forget(over)
+            waiting.discard(over), sent.discard(over)
+            del prompts[over]
+        if chance.random() < 0.1:
+            found.lost(chance.randrange(2))
+        if waiting and chance.random() < 0.5:
+            asked = np.array(sorted(waiting))
+            held = found.cached(asked, np.full(100, 60))
+            for one, row_of in zip(held, asked.tolist(), strict=True):
+                share = found._index.match(prompts[row_of]) / len(prompts[row_of])
+                assert one.tolist() == pytest.approx((60 * share).tolist())
+        found.check(set(prompts), waiting)
+    assert found.hit_tokens == hits > 0
+    for row in list(prompts):
+        found.forget(row)
+    found.check(set(), set())
+    assert not found._ends and not found.has_any
+
+
+def hash_of(path):
+    return int("".join(path).replace("x", "1").replace("y", "2"))
+
+
+def test_of_a_long_prompt_later_blocks_count_for_more_text():
+    """The first 64 blocks are of one length, each later one of eight times that (`prompt_blocks`)."""
+    found = Prefixes(room=100)
+    found.resize(["a"])
+    blocks = tuple(range(1, 67))
+    for row in range(2):
+        found.add(row, blocks[: 65 + row])
+    found.sent(0, 0, 720)
+    assert found.cached(np.array([1]), np.array([720, 800])).tolist() == [[720.0]]
+    found.sent(1, 0, 800)
+    assert found.hit_tokens == 720
 
 
 class Cache:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
 from evenstep.compiled import as_plain
@@ -78,3 +79,43 @@ def test_a_law_that_is_shown_is_within_its_error(seed):
     assert 0.0 < fit.error < 0.25
     assert abs(fit.seconds_per_token - 1e-7) < 1.5 * fit.error * 1e-7
     assert fit.r_squared > 0.5
+
+
+@pytest.mark.parametrize(
+    ("loads", "law", "noise", "found"),
+    [
+        ((0.0, 100.0), (1.0, 0.02), 0.3, (1.0, 0.02)),
+        ((0.0, 100.0), (1.0, 0.02), 3.0, None),  # the slope is hardly known
+        ((900.0, 1000.0), (1.0, 0.02), 2.0, None),  # the slope is, and the fixed part is not
+        ((0.0, 100.0), (-0.6, 0.02), 0.1, None),  # no step has a fixed part below 0
+        ((0.0, 100.0), (-0.02, 0.02), 0.3, (0.0, 0.02)),  # which may be 0
+    ],
+)
+def test_the_law_and_its_error_are_those_of_weighted_least_squares(loads, law, noise, found):
+    fit, chance = Fitted(), random.Random(1)
+    x = np.array([chance.uniform(*loads) for _ in range(400)])
+    y = law[0] + law[1] * x + noise * np.array([chance.gauss(0.0, 1.0) for _ in x])
+    weights = 0.999 ** np.arange(len(x))[::-1]
+    for load, seconds in zip(x.tolist(), y.tolist(), strict=True):
+        fit.add(load, seconds)
+    (slope, fixed), unscaled = np.polyfit(x, y, 1, w=np.sqrt(weights), cov="unscaled")
+    rest = (weights * (y - slope * x - fixed) ** 2).sum() / (weights.sum() - 2.0)
+    of_slope, of_fixed = 2.0 * np.sqrt(rest * np.diag(unscaled))
+    assert fit.error == pytest.approx(of_slope / slope, rel=1e-6)
+    known = slope > 0.0 and of_slope <= 0.25 * slope and of_fixed <= 0.25 * np.average(y, weights=weights)
+    assert (known and fixed >= -of_fixed) == (found is not None)
+    if found is None:
+        assert math.isnan(fit.seconds_per_token) and math.isnan(fit.overhead_s) and math.isnan(fit.r_squared)
+    else:
+        assert (fit.overhead_s, fit.seconds_per_token) == pytest.approx((max(0.0, fixed), slope), rel=1e-6)
+        assert fit.r_squared == pytest.approx(
+            1.0 - rest * (weights.sum() - 2.0) / (weights * (y - np.average(y, weights=weights)) ** 2).sum()
+        )
+
+
+def test_a_law_needs_fifty_steps():
+    fit = Fitted()
+    for number in range(50):
+        assert math.isnan(fit.seconds_per_token) and math.isnan(fit.error)
+        fit.add(100.0 + number % 7, 1.0 + 0.01 * (number % 7))
+    assert fit.seconds_per_token == pytest.approx(0.01)
