@@ -31,3 +31,21 @@ def test_a_group_in_which_nothing_runs_has_no_step():
     assert story.d.parts.barriers.all.at.steps[0] > 0
     story.tell(ev.Finished, request=1, leg=leg.leg)
     assert list(story.d.parts.barriers.all.at.running) == [0]
+
+
+def test_who_leaves_ends_a_step_that_waited_only_for_it_and_what_gathers_is_decided():
+    story = Story("jsq", gather_ms=1000.0)
+    story.worker("a", slots=3)
+    legs = [story.sent(request) for request in (1, 2, 3)]
+    for now_s in (1.0, 2.0):
+        story.now_s = now_s
+        for leg in legs:
+            story.chunk(leg.row)
+    story.arrives(4)
+    story.tick()
+    story.now_s = 3.0
+    story.chunk(legs[0].row)
+    story.finishes(legs[2])
+    assert story.tick() == [], "its slot is free, and a decision waits for the rest of the step"
+    story.tell(ev.ClientGone, request=2)
+    assert story.d.due and [told.request for told in story.tick()] == [4]

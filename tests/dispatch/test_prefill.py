@@ -53,3 +53,19 @@ def test_a_reading_that_comes_after_metrics_were_given_up_fills_nothing():
     assert found.prefillers["a"].filled == 0.3, "only what was sent there counts"
     found.release("a", 1, 30, before)
     assert found.prefillers["a"].filled == 0.0
+
+
+def test_one_that_leaves_is_ejected_or_has_no_slot_takes_no_prompt_and_one_at_the_threshold_does():
+    for field, value in (("leaves", True), ("is_up", False), ("spec", WorkerSpec(name="a", role="prefill", slots=1))):
+        found = budget(a=0.2, b=0.9)
+        assert found.choose().spec.name == "a"
+        found.charge("a", 1, 0)
+        setattr(found.prefillers["a"], field, value)
+        assert found.choose().spec.name == "b", field
+        assert found.choose({"b"}) is None
+
+
+def test_a_prompt_of_one_that_is_gone_is_nobodys():
+    found = budget(a=0.2)
+    found.release("gone", 1, 20, 1)
+    assert found.free("a") == 0.7

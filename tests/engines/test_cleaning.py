@@ -8,6 +8,7 @@ from evenstep.engines.streams.cleaning import (
     cut_prompt_ids,
     framed,
     is_list_of_ids,
+    with_fingerprint,
     with_prompt_ids,
     without_ids,
     without_prompt_ids,
@@ -98,3 +99,16 @@ def test_the_ids_of_the_prompt_go_alone():
 def test_the_frame_of_an_event_stays(raw, new):
     old = b"{\n1}" if raw.count(b"data") == 2 else b"{1}"
     assert framed(raw, old, b"{}") == new
+
+
+@pytest.mark.parametrize(
+    ("event", "fingerprint", "added"),
+    [
+        (b'data: {"a":1}\n\n', b'"f"', b',"system_fingerprint":"f"'),
+        (b'data: {"a":1}\n\n', b"null", b""),
+        (b'data: {"a":1}\n\n', b"", b""),
+        (b'data: {"a":1,"system_fingerprint":null}\n\n', b'"f"', b""),
+    ],
+)
+def test_a_fingerprint_is_added_where_it_says_something_and_there_is_none(event, fingerprint, added):
+    assert with_fingerprint(event, fingerprint) == event.replace(b"}", added + b"}")

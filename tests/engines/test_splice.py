@@ -98,3 +98,13 @@ def test_what_is_no_object_is_an_error(text):
 
 def test_items_are_the_bytes_of_the_elements():
     assert splice.items(b' [1, "a,b" ,{"c": [2]}] ') == [b"1", b'"a,b"', b'{"c": [2]}']
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a": 1,"b": 2 }', b'{"a" :1, "b":2 }', b'{ "a":1,"b":2}', b'{"a": 1 ,"b":2}', b'{"a": "1,","b":2}']
+)
+def test_a_layout_of_the_usual_length_is_not_taken_for_the_usual_one(text):
+    found = splice.members(text)
+    assert {name: (text[key : key + 3], json.loads(text[start:stop])) for name, (key, start, stop) in found.items()} == {
+        name: (b'"%b"' % name.encode(), value) for name, value in json.loads(text).items()
+    }
