@@ -370,3 +370,26 @@ def test_under_a_batch_time_law_its_steps_are_those_of_the_engine_simulator(law)
         at = [action.at_s for action in one.handle(Due(), at[0]) if isinstance(action, Wake)]
         steps += [one.step_s] if at else []
     assert steps == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ends", "min_tokens", "tokens_of", "finish"), [(True, 0, 1, "stop"), (True, 3, 4, "stop"), (False, 0, 9, "length")]
+)
+def test_a_model_that_would_end_at_once_ends_where_it_may(ends, min_tokens, tokens_of, finish):
+    one = group(mean_output_tokens=1.0)
+    one.handle(Arrived(work(1, 2, 9, state=7, ends=ends, min_tokens=min_tokens), 0), 0.0)
+    produced = [action for _, action in drive(one) if isinstance(action, Produced)]
+    assert [action.finish for action in produced] == [None] * (tokens_of - 1) + [finish]
+    assert (produced[-1].token == tokens.END) is (finish == "stop")
+
+
+def test_steps_and_tokens_and_the_time_of_each_rank_are_counted():
+    one = group(batch_time="token-budget:c-s=0.5,a-s=0.25,b0=8", overhead_s=0.125, token_budget=0)
+    one.handle(Arrived(work(1, 16, 3), 0), 0.0)
+    drive(one)
+    first, idle = one.ranks[0].counts, one.ranks[1].counts
+    assert (one.steps, first.produced_tokens, idle.produced_tokens) == (3, 3, 0)
+    assert first.finished == {"stop": 0, "length": 1, "abort": 0}
+    assert one.stepped_s == pytest.approx((0.125 + 0.5 + 0.25 * (16 - 8)) + 2 * (0.125 + 0.5))
+    assert first.busy_s == pytest.approx(one.stepped_s)
+    assert idle.busy_s == pytest.approx(3 * (0.125 + 0.5)), "a rank without requests runs a dummy token"

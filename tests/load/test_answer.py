@@ -214,3 +214,19 @@ def test_streams_recorded_of_vllm_are_whole_and_counted(name, side, counting):
     assert answer.counting in counting
     if answer.counting != "estimated":
         assert answer.tokens == asked
+
+
+def test_a_chunk_of_no_choice_and_no_usage_says_nothing():
+    said = b'data: {"choices": []}\n\n'
+    answer, _ = answered([said, *GOOD[:-1], said, DONE])
+    assert (answer.error, answer.tokens) == ("", 4)
+
+
+def test_usage_of_tokens_whose_ids_did_not_come_is_seen():
+    answer, _ = answered([event("", 1, ids=[])])
+    assert (answer.error, answer.message) == ("tokens-missing", "0 token ids came, usage tells 1")
+
+
+def test_an_event_that_only_the_end_of_the_stream_completes_counts():
+    answer, _ = answered([*GOOD[:-1], b"data: [DONE]\r\r"])
+    assert (answer.error, answer.tokens) == ("", 4)

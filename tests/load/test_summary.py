@@ -55,6 +55,13 @@ def test_time_per_token_is_of_the_tokens_after_the_first():
     assert found["std_itl_ms"] == pytest.approx(1e3 * (0.045 / 6 - (0.5 / 6) ** 2) ** 0.5)
 
 
+def test_percentiles_of_gaps_are_of_all_gaps():
+    gaps = LogHistogram()
+    gaps.add(np.arange(1, 101) / 1000.0)
+    found = summary(four(gaps=gaps), LoadSettings())
+    assert [found[f"p{p}_itl_ms"] for p in (90, 95, 99)] == pytest.approx([90.0, 95.0, 99.0], rel=0.02)
+
+
 def test_the_most_tokens_are_of_a_whole_second():
     assert summary(four(), LoadSettings())["max_output_tokens_per_s"] == 5
 
@@ -71,7 +78,9 @@ def test_a_client_that_is_late_says_so():
 def test_other_prompt_lengths_than_asked_for_and_estimates_are_said():
     found = summary(four(), LoadSettings())
     assert not any("prompt tokens" in line for line in notes(found))
-    assert any("prompt tokens" in line for line in notes({**found, "total_input_tokens": 99}))
+    for told, is_said in ((99, True), (1009, False), (1011, True), (989, True)):
+        lines = notes({**found, "asked_input_tokens": 1000 if told > 900 else 40, "total_input_tokens": told})
+        assert any("prompt tokens" in line for line in lines) is is_said
     assert any("estimated" in line for line in notes({**found, "counting": "estimated"}))
 
 
@@ -115,3 +124,51 @@ def test_a_run_without_a_good_answer_has_no_latencies():
 def test_requests_that_end_when_others_start_are_not_at_once():
     started, ended = np.array([0.0, 1.0, 1.5, np.nan]), np.array([1.0, 2.0, 3.0, np.nan])
     assert most_at_once(started, ended) == 2
+
+
+def test_every_figure_of_the_run_and_of_its_client_by_hand():
+    found = summary(four(), LoadSettings(rate=2.0))
+    assert (found["request_rate"], found["max_concurrency"]) == (2.0, None)
+    assert found["request_throughput"] == pytest.approx(3 / 2.4)
+    assert found["total_token_throughput"] == pytest.approx((40 + 9) / 2.4)
+    assert found["request_goodput"] is None
+    for name, values in {"ttft": [100.0, 200.0, 400.0], "tpot": [50.0, 100.0], "e2el": [500.0, 200.0, 580.0]}.items():
+        of = [found[f"{kind}_{name}_ms"] for kind in ("mean", "median", "std", "p90", "p99")]
+        assert of == pytest.approx([np.mean(values), np.median(values), np.std(values), *np.percentile(values, (90, 99))])
+    assert (found["mean_late_start_ms"], found["p99_late_start_ms"]) == pytest.approx((5.0, 0.97 * 20.0))
+    assert found["p99_client_lag_ms"] == pytest.approx(0.99)
+    assert (found["client_cpu_share"], found["connections"]) == (pytest.approx(0.1), 2)
+    assert found["max_concurrent_requests"] == 2
+
+
+def test_what_the_run_does_not_have_is_missing():
+    outcome = four(lag_s=np.zeros(0), tokens=np.zeros(0, np.int64))
+    outcome.records.started_s[:] = np.nan
+    outcome.records.error[:] = ["not-ended"] * 4
+    found = summary(outcome, LoadSettings())
+    for name in ("mean_late_start_ms", "p99_late_start_ms", "max_late_start_ms", "p99_client_lag_ms", "mean_tpot_ms"):
+        assert found[name] is None
+    assert (found["max_output_tokens_per_s"], found["max_concurrent_requests"], found["failed"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "rate", "most"), [({}, "trace", None), ({"closed": 7}, "inf", 7), ({"rate": 0.5}, 0.5, None)]
+)
+def test_the_rate_is_the_one_asked_for_the_traces_or_as_fast_as_users_allow(more, rate, most):
+    found = summary(four(), LoadSettings(**more))
+    assert (found["request_rate"], found["max_concurrency"]) == (rate, most)
+
+
+@pytest.mark.parametrize(
+    ("counted", "errors", "expected"),
+    [
+        (["usage", "ids", "usage", "estimated"], ["", "", "", "cut"], "ids+usage"),
+        (["usage", "ids", "usage", "estimated"], ["", "cut", "", "cut"], "usage"),
+        (["usage", "estimated", "usage", "usage"], ["", "", "", ""], "estimated"),
+        (["usage"] * 4, ["cut"] * 4, "estimated"),
+    ],
+)
+def test_one_good_answer_that_was_estimated_makes_an_estimate_of_all(counted, errors, expected):
+    outcome = four()
+    outcome.records.counting[:], outcome.records.error[:] = counted, errors
+    assert summary(outcome, LoadSettings())["counting"] == expected
