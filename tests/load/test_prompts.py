@@ -95,3 +95,24 @@ def test_prompts_share_the_blocks_the_trace_names(scope):
     assert [len(p) for p in (first, second, third)] == [20, 24, 18]
     assert 16 <= common(first, second) < 20
     assert common(first, third) >= 16 if scope == "global" else common(first, third) < 5
+
+
+def test_a_row_without_blocks_and_one_shorter_than_its_blocks_have_their_length_all_the_same():
+    blocks = PrefixBlocks(np.array([1, 2, 3, 1]), np.array([0, 3, 3, 3, 4]), 8, "global")
+    one = trace([11, 30, 20, 8], session=[-1, 0, 0, 0], prefix_blocks=blocks)
+    short, first, second, whole = (ids(one, row) for row in range(4))
+    assert [len(p) for p in (short, first, second, whole)] == [11, 30, 20, 8]
+    assert short[:8] == whole, "the first of three blocks, and a part of the second"
+    assert first[:20] == second and common(first, whole) < 5, "by the session, which may have number 0"
+    assert asked(one, 1)["user"] == "session-0" and "user" not in asked(one, 0)
+
+
+def test_requests_of_their_own_share_no_more_than_chance_behind_their_first_tokens_either():
+    one = trace([400, 400])
+    first, second = ids(one, 0), ids(one, 1)
+    assert sum(a == b for a, b in zip(first, second, strict=True)) < 20
+
+
+def test_a_call_may_ask_for_another_model():
+    body = Prompts(trace([3]), LoadSettings(), "m").body(0, 'other "one"')
+    assert json.loads(body)["model"] == 'other "one"'
