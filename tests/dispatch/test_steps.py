@@ -134,3 +134,34 @@ def test_a_first_token_that_comes_with_the_next_step_is_not_in_the_last():
 
 def test_a_group_that_stops_counts_its_last_step():
     assert loads_of_steps([(1, 2), (1, -1, 2, -2)]) == [[101.0, 51.0]]
+
+
+def test_the_figures_of_now_have_the_load_of_others_and_an_empty_group_is_balanced():
+    two = Two()
+    shown = two.shown
+    assert (shown["balance_ratio"], shown["imbalance_tokens"]) == (1.0, {"envelope": 0.0, "spread": 0.0})
+    assert shown["seconds_per_token"] is shown["fit_error"] is shown["fit_r_squared"] is None
+    two.mirror.at.load[0], two.mirror.at.load[1], two.mirror.at.foreign_load[1] = 100.0, 50.0, 30.0
+    shown = two.shown
+    assert shown["balance_ratio"] == pytest.approx(0.9)
+    assert shown["imbalance_tokens"] == {"envelope": 20.0, "spread": 20.0}
+
+
+def test_room_for_one_group_leaves_what_is_kept_of_the_others():
+    steps = GroupSteps([[0, 1], [2], [3, 4], [5, 6]], [2, 1, 2, 2])
+    early, news = (steps.early.arrays.seen_s, steps.news.arrays.seconds)
+    for group in range(4):
+        steps.at.early[group], steps.at.news[group] = 3, 5 if group != 1 else 0
+        for k in range(3):
+            early[group * steps.early_room + k] = 10 * group + k + 1
+        for k in range(steps.at.news[group]):
+            news[steps.at.news_at[group] + k] = 100 * group + k + 1
+    room, generation = (steps.early_room, steps.news_room), steps.generation
+    steps.make_room(0, last=steps.at.step[0] - 1, tokens=700)
+    assert steps.early_room >= 699 and steps.news_room > room[1] and steps.generation > generation
+    assert len(steps.early) == 4 * steps.early_room and len(steps.news) == 3 * steps.news_room
+    early, news = (steps.early.arrays.seen_s, steps.news.arrays.seconds)
+    for group in range(4):
+        begin, at = group * steps.early_room, steps.at.news_at[group]
+        assert early[begin : begin + 4].tolist() == [10 * group + k + 1 for k in range(3)] + [0.0]
+        assert at < 0 if group == 1 else news[at : at + 5].tolist() == [100 * group + k + 1 for k in range(5)]
