@@ -290,3 +290,26 @@ def test_an_error_of_a_learning_predictor_is_raised_by_the_next_projection():
     with pytest.raises(ZeroDivisionError):
         project(ahead, table, [12], [1])
     assert project(ahead, table, [12], [1]) == [[12, 13, 0, 0]]
+
+
+def test_curves_of_running_requests_stay_when_the_table_grows():
+    ahead, table = Projections(SaysCurve(2.0), 2, True), running((0, 7, 1, 1))
+    assert project(ahead, table, [8], [1]) == [[8.0, 4.5, 2.5]]
+    before = len(table.at.state)
+    for request in range(1, before + 2):
+        table.take(request)
+    assert len(table.at.state) > before
+    asked, ahead.gate.predictor.curve = ahead.gate.predictor.curve, lambda active, horizon: 1 / 0
+    assert project(ahead, table, [8], [1]) == [[8.0, 4.5, 2.5]], "nobody is due"
+    ahead.gate.predictor.curve = asked
+
+
+def test_a_round_that_was_not_decided_is_looked_at_again():
+    says = Says(2.0)
+    ahead, table = Projections(says, 3, False), running((0, 10, 2, 1), (0, 20, 1, 1))
+    table.at.state[1] = State.SENT
+    assert not ahead.has_asked(table, mirror_of([12], [1])), "one prediction is left to the round"
+    ahead.look_again()
+    table.at.state[1] = State.RUNNING
+    assert ahead.project(table, mirror_of([33], [2])).tolist() == [[33, 35, 0, 0]]
+    assert says.asked == [[0, 1]]

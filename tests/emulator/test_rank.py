@@ -103,3 +103,34 @@ def test_a_prompt_that_is_cached_whole_still_computes_its_last_block():
         one.waiting.append(work(key, 8, chain=[101, 102]))
         step(one)
     assert one.counts.cached_tokens == 4
+
+
+def test_kv_that_came_from_another_engine_is_lost_by_an_eviction():
+    one = rank(blocks=4)
+    one.waiting += [work(1, 7), work(2, 7, fetched=7)]
+    assert [step(one) for _ in range(2)] == [[1, 2], [1, 2]]
+    assert one.prefill_tokens == 0 and step(one) == [1]
+    one.remove(one.running[0])
+    assert step(one) == [2] and one.prefill_tokens == 9
+    assert (one.counts.fetched_tokens, one.counts.local_tokens) == (7, 7), "a prompt counts once"
+
+
+def test_of_a_prompt_in_the_cache_only_the_rest_is_fetched():
+    one = rank(sharing=True)
+    one.waiting.append(work(1, 9, chain=[101, 102]))
+    step(one)
+    one.waiting.append(work(2, 14, chain=[101, 102, 103], fetched=14))
+    step(one)
+    counts = one.counts
+    assert (counts.cached_tokens, counts.fetched_tokens, counts.local_tokens) == (8, 6, 9)
+    assert one.prefill_tokens == 1
+
+
+def test_a_prompt_that_is_cut_shares_only_the_blocks_it_has_filled():
+    one = rank(budget=6, sharing=True)
+    one.waiting.append(work(1, 10, chain=[101, 102]))
+    found = []
+    for _ in range(2):
+        step(one)
+        found.append(one.memory.found([101, 102]))
+    assert found == [1, 2]

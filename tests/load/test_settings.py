@@ -45,6 +45,9 @@ def test_the_authority_leaves_the_usual_port_out():
         "http://l m",
         "http://a..b",
         "http://llm:0",
+        "http://llm/#a",
+        "http://llm/a\x7f",
+        "http://llm/é",
     ],
 )
 def test_what_is_no_url_of_a_server_is_refused(url):
@@ -64,7 +67,7 @@ def test_objectives_are_milliseconds_by_name():
     assert LoadSettings().objectives() == {}
 
 
-@pytest.mark.parametrize("text", ["ttfb:5", "ttft", "ttft:x", "ttft:-1", "ttft:1,ttft:2", "ttft:nan"])
+@pytest.mark.parametrize("text", ["ttfb:5", "ttft", "ttft:x", "ttft:-1", "ttft:1,ttft:2", "ttft:nan", "ttft:0"])
 def test_objectives_that_cannot_be_meant_are_refused(text):
     with pytest.raises(InputError, match=r"--goodput"):
         LoadSettings(goodput=text).objectives()
@@ -75,6 +78,7 @@ def test_objectives_that_cannot_be_meant_are_refused(text):
     [
         ({"source": ""}, "FILE"),
         ({"url": ""}, "--url"),
+        ({"url": "llm:8000"}, "--url"),
         ({"rate": 0.0}, "--rate"),
         ({"speed": float("inf")}, "--speed"),
         ({"closed": -1}, "--closed"),
@@ -84,6 +88,8 @@ def test_objectives_that_cannot_be_meant_are_refused(text):
         ({"prompts": "ids", "endpoint": "chat"}, "--prompts"),
         ({"goodput": "x:1"}, "--goodput"),
         ({"api_key": "a\nb"}, "--api-key"),
+        ({"api_key": "é"}, "--api-key"),
+        ({"api_key": ""}, "--api-key"),
         ({"model": ""}, "--model"),
         ({"model": "byte\udcff"}, "--model"),
     ],
@@ -101,3 +107,6 @@ def test_a_key_is_not_shown_when_it_is_refused():
 
 def test_what_fits_comes_back():
     assert checked(settled(closed=4, endpoint="chat")).chat
+    for given in ({"open": True}, {"rate": 0.5, "limit": 1}, {"prompts": "ids"}, {"model": "m", "api_key": "a b"}):
+        found = checked(settled(**given))
+        assert {name: getattr(found, name) for name in given} == given
