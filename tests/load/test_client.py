@@ -32,7 +32,9 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
             client = Client(target_of(url), "/v1/completions", {}, 5.0)
             await client.resolve()
             errors = [(await ask(client)).answer.error for _ in range(3)]
+            opened = set(client._open)
             await client.close()
+            assert len(opened) == 1 and not client._open and all(one.is_closing for one in opened)
             return errors, client.connections
 
     assert asyncio.run(go(60.0)) == ([""] * 3, 1)

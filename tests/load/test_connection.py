@@ -105,6 +105,19 @@ def test_a_body_may_last_until_the_connection_closes(told):
     assert (told.error, len(told.ended), told.owner.back) == ("", 1, [])
 
 
+def test_a_body_that_may_last_until_the_connection_closes_is_not_whole_where_it_breaks(told):
+    told.feed(UNTIL_CLOSED)
+    told.connection.connection_lost(ConnectionResetError())
+    assert (told.error, len(told.ended)) == ("cut", 1)
+    assert "in the middle of the answer" in told.call.answer.message
+
+
+def test_a_connection_that_breaks_before_the_answer_says_so_and_its_time_out_is_off(told):
+    told.connection.connection_lost(ConnectionResetError())
+    assert told.error == "cut" and "before the answer" in told.call.answer.message
+    assert told.call.connection is None and told.call._timer is None and told.ended == [told.call]
+
+
 @pytest.mark.parametrize("kept", range(0, len(CHUNKED), 13))
 def test_a_connection_that_closes_too_early_is_an_error(told, kept):
     told.feed(CHUNKED[:kept])
@@ -165,3 +178,20 @@ def test_an_answer_that_is_over_stays_as_it_was(told):
     assert told.ended == [told.call] and told.error == ""
     told.call.cancel()
     assert told.error == "" and told.ended == [told.call]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [(503, "text/event-stream", "status-503"), (503, "text/plain", "status-503"), (200, "text/html", "not-a-stream")],
+)
+def test_only_an_event_stream_of_status_200_is_read_as_one(told, status, kind, said):
+    body = b"data: busy\n\n"
+    told.feed(
+        b"HTTP/1.1 %d X\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (status, kind.encode(), len(body), body)
+    )
+    assert told.error == said and "data: busy" in told.call.answer.message
+
+
+def test_a_connection_that_is_to_be_closed_is_not_used_again(told):
+    told.feed(SIZED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    assert (told.error, told.owner.back, told.wire.closing) == ("", [], True)
