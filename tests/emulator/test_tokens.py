@@ -60,3 +60,18 @@ def test_two_prompts_share_the_blocks_of_their_common_beginning():
 def test_an_id_outside_the_vocabulary_is_named(bad):
     with pytest.raises(InputError, match=f"token id is {bad}"):
         tokens.ids_of([5, bad], "prompt")
+
+
+def test_draws_are_those_of_splitmix64():
+    """The first outputs of the published generator from seed 0, whose state grows by the golden ratio each time."""
+    golden = 0x9E3779B97F4A7C15
+    draws = [tokens.drawn(golden * n % 2**64) for n in (1, 2, 3)]
+    assert draws == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert tokens.drawn(golden ^ 5, salt=5) == draws[0]
+
+
+def test_blocks_are_the_full_ones_and_each_has_the_state_at_its_end():
+    ids = np.arange(3, 15)
+    for size, count in ((3, 0), (4, 1), (7, 1), (8, 2), (11, 2), (12, 3)):
+        expected = [tokens.state_of(ids[: 4 * (k + 1)], 7) for k in range(count)]
+        assert tokens.blocks_of(ids[:size], 4, 7) == expected

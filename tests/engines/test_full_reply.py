@@ -180,3 +180,28 @@ def test_an_engine_has_shown_that_it_goes_on_with_the_first_chunk_that_says_some
 def test_an_engine_that_begins_anew_is_asked_again_only_where_that_was_by_chance(given, told, restarts, why):
     reply, got = read(event('"delta":{"content":"b"}', *told), chat=True, engine=ALL, before=BEFORE, given=given)
     assert got == b"" and reply.starts_anew and reply.restarts is restarts and why in str(reply.failure)
+
+
+@pytest.mark.parametrize("bytes_per_token", [0.0, 2.0])
+@pytest.mark.parametrize(
+    "texts", [("ab", "cd", "", "efg", "h"), ("ab", "cd", "e f", "g", "h"), ("ab", "cd", " e", "", "f g")]
+)
+def test_what_no_event_counts_is_estimated_the_same_in_shorter_ways(texts, bytes_per_token):
+    found = []
+    for kind in (FullReply, ReplyStream):
+        reply, got = None, []
+        templates = TemplateCache()
+        for _ in range(2):
+            reply = kind(
+                Dialect(counts=False),
+                chat=False,
+                client=NOTHING,
+                engine=NOTHING,
+                keep=True,
+                bytes_per_token=bytes_per_token,
+                templates=templates,
+            )
+            got.append([(reply.feed(text(said)), reply.produced, reply.estimated, reply.so_far()) for said in texts])
+        found.append(got)
+    assert found[0] == found[1]
+    assert found[0][1][-1][3].bundled is any(" " in said.strip() for said in texts)
