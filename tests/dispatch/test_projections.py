@@ -254,12 +254,12 @@ def test_the_predictor_is_asked_by_worker_and_request_about_each_copy():
 
 
 def test_a_request_that_waits_again_is_in_no_projection():
-    for says, expects in ((Says(2.0), False), (SaysCurve(2.0), True)):
-        ahead, table = Projections(says, 2, expects), running((0, 10, 0, 1), (0, 10, 0, 1))
-        alone = project(Projections(says, 2, expects), running((0, 10, 0, 1)), [10], [1])
-        project(ahead, table, [20], [2])
-        table.at.state[1] = State.POOLED
-        table.at.worker[1] = -1
+    for says, expects in ((Says(9.0), False), (SaysCurve(2.0), True)):
+        ahead, table = Projections(says, 3, expects), running((0, 10, 0, 1), (0, 10, 0, 1))
+        alone = project(Projections(says, 3, expects), running((0, 10, 0, 1)), [10], [1])
+        table.at.expected[1] = 2
+        assert project(ahead, table, [20], [2]) != alone
+        table.at.state[1], table.at.worker[1] = State.POOLED, -1
         assert project(ahead, table, [10], [1]) == alone
 
 
@@ -313,3 +313,13 @@ def test_a_round_that_was_not_decided_is_looked_at_again():
     table.at.state[1] = State.RUNNING
     assert ahead.project(table, mirror_of([33], [2])).tolist() == [[33, 35, 0, 0]]
     assert says.asked == [[0, 1]]
+
+
+def test_expected_loads_between_those_that_are_computed_are_near_them():
+    horizon, lasts = 48, 96
+    says = SaysCurve(2.0)
+    says.curve = lambda active, ahead: np.tile(np.maximum(0.0, 1.0 - np.arange(ahead + 1.0) / lasts), (active.age.size, 1))
+    ahead, table = Projections(says, horizon, True), running((0, 100, 1, 1), (1, 300, 1, 1))
+    found, h = np.array(project(ahead, table, [101, 301], [1, 1])), np.arange(horizon + 1.0)
+    for worker, load in enumerate((101.0, 301.0)):
+        assert found[worker] == pytest.approx((load + h) * (1.0 - h / lasts), rel=0.01)

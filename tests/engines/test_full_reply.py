@@ -205,3 +205,35 @@ def test_what_no_event_counts_is_estimated_the_same_in_shorter_ways(texts, bytes
         found.append(got)
     assert found[0] == found[1]
     assert found[0][1][-1][3].bundled is any(" " in said.strip() for said in texts)
+
+
+ENDS = {
+    "as before": '"usage":{{"prompt_tokens":3,"total_tokens":{total},"completion_tokens":{count}}}',
+    "more is told": '"usage":{{"prompt_tokens":3,"total_tokens":{total},"completion_tokens":{count},"cached":1}}',
+    "another count": '"usage":{{"prompt_tokens":3,"total_tokens":99,"completion_tokens":96}}',
+    "none": "",
+}
+
+
+@pytest.mark.parametrize("client", [NOTHING, CLIENTS_USAGE])
+@pytest.mark.parametrize("fingerprint", [b"", b'"f"'])
+@pytest.mark.parametrize("end", ENDS)
+def test_an_end_unlike_those_before_it_is_read_in_full(client, fingerprint, end):
+    def usage(form, count):
+        return ENDS[form].format(total=3 + count, count=count)
+
+    def stream(form, count):
+        said = [text(f"w{n}", usage("as before", n + 1)) for n in range(count)]
+        last = event('"text":"","finish_reason":"stop"', usage("as before", count))
+        told = f'data: {{"id":"c","created":1,"choices":[],{usage(form, count)}}}\n\n' if form != "none" else ""
+        return b"".join([*said, last, told.encode(), DONE])
+
+    found = []
+    for kind in (FullReply, ReplyStream):
+        templates, got = TemplateCache(), []
+        for form, count in (("as before", 4), ("as before", 5), (end, 6)):
+            reply = kind(Dialect(), chat=False, client=client, engine=USAGE, fingerprint=fingerprint, templates=templates)
+            got.append((reply.feed(stream(form, count)) + reply.end(), reply.produced, reply.prompt_tokens, reply.done))
+        found.append(got)
+    assert found[0] == found[1]
+    assert found[1][2][0].count(b'"finish_reason":"stop"') == 1 and found[1][2][3]
