@@ -31,7 +31,11 @@ def test_a_fault_is_read_from_text_and_from_an_object():
         ("die:share=2", "share is 2.0"),
         *((f"{kind}:after_tokens=2", f"{kind}: after_tokens is 2; expected 0. It") for kind in ("status", "refuse", "html")),
         ("empty:after_tokens=2", "empty: after_tokens is 2; expected 0. It strikes before any token"),
-        ("status:status=200", "status is 200"),
+        ("status:status=299", "status is 299; expected an HTTP status in 300..599"),
+        ("status:status=600", "status is 600"),
+        ("die:rank=-2", "rank is -2"),
+        ({"fault": "status", "location": "a\rb"}, "location is"),
+        ({"fault": "status", "location": "a\nb"}, "location is"),
         ({"fault": "status", "location": "a\r\nb"}, "location is"),
         ("stall:count=-1", "count is -1"),
         ({"fault": "die", "count": "many"}, "count is 'many'"),
@@ -42,6 +46,13 @@ def test_a_bad_fault_is_named(given, said):
     with pytest.raises(InputError) as error:
         fault_of(given, 2)
     assert said in str(error.value)
+
+
+def test_a_fault_at_the_ends_of_its_ranges_is_a_fault():
+    for status in (300, 599):
+        assert fault_of({"fault": "status", "status": status}, 1).status == status
+    assert fault_of("die:rank=-1,share=0", 1).rank == -1 and fault_of("die:rank=0", 1).rank == 0
+    assert fault_of("die", 1, "sglang").fault == "die"
 
 
 def test_a_fault_is_over_when_it_has_hit_as_often_as_said_and_only_its_rank():

@@ -2,14 +2,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from tests.emulator.running import running, url
 
+from evenstep.emulator.fleet import Fleet
+from evenstep.emulator.group import Arrived, Cancelled, Due
+from evenstep.emulator.metrics_page import metrics_page
+from evenstep.emulator.rank import Sequence
+from evenstep.emulator.settings import EmulatorSettings
 from evenstep.engines.dialects.sglang import SGLang
 from evenstep.engines.dialects.vllm import VLLM
 
+LAW = {"overhead_s": 1.0, "per_token_s": 0.5, "prefill_per_token_s": 0.0, "token_budget": 0}
 BODY = {"prompt": [7] * 100, "max_tokens": 1000, "stream": True, "ignore_eos": True}
 
 
@@ -127,3 +134,83 @@ def test_every_sample_stands_below_the_type_of_its_family():
         assert 'model_name="a \\"b\\"\\\\c"' in page
 
     asyncio.run(story())
+
+
+def a_page(dialect):
+    """The page of a fleet by hand: one sequence has ended and left its KV, one was aborted, one runs, two wait."""
+    now = [0.0]
+    loop = SimpleNamespace(time=lambda: now[0])
+    settings = EmulatorSettings(
+        ranks=2, groups=(1, 1), first_rank=4, slots=1, kv_tokens=64, block_size=4, lease_s=30.0, dialect=dialect, **LAW
+    )
+    fleet = Fleet(settings, loop, [1, 2])
+    group = fleet.groups[1]
+    group.handle(Arrived(Sequence(1, 8, 1, leased=True), 0), 0.0)
+    group.handle(Arrived(Sequence(2, 12, 9), 0), 0.0)
+    group.handle(Due(), 0.0)  # a step of 8 tokens
+    group.handle(Arrived(Sequence(3, 4, 9), 0), 1.0)
+    group.handle(Arrived(Sequence(4, 4, 9), 0, awaits=True), 1.0)
+    group.handle(Arrived(Sequence(5, 4, 9), 0), 1.0)
+    group.handle(Cancelled(5), 1.0)
+    group.handle(Due(), 5.0)  # one of 12
+    group.handle(Due(), 12.0)  # one of 13
+    group.ranks[0].counts.evictions, group.ranks[0].counts.cached_tokens = 6, 100
+    fleet.late_steps[group] = 7
+    now[0] = 40.0
+    return metrics_page(fleet, range(2)).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("num_requests_running", {}, 1),
+        ("num_requests_waiting", {}, 2),
+        ("num_requests_waiting_by_reason", {"reason": "capacity"}, 1),
+        ("num_requests_waiting_by_reason", {"reason": "deferred"}, 1),
+        ("kv_cache_usage_perc", {}, 4 / 16),
+        ("num_preemptions_total", {}, 6),
+        ("prompt_tokens_total", {}, 8 + 12 + 100),
+        ("prompt_tokens_by_source_total", {"source": "local_compute"}, 20),
+        ("prompt_tokens_by_source_total", {"source": "local_cache_hit"}, 100),
+        ("prompt_tokens_by_source_total", {"source": "external_kv_transfer"}, 0),
+        ("generation_tokens_total", {}, 2),
+        ("request_success_total", {"finished_reason": "length"}, 1),
+        ("request_success_total", {"finished_reason": "abort"}, 1),
+        ("nixl_num_kv_expired_reqs_total", {}, 1),
+    ],
+)
+def test_figures_of_vllm_by_hand(name, labels, expected):
+    page = a_page("vllm")
+    assert value(page, f"vllm:{name}", engine="5", **labels) == expected
+    if name != "kv_cache_usage_perc":
+        assert value(page, f"vllm:{name}", engine="4", **labels) == 0
+    rank = {"rank": "1", "group": "1"}
+    own = {
+        "resident_kv_tokens": 13,
+        "step_seconds": 7.5,
+        "steps_total": 2,
+        "step_seconds_total": 12.0,
+        "late_steps_total": 7,
+    }
+    assert {key: value(page, f"evenstep:{key}", **rank) for key in own} == own
+    assert value(page, "evenstep:busy_seconds_total", **rank) == 4.0 + 6.0 + 6.5
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("num_running_reqs", 1),
+        ("num_queue_reqs", 1),
+        ("num_used_tokens", 16),
+        ("max_total_num_tokens", 64),
+        ("token_usage", 0.25),
+        ("prompt_tokens_total", 120),
+        ("cached_tokens_total", 100),
+        ("generation_tokens_total", 2),
+        ("num_requests_total", 2),
+        ("num_aborted_requests_total", 1),
+        ("num_retracted_reqs", 6),
+    ],
+)
+def test_figures_of_sglang_by_hand(name, expected):
+    assert value(a_page("sglang"), f"sglang:{name}", dp_rank="5") == expected
