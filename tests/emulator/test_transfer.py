@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from tests.emulator.running import events, running, url
 
+from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.emulator.transfer import Transfer
 
@@ -193,3 +194,26 @@ def test_a_name_that_is_none_gives_nothing():
             assert not emulator.fleet.transfer.give(f"cmpl-x-{'7' * 5000}-0000000000000005", 5)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("host", "named"), [("10.0.0.7", "10.0.0.7"), ("0.0.0.0", "10.0.0.9"), ("::", "10.0.0.9")])
+def test_a_prefill_leg_says_where_its_kv_is_and_how_long(host, named, monkeypatch):
+    settings = EmulatorSettings(host=host, ranks=2, block_size=4, lease_s=30.0, speed=2.0, seed=3)
+    transfer = Transfer(settings, [71, 72], lambda key, begun: (key, begun) == (9, 0xAB))
+    work = Work(9, 10, 1, state=0xAB)
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    told = transfer.left("cmpl-x", work, 1, "10.0.0.9")
+    assert told == {
+        "remote_blocks_expiry_time": 1000.0 + 30.0 / 2.0,
+        "do_remote_prefill": True,
+        "do_remote_decode": False,
+        "remote_block_ids": [[1, 2, 3]],
+        "remote_engine_id": "emulated-71-3",
+        "remote_request_id": "cmpl-x-9-00000000000000ab",
+        "remote_host": named,
+        "remote_port": 72,
+        "tp_size": 1,
+        "remote_num_tokens": 10,
+        "transfer_mode": "pull",
+    }
+    assert transfer.give(told["remote_request_id"], 0xAB) and not transfer.give(told["remote_request_id"], 0xAC)
