@@ -200,7 +200,7 @@ def test_a_group_is_open_while_one_of_its_workers_has_a_free_slot():
     assert found.open_groups() == [] and found.slots == 0
 
 
-def test_a_request_that_ended_while_a_shared_worker_was_read_may_be_anothers():
+def test_a_request_that_ended_while_a_shared_worker_was_read_may_be_of_others():
     found = mirror(WorkerSpec(name="a", slots=16))
     for now_s in (0.0, 1.0):
         found.sampled(0, 4, 0.0, 0, now_s)
