@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -217,3 +218,19 @@ def test_a_prefill_leg_says_where_its_kv_is_and_how_long(host, named, monkeypatc
         "transfer_mode": "pull",
     }
     assert transfer.give(told["remote_request_id"], 0xAB) and not transfer.give(told["remote_request_id"], 0xAC)
+
+
+def test_kv_of_an_engine_at_another_address_with_the_same_port_is_asked_for_there(monkeypatch):
+    asked = []
+
+    async def pull(host, port, body):
+        asked.append((host, port, json.loads(body)))
+        return True
+
+    monkeypatch.setattr("evenstep.emulator.transfer._pull", pull)
+    transfer = Transfer(EmulatorSettings(host="10.0.0.7"), [71], lambda key, begun: False)
+    name = "cmpl-x-9-00000000000000ab"
+    assert not asyncio.run(transfer.fetch(("10.0.0.7", 71, name), 0xAB)) and not asked
+    for source in (("10.0.0.8", 71, name), ("10.0.0.7", 72, name)):
+        assert asyncio.run(transfer.fetch(source, 0xAB))
+        assert asked.pop() == (*source[:2], {"remote_request_id": name, "prompt": "00000000000000ab"})

@@ -97,6 +97,29 @@ def test_usage_that_did_not_come_is_added_where_it_was_asked_for_and_is_known(la
         assert (told["prompt_tokens"], told["completion_tokens"]) == (3, 2)
 
 
+def test_a_count_that_is_partly_an_estimate_is_not_added_as_usage():
+    events = text("a", LENGTHS % (3, 1)), text("b"), event('"finish_reason":"stop","text":"c"')
+    reply, _ = read(*events, client=CLIENTS_USAGE, engine=USAGE)
+    assert reply.estimated and reply.prompt_tokens == 3 and reply.end() == DONE
+
+
+def test_a_fingerprint_is_kept_until_another_is_told():
+    last, told = event('"finish_reason":"stop","text":"a"'), f'data: {{"choices":[]{{}},{LENGTHS % (3, 1)}}}\n\n'
+    for known, more, expected in (
+        (b'"f"', "", b'"f"'),
+        (b"", ',"system_fingerprint":"g"', b'"g"'),
+        (b'"f"', ',"system_fingerprint":"g"', b'"g"'),
+    ):
+        reply, _ = read(last, told.replace("{}", more).encode(), engine=CLIENTS_USAGE, fingerprint=known)
+        assert reply.fingerprint == expected
+
+
+def test_the_usage_at_the_end_of_a_continuation_leaves_the_clients_prompt_as_it_was():
+    told = f'data: {{"choices":[],{LENGTHS % (9, 4)}}}\n\n'.encode()
+    reply, _ = read(told, engine=USAGE, before=BEFORE)
+    assert (reply.prompt_tokens, reply.produced) == (2, 1 + 4)
+
+
 def test_usage_that_came_is_not_told_twice_where_the_stream_breaks_behind_it():
     told = f'data: {{"id":"c","created":1,"choices":[],{LENGTHS % (3, 1)}}}\n\n'.encode()
     end = event('"finish_reason":"stop","text":"a"', LENGTHS % (3, 1))
@@ -165,6 +188,9 @@ def test_an_engine_has_shown_that_it_goes_on_with_the_first_chunk_that_says_some
         assert reply.failure is None, "a chunk without content says nothing yet"
         got += reply.feed(said(word, LENGTHS % (3, 1))) + reply.feed(said('"content":"c"'))
         assert reply.failure is None and got.count(b"content") >= 2, "what follows need not say it again"
+        assert b"role" not in got, "the client knows who speaks"
+    reply, got = read(said('"tool_calls":[{"index":0}]'), chat=True, engine=ALL, before=BEFORE, given=b"[9,8,1]")
+    assert got == b"" and reply.starts_anew, "a tool call is content, too"
 
 
 @pytest.mark.parametrize(
