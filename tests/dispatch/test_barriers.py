@@ -34,18 +34,20 @@ def test_a_group_in_which_nothing_runs_has_no_step():
 
 
 def test_who_leaves_ends_a_step_that_waited_only_for_it_and_what_gathers_is_decided():
+    """Though one of the others has begun the next step."""
     story = Story("jsq", gather_ms=1000.0)
-    story.worker("a", slots=3)
-    legs = [story.sent(request) for request in (1, 2, 3)]
+    story.worker("a", slots=4)
+    legs = [story.sent(request) for request in (1, 2, 3, 4)]
     for now_s in (1.0, 2.0):
         story.now_s = now_s
         for leg in legs:
             story.chunk(leg.row)
-    story.arrives(4)
+    story.arrives(5)
     story.tick()
     story.now_s = 3.0
-    story.chunk(legs[0].row)
-    story.finishes(legs[2])
-    assert story.tick() == [], "its slot is free, and a decision waits for the rest of the step"
+    story.chunk(legs[0].row, 2)
+    story.chunk(legs[2].row)
+    story.finishes(legs[3])
+    assert story.tick() == [], "a slot is free, and a decision waits for the rest of the step"
     story.tell(ev.ClientGone, request=2)
-    assert story.d.due and [told.request for told in story.tick()] == [4]
+    assert story.d.due and [told.request for told in story.tick()] == [5]

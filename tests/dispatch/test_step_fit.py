@@ -82,35 +82,38 @@ def test_a_law_that_is_shown_is_within_its_error(seed):
 
 
 @pytest.mark.parametrize(
-    ("loads", "law", "noise", "found"),
+    ("loads", "fixed", "which", "ratio", "is_law"),
     [
-        ((0.0, 100.0), (1.0, 0.02), 0.3, (1.0, 0.02)),
-        ((0.0, 100.0), (1.0, 0.02), 3.0, None),  # the slope is hardly known
-        ((900.0, 1000.0), (1.0, 0.02), 2.0, None),  # the slope is, and the fixed part is not
-        ((0.0, 100.0), (-0.6, 0.02), 0.1, None),  # no step has a fixed part below 0
-        ((0.0, 100.0), (-0.02, 0.02), 0.3, (0.0, 0.02)),  # which may be 0
+        ((0.0, 100.0), 1.0, "slope", 0.24, True),
+        ((0.0, 100.0), 1.0, "slope", 0.26, False),  # two standard errors are more than a quarter of it
+        ((900.0, 1000.0), -1.5, "fixed", 0.24, True),
+        ((900.0, 1000.0), -1.5, "fixed", 0.26, False),  # or of a mean step, for the fixed part
+        ((0.0, 100.0), -0.1, "below", 0.95, True),  # it may be 0
+        ((0.0, 100.0), -0.1, "below", 1.05, False),  # it is below 0, which no step has
     ],
 )
-def test_the_law_and_its_error_are_those_of_weighted_least_squares(loads, law, noise, found):
-    fit, chance = Fitted(), random.Random(1)
-    x = np.array([chance.uniform(*loads) for _ in range(400)])
-    y = law[0] + law[1] * x + noise * np.array([chance.gauss(0.0, 1.0) for _ in x])
-    weights = 0.999 ** np.arange(len(x))[::-1]
+def test_the_law_and_its_error_are_those_of_weighted_least_squares(loads, fixed, which, ratio, is_law):
+    slope, chance = 0.02, np.random.default_rng(1)
+    x, noise = chance.uniform(*loads, 400), chance.normal(size=400)
+    weights = 0.999 ** np.arange(400)[::-1]
+    fitted, unscaled = np.polyfit(x, noise, 1, w=np.sqrt(weights), cov="unscaled")
+    noise -= np.polyval(fitted, x)  # so that the law is met exactly
+    errors = 2.0 * np.sqrt((weights * noise**2).sum() / (weights.sum() - 2.0) * np.diag(unscaled))
+    mean = fixed + slope * np.average(x, weights=weights)
+    scale = {"slope": ratio * slope / errors[0], "fixed": ratio * mean / errors[1], "below": -fixed / ratio / errors[1]}[
+        which
+    ]
+    y = fixed + slope * x + scale * noise
+    fit = Fitted()
     for load, seconds in zip(x.tolist(), y.tolist(), strict=True):
         fit.add(load, seconds)
-    (slope, fixed), unscaled = np.polyfit(x, y, 1, w=np.sqrt(weights), cov="unscaled")
-    rest = (weights * (y - slope * x - fixed) ** 2).sum() / (weights.sum() - 2.0)
-    of_slope, of_fixed = 2.0 * np.sqrt(rest * np.diag(unscaled))
-    assert fit.error == pytest.approx(of_slope / slope, rel=1e-6)
-    known = slope > 0.0 and of_slope <= 0.25 * slope and of_fixed <= 0.25 * np.average(y, weights=weights)
-    assert (known and fixed >= -of_fixed) == (found is not None)
-    if found is None:
-        assert math.isnan(fit.seconds_per_token) and math.isnan(fit.overhead_s) and math.isnan(fit.r_squared)
-    else:
+    assert fit.error == pytest.approx(scale * errors[0] / slope, rel=1e-6)
+    if is_law:
+        explained = 1.0 - (weights * (scale * noise) ** 2).sum() / (weights * (y - mean) ** 2).sum()
         assert (fit.overhead_s, fit.seconds_per_token) == pytest.approx((max(0.0, fixed), slope), rel=1e-6)
-        assert fit.r_squared == pytest.approx(
-            1.0 - rest * (weights.sum() - 2.0) / (weights * (y - np.average(y, weights=weights)) ** 2).sum()
-        )
+        assert fit.r_squared == pytest.approx(explained, rel=1e-6)
+    else:
+        assert math.isnan(fit.seconds_per_token) and math.isnan(fit.overhead_s) and math.isnan(fit.r_squared)
 
 
 def test_a_law_needs_fifty_steps():
