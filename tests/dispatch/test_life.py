@@ -643,3 +643,44 @@ def test_the_last_healthy_engine_keeps_what_it_is_believed_to_hold_when_it_fails
     story.fails(story.sent(2), "connect")
     story.sent(3, blocks=(1, 2))
     assert story.d.parts.prefixes.hit_tokens == 10
+
+
+def test_lengths_are_logged_and_learned_as_the_engine_told_them_last():
+    log = []
+    story = Story("br-h:horizon=8", predictor="survival", log=log.append)
+    story.worker("a", slots=8)
+    learned = []
+    predictor = story.d.parts.deciding.predictor
+    begin, predictor.begin = (
+        predictor.begin,
+        lambda finished: (
+            learned.extend(zip(finished.prompt_tokens.tolist(), finished.output_tokens.tolist(), strict=True))
+            or begin(finished)
+        ),
+    )
+    streamed, whole, wide, running = (story.sent(1), story.sent(2), story.sent(3, copies=2), story.sent(4))
+    story.chunk(streamed.row, 3)
+    story.tell(ev.Finished, request=1, leg=streamed.leg, prompt_tokens=1, output_tokens=3)
+    story.tell(ev.Finished, request=2, leg=whole.leg, prompt_tokens=12, output_tokens=7)
+    story.chunk(wide.row)
+    story.finishes(wide)
+    story.chunk(running.row)
+    story.sent(5)
+    assert learned == [(1, 3), (12, 7)], "one token for two answers is no length"
+    done = [(one.prompt_tokens, one.output_tokens) for one in log if type(one).__name__ == "Done"]
+    assert done == [(1, 3), (12, 7), (10, 1)]
+
+
+def test_a_prediction_is_measured_by_the_length_that_came():
+    story = Story("br-h:horizon=8")
+    story.worker("a", slots=4)
+    bounded, free, early = (story.sent(1, max_tokens=6), story.sent(2), story.sent(3))
+    for one in (bounded, free):
+        story.chunk(one.row)
+    story.finishes(story.sent(4))  # a round, in which both are asked about; the third has no token yet
+    story.chunk(early.row, 5)
+    story.chunk(bounded.row)
+    for one in (bounded, free, early):
+        story.finishes(one)
+    found = story.d.snapshot()["prediction_error_tokens"]
+    assert (found["count"], found["sum"]) == (1, 6 - 2), "of the others nobody said when they end"

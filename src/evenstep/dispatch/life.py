@@ -234,13 +234,12 @@ class Life:
 
     def _completed(self, row: int) -> None:
         """Count a request that ended correctly. The log gets its lengths; so does the predictor if it has a token a copy."""
-        at, meters, journal = self._rows.at, self._meters, self._journal
+        at, meters = self._rows.at, self._meters
         produced = at.produced[row]
         tokens = produced // at.copies[row]
         meters.requests["200"] += 1
         meters.output_tokens += produced
-        if journal.log is not None:
-            journal.done(at.request[row], at.prompt[row], produced)
+        self._journal.done(at.request[row], at.prompt[row], produced)
         if not tokens:  # fewer than one each: no length to learn from
             self._deciding.gone(row)
             return
