@@ -613,6 +613,15 @@ def test_those_that_wait_for_a_prefiller_wait_on_while_one_stays():
     assert story.sampled("q", kv_used=0.1) == [SendPrefill(1, 1, "q")]
 
 
+def test_those_that_wait_for_a_prefiller_are_sent_without_one_when_the_last_leaves():
+    story = Story()
+    story.worker("p", role="prefill", heard=False)
+    story.worker("a", slots=2)
+    story.arrives(1), story.arrives(2)
+    assert story.tell(ev.WorkerRemoved, worker="p", drain=True) == [Removed("p")]
+    assert [(told.request, told.worker) for told in story.tick()] == [(1, "a"), (2, "a")]
+
+
 def test_an_engine_that_others_show_to_have_failed_is_told_at_once():
     """A first token tells, and the command must not wait for the next event."""
     story = two_workers(breaker_failures=1, backoff_s=0.0)
