@@ -121,3 +121,25 @@ def test_errors_are_openai_objects():
     assert found == {"message": "no such model", "type": "NotFoundError", "param": "model", "code": 404}
     assert read(error_event("gone"))["error"]["code"] == 500
     assert json.loads(models_body("m", 5, 17))["data"][0]["max_model_len"] == 5
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_whole_answer_has_ids_and_a_hand_over_only_where_the_engine_has_them(dialect, chat, ids):
+    choice = Choice(0, [WORD], " bab", "stop", prompt=[7] if ids else None, prompt_tokens=1, produced=1)
+    found = json.loads(wording(dialect, chat=chat, return_token_ids=ids).whole([choice], {"remote_port": 9}))
+    has_ids = ids and dialect == "vllm"
+    told = {"token_ids": [WORD], "prompt_token_ids": [7]} if has_ids else {}
+    places = {**found, **found["choices"][0]}
+    assert {name: places[name] for name in ("token_ids", "prompt_token_ids") if name in places} == told
+    assert ("prompt_token_ids" in found) is (has_ids and chat), "of a chat beside the choices"
+    assert found.get("kv_transfer_params", "none") == ({"remote_port": 9} if dialect == "vllm" else "none")
+
+
+def test_a_chunk_of_a_chat_without_text_is_sent_only_for_its_ids():
+    special = Choice(0, [1], "")
+    assert wording(chat=True).event(special) == b""
+    found = read(wording(chat=True, return_token_ids=True).event(special))
+    assert found["choices"][0]["delta"] == {} and found["choices"][0]["token_ids"] == [1]
+    assert read(wording().event(special))["choices"][0]["text"] == ""
