@@ -217,3 +217,13 @@ def test_memory_that_an_engine_keeps_without_requests_of_others_is_no_foreign_lo
     for now_s in range(3):
         found.sampled(0, 0, 0.4, 0, float(now_s))
     assert found.at.foreign_load[0] == 0.0
+
+
+@pytest.mark.parametrize(("ours", "may_hold"), [(2, 1), (1, 1), (0, 0)])
+def test_of_a_full_worker_a_gateway_gives_up_a_slot_each_time_but_its_last(ours, may_hold):
+    found = mirror(WorkerSpec(name="a", slots=32))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    send(found, ours)
+    for now_s in (1.0, 2.0):
+        found.sampled(0, 32, 0.0, 0, now_s)
+    assert found.at.free_at_most[0] == may_hold
