@@ -107,6 +107,16 @@ def test_a_trace_without_times_needs_a_rate_and_no_flag_that_is_not_there(tmp_pa
     )
 
 
+@pytest.mark.parametrize("rate", [[], ["--rate", "4"]])
+def test_a_trace_of_one_time_is_not_sent_to_a_setting_that_is_not_there(tmp_path, capsys, rate):
+    path = tmp_path / "one.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,20\n")
+    assert main(["thresholds", str(path), *rate]) == 2
+    hint = " Without a column of times, rows arrive at the rate." if rate else ""
+    expected = "times to scale" if rate else "several arrival times"
+    assert capsys.readouterr().err == f"one.csv: arrival_s is 'one time only'; expected {expected}.{hint}\n"
+
+
 def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):
     path = tmp_path / "w.yaml"
     laws = "  prompt: {law: constant, tokens: 129}\n  output: {law: pareto, alpha: 1, minimum: 9}\n"

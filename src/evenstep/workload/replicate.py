@@ -124,7 +124,8 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
         return replace(source, arrival_s=times).with_notes(note)
     now = rate(source)
     if not np.isfinite(now):
-        raise InputError(source.name or "trace", "arrival_s", "one time only", "times to scale", "Use saturated arrivals.")
+        hint = "Without a column of times, rows arrive at the rate."
+        raise InputError(source.name or "trace", "arrival_s", "one time only", "times to scale", hint)
     note = f"Times were scaled from {now:.4g} to {requests_per_s:.4g} requests a second."
     return replace(source, arrival_s=source.arrival_s * (now / requests_per_s)).with_notes(note)
 
