@@ -98,6 +98,29 @@ def test_taking_rows_numbers_them_anew_and_maps_their_predecessors():
     assert taken.notes == ("read",)
 
 
+@pytest.mark.parametrize("rows", [2.5, "3", -1, None, float("nan")])
+def test_a_head_of_no_number_of_rows_is_one_error(rows):
+    with pytest.raises(InputError, match=r"trace: rows is .*; expected a whole number >= 0\."):
+        trace().head(rows)
+
+
+@pytest.mark.parametrize("rows", [[4], [-1], [1.5], [True, False, True, False], 2, "ab", [[1], [2]]])
+def test_rows_that_a_trace_does_not_have_are_one_error(rows):
+    with pytest.raises(InputError, match=r"trace: rows is .*; expected whole numbers from 0 to 3, in one dimension\."):
+        trace().take(rows)
+
+
+def test_rows_may_be_a_list():
+    assert trace().take([2, 3]).after.tolist() == [-1, 0]
+    assert len(trace().take([])) == 0
+
+
+@pytest.mark.parametrize("name", ["prompts", "name", 3])
+def test_a_column_that_no_trace_has_is_one_error(name):
+    with pytest.raises(InputError, match=f"trace: column is {name!r}; expected a column of a trace"):
+        trace().column(name)
+
+
 def test_the_head_is_the_first_rows_or_the_trace_itself():
     whole = trace()
     assert whole.head(2).output_tokens.tolist() == [1, 2]

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_known, check_range
 
 F8: TypeAlias = NDArray[np.float64]
 I8: TypeAlias = NDArray[np.int64]
@@ -101,7 +101,7 @@ class Trace:
     """Requests as columns, in order of arrival, or in any order if there are no times.
 
     ``trace[i]`` is a `Request`. An absent column is None: absent, not zero. `request_id` is the row's position, 0..N-1;
-    `after` refers to it.
+    `after` refers to it. A wrong index raises IndexError or TypeError, as that of a list does.
 
     Args:
         prompt_tokens, output_tokens: int64[N], tokens, all >= 1.
@@ -210,7 +210,11 @@ class Trace:
         return (self[i] for i in range(len(self)))
 
     def column(self, name: str) -> Any:
-        """A column by its name in `COLUMNS`: the array of the trace; if it is absent, a new array of the `ABSENT` value."""
+        """A column by its name in `COLUMNS`: the array of the trace; if it is absent, a new array of the `ABSENT` value.
+
+        `InputError` for any other name.
+        """
+        check_known(self.name or "trace", "column", name, COLUMNS, "a column of a trace")
         present = getattr(self, name)
         if present is not None:
             return present
@@ -219,8 +223,14 @@ class Trace:
     def take(self, rows: I8) -> Trace:
         """A new trace of the rows at these positions, in this order, renumbered from 0. Arrival times are kept as they are.
 
-        `after` gets the new number of the row that it refers to, -1 if that row is left out.
+        `after` gets the new number of the row that it refers to, -1 if that row is left out. `InputError` for anything but
+        positions from 0 to N - 1 in a row.
         """
+        at = np.asarray(rows)
+        if at.ndim != 1 or (at.size and (at.dtype.kind not in "iu" or at.min() < 0 or at.max() >= len(self))):
+            expected = f"whole numbers from 0 to {len(self) - 1}, in one dimension"
+            raise InputError(self.name or "trace", "rows", at, expected)
+        rows = at.astype(np.int64, copy=False)
         given = {name: getattr(self, name) for name in COLUMNS}
         changes: dict[str, Any] = {name: np.ascontiguousarray(c[rows]) for name, c in given.items() if c is not None}
         if self.after is not None:
@@ -232,7 +242,8 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The trace of the first `rows` rows; the trace itself if it has no more rows."""
+        """The trace of the first `rows` rows; the trace itself if it has no more rows. `InputError` unless a number >= 0."""
+        check_range(self.name or "trace", "a whole number >= 0", low=0, rows=rows)
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:
