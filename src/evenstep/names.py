@@ -70,10 +70,13 @@ def members(room: str) -> tuple[str, ...]:
 
     `room` is a key of `BINDINGS`; any other is a KeyError. The answer is kept until the process ends.
     """
+    return tuple(sorted({*built_in(room), *(e.name for e in _offered(room))}))
+
+
+def built_in(room: str) -> dict[str, str]:
+    """Sorted names of evenstep's own members of a room, each with its full name, which no other package can take."""
     word = BINDINGS[room]
-    own = [_name(file.stem) for file in _files(room) if _binds(file, word)]
-    other = [e.name for e in _offered(room)]
-    return tuple(sorted({*own, *other}))
+    return {_name(file.stem): f"{_module(file)}:{word}" for file in sorted(_files(room)) if _binds(file, word)}
 
 
 def find(room: str, name: str) -> Any:

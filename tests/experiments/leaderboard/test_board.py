@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from tests.experiments.leaderboards import BOARD
 
@@ -19,9 +21,42 @@ def path(tmp_path):
 
 def test_every_policy_of_the_room_is_on_the_board_and_those_that_look_ahead_have_a_predictor(path):
     listed = [policy for workload, policy in Board(path).cells if workload == "chat"]
-    assert {policy.partition(":")[0] for policy in listed} == set(names.members("routing"))
+    assert {policy.partition(":")[0] for policy in listed} == set(names.built_in("routing"))
     assert "br-h:predictor=live" in listed and "bf-io:horizon=4,predictor=oracle" in listed
     assert len(listed) == len(set(listed))
+
+
+class Guest(NamedTuple):
+    """An entry point of an installed package."""
+
+    name: str
+    value: str = "other.package:Policy"
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Install packages that offer policies of these names."""
+
+    def install(*policies: str) -> None:
+        guests = tuple(Guest(name) for name in policies)
+        monkeypatch.setattr(names, "_offered", lambda room: guests if room == "routing" else ())
+
+    return install
+
+
+def test_what_is_installed_changes_no_board(path, installed):
+    before = Board(path).cells
+    alone = Board(path, policies=["jsq"]).run(Places())
+    installed("guest", "jsq", "aco")
+    assert Board(path).cells == before
+    assert Board(path, policies=["jsq"]).run(Places()) == alone
+
+
+def test_a_name_of_two_owners_is_an_error_where_a_board_adds_it(path, installed):
+    installed("jsq")
+    path.write_text(BOARD.replace("policies: [", "policies: ['jsq:ties=lowest', "))
+    with pytest.raises(InputError, match=r"b\.yaml.*routing: name is 'jsq'; expected one owner. It is claimed by"):
+        Board(path)
 
 
 def test_a_name_alone_stands_for_all_that_is_listed_of_it(path):

@@ -6,7 +6,7 @@ Runs are cached and shared as in a sweep (`sweep.runs`), so a stopped board cont
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class _EmptyCell:
 class Board:
     """A board, read and checked before the first run: workloads are read, policies are built.
 
-    It ranks every routing policy of evenstep at its defaults, then the policies that the file adds.
+    It ranks every built-in routing policy at its defaults, whatever is installed, then the policies that the file adds.
 
     Args:
         path: the BOARD.yaml.
@@ -67,8 +67,10 @@ class Board:
         progress: Progress | None = None,
     ) -> None:
         self.file, every, document = read_board(path)
-        listed = self._listed()
-        for text, kind in ((list(self.file.policies), "policies"), ([*self.file.slow], "slow")):
+        defaults = _defaults()
+        listed = list(dict.fromkeys([*defaults, *self.file.policies]))
+        slow = [one for one in self.file.slow if one not in names.built_in("routing")]
+        for text, kind in ((self.file.policies, "policies"), (slow, "slow")):
             for one in text:
                 _check_policy(document.where(kind), kind, one)
         wanted = _chosen("--workload", workloads, {one.name: [one.name] for one in every})
@@ -87,6 +89,8 @@ class Board:
             slow = self.file.slow.get(policy) or self.file.slow.get(policy.partition(":")[0])
             if slow is None or workload.name not in slow.leave_out:
                 one = contender(policy.replace(_LIVE, f"predictor={workload.line.predictor}"))
+                if policy in defaults:
+                    one = replace(one, policy=defaults[policy])
                 one.build()  # as a check
                 self._asked.append(_EmptyCell(workload, policy, one, self.file.seeds if slow is None else slow.seeds))
 
@@ -133,14 +137,6 @@ class Board:
         picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
         return Table(self.lines, tuple(cells), tuple(picture), origin)
 
-    def _listed(self) -> list[str]:
-        """Specs to rank: every routing policy at its defaults (``predictor=live`` if it looks ahead), then the file's."""
-        found: list[str] = []
-        for name in names.members("routing"):
-            looks = horizon_of(names.build("routing", {"name": name})) > 0
-            found.append(f"{name}:{_LIVE}" if looks else name)
-        return list(dict.fromkeys([*found, *self.file.policies]))
-
     def _task(self, asked: _EmptyCell, index: int) -> Task:
         settings = asked.workload.settings
         plan = self._plans[asked.workload.name]
@@ -149,6 +145,14 @@ class Board:
         key = key_of(plan, asked.contender, printed, index)
         label = f"{asked.workload.name}, {asked.policy}, replicate {index}"
         return Task(key, settings, asked.contender, index, label, loop)
+
+
+def _defaults() -> dict[str, dict[str, str]]:
+    """Specs of the built-in policies at their defaults (``predictor=live`` if they look ahead), with their full names."""
+    found = {name: {"name": full} for name, full in names.built_in("routing").items()}
+    return {
+        f"{name}:{_LIVE}" if horizon_of(names.build("routing", full)) > 0 else name: full for name, full in found.items()
+    }
 
 
 def _check_policy(where: str, field: str, text: str) -> None:

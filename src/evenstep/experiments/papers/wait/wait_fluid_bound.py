@@ -46,7 +46,7 @@ def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[f
 
 def run(setting: ex.Setting) -> ex.Findings:
     requests, loads = setting.pick(8_000, 2_000), setting.pick(LOADS, LOADS[-1:])
-    policies = setting.pick(names.members("scheduling"), QUICK)
+    policies = setting.pick(tuple(names.built_in("scheduling")), QUICK)
     found = {(name, load): shares(name, load, requests, setting) for name in policies for load in loads}
     most = {key: ex.mean_interval(own) for key, own in found.items()}
     says = f"{{}} is not above the fluid throughput by more than {MORE:.0%}, load {{:g}}"
