@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.told import Story
 
-from evenstep.dispatch.rounds.policy_call import PolicyCall, sealed
-from evenstep.errors import InputError
+from evenstep.dispatch.rounds.policy_call import Packed, PolicyCall, sealed
+from evenstep.errors import InputError, PolicyError
 
 
 def run(policy, plain):
@@ -43,6 +43,15 @@ def test_something_that_cannot_route_is_no_policy(tmp_path):
     file.write_text("class policy: pass\n")
     with pytest.raises(InputError, match="route"):
         PolicyCall(str(file))
+
+
+def test_an_answer_of_another_class_is_one_error(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("class policy:\n    def route(self, view): return [0] * view.waiting_id.size\n")
+    call = PolicyCall(str(file))
+    packed = Packed(2, 0)
+    with pytest.raises(PolicyError, match=r"mine\.py broke its contract at decision 0: route answers list; expected a Rout"):
+        call.answer(packed)
 
 
 def test_a_sealed_window_cannot_be_written():

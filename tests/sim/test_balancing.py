@@ -99,7 +99,7 @@ class Answers:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (None, "raised AttributeError"),
+        (None, "route answers NoneType; expected a RoutingDecision"),
         (RoutingDecision(np.zeros(0, np.int64)), r"worker has shape \(0,\)"),
         (RoutingDecision(np.array([2])), "unknown worker 2"),
         (RoutingDecision(np.array([0]), np.zeros(7, np.int64)), r"memory has shape \(7,\)"),

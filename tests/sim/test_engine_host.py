@@ -51,6 +51,19 @@ def test_a_broken_contract_is_one_error(policy, engine, said):
         simulate_engine(PAIR, policy, engine=Engine(**engine), batch_time=Unit(), name="mine")
 
 
+class AnswersAList:
+    """A policy that answers with tokens alone."""
+
+    def form_batch(self, view):
+        return [1] * view.left.size
+
+
+def test_an_answer_of_another_class_is_one_error():
+    """It was an AttributeError: 'list' object has no attribute 'tokens'."""
+    with pytest.raises(PolicyError, match="^mine: form_batch answers list; expected a BatchDecision$"):
+        simulate_engine(PAIR, AnswersAList(), batch_time=Unit(), name="mine")
+
+
 def test_a_policy_without_a_kernel_has_no_compiled_door():
     with pytest.raises(InputError, match="door is 'compiled'"):
         simulate_engine(PAIR, Answers(), door="compiled")

@@ -157,9 +157,18 @@ def test_a_broken_contract_names_policy_decision_and_rule(answer, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize("answer", [3, "worker 0", RoutingDecision([0, 1, -1])])  # type: ignore[arg-type]
-def test_what_is_no_decision_is_an_error_of_the_policy(answer):
-    with pytest.raises(PolicyError, match="policy Does raised AttributeError at decision 0: "):
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (3, "route answers int; expected a RoutingDecision"),
+        ([0, 1, -1], "route answers list; expected a RoutingDecision"),
+        (np.zeros(3, np.int64), "route answers ndarray; expected a RoutingDecision"),
+        (RoutingDecision([0, 1, -1]), "worker is a list; expected an array of int64"),  # type: ignore[arg-type]
+        (RoutingDecision(np.zeros(3, np.int64), [0]), "memory is a list; expected an array of int64"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_decision_breaks_the_contract(answer, said):
+    with pytest.raises(PolicyError, match=f"^policy Does broke its contract at decision 0: {said}$"):
         run(lambda view: answer)
 
 

@@ -183,10 +183,12 @@ def check_simulated(policy: object, where: str) -> None:
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """Describe the first rule of a policy's contract that a decision breaks; empty if it breaks no rule.
 
-    Checked in this order: both are arrays, shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of
-    `memory`, and that it is int64. With no request waiting nothing after the dtype of `worker` is checked. Hosts call
-    it on answers of `route`, unless their loop checks the same rules.
+    Checked in this order: its class, that both are arrays, shape and dtype of `worker`, known workers, free slots, free KV
+    tokens, shape of `memory`, and that it is int64. With no request waiting nothing after the dtype of `worker` is checked.
+    Hosts call it on answers of `route`, unless their loop checks the same rules.
     """
+    if not isinstance(decision, RoutingDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
+        return f"route answers {type(decision).__name__}; expected a RoutingDecision"
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size
     memory = view.memory if decision.memory is None else decision.memory

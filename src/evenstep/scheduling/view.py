@@ -236,6 +236,8 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         memory: number of words that the policy keeps, its `memory_size`.
         may_evict: whether the engine evicts at all; if not, every eviction breaks a promise.
     """
+    if not isinstance(decision, BatchDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
+        return f"form_batch answers {type(decision).__name__}; expected a BatchDecision"
     tokens, evict = decision.tokens, decision.evict
     for name, kinds, kind in (("tokens", "iu", "int64"), ("evict", "b", "bool"), ("memory", "", "int64")):
         found = getattr(decision, name)

@@ -80,10 +80,10 @@ class PolicyCall:
         if self._kernel is None:
             view = packed.view(memory)
             decision = self.policy.route(view)
-            broken = broken_rule(view, decision)
+            found, broken = None, broken_rule(view, decision)
             if not broken:
                 packed.worker[:waiting] = decision.worker
-            found = decision.memory
+                found = decision.memory
         else:
             if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
                 self._make_scratch(packed.workers, waiting)

@@ -15,7 +15,7 @@ from evenstep.compiled import column, sealed
 from evenstep.errors import PolicyError
 from evenstep.request import F8
 from evenstep.routing.idle import send_to_idle
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, reads_cached
+from evenstep.routing.view import HOLD, RoutingView, broken_rule, reads_cached
 from evenstep.sim.cluster.model import RAISED
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
 from evenstep.sim.cluster.state import State
@@ -101,11 +101,12 @@ class PlainDoor:
         """Call the policy's `route` on the view, copy its answer and any memory into the state, and return its bound.
 
         `waiting` requests are shown. A PolicyError if the policy raised (a PolicyError stays as it is), or its answer has
-        another shape or type. The loop checks the workers of the answer.
+        another class, shape or type. The loop checks the workers of the answer.
         """
         view = self.view
+        decision: Any = view  # as long as there is no answer
         try:
-            decision: RoutingDecision = self.route(view)
+            decision = self.route(view)
             worker, memory = decision.worker, decision.memory
             if worker.shape != (waiting,) or (worker.dtype is not _INT64 and worker.dtype != _INT64):
                 raise PolicyError(
@@ -124,9 +125,10 @@ class PlainDoor:
         except PolicyError:
             raise
         except Exception as error:
-            raise PolicyError(
-                f"policy {self.name} raised {type(error).__name__} at decision {view.decision}: {error}"
-            ) from error
+            did, said = f"raised {type(error).__name__}", str(error)
+            if decision is not view and (broken := broken_rule(view, decision)):
+                did, said = "broke its contract", broken
+            raise PolicyError(f"policy {self.name} {did} at decision {view.decision}: {said}") from error
 
 
 class PrefixDoor(PlainDoor):
