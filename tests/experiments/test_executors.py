@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import re
 from multiprocessing import Pipe
 
 import pytest
 from tests.experiments.sweeps import tiny
 
-from evenstep.errors import PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.experiments import executors
-from evenstep.experiments.executors import Here, Processes, attempt
+from evenstep.experiments.executors import Here, Processes, attempt, can_fork, serve_spawned
 from evenstep.experiments.sweep.sweeping import Sweep
 from evenstep.experiments.sweep.task import Workloads
 
@@ -56,6 +57,19 @@ def test_processes_that_die_at_once_are_not_started_for_ever(monkeypatch):
     place = Processes(1, b"shared")
     place.submit("job")
     assert place.wait() == executors.Ended("job", lost="ended with code 1")
+
+
+def test_an_object_that_another_process_cannot_load_is_one_error(monkeypatch):
+    """As a policy of a notebook, whose kernel has threads. The process died twice, and the user was told of memory."""
+    said = "^processes: object is .*; expected one that another process can load. Define its class in a file"
+    ours, theirs = Pipe()
+    ours.send_bytes(pickle.dumps(can_fork).replace(b"can_fork", b"not_here"))
+    ours.send("job")
+    serve_spawned(theirs)
+    assert re.match(said, str(ours.recv().error))
+    monkeypatch.setattr(executors, "can_fork", lambda: False)
+    with pytest.raises(InputError, match=said):
+        Processes(2, lambda: None)
 
 
 @pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -116,13 +116,16 @@ class Processes:
     """Carries out jobs in at most `count` processes, which die with this one. A process starts if a job finds no idle one.
 
     Processes are forked where that is safe (`can_fork`), so they have every kernel and trace of this process. Elsewhere they
-    are spawned and get `shared` through the pipe. An exception of a job becomes its error (`attempt`). If a process dies,
-    its job ends as `lost`.
+    are spawned and get `shared` through the pipe. If that cannot be pickled or loaded, as a policy of a notebook, an
+    `InputError` says so. An exception of a job becomes its error (`attempt`). If a process dies, its job ends as `lost`.
     """
 
     def __init__(self, count: int, shared: Any) -> None:
         self._count, self._shared = count, shared
-        self._packed = None if can_fork() else pickle.dumps(shared)
+        try:
+            self._packed = None if can_fork() else pickle.dumps(shared)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise _not_loaded(error) from error
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}
 
@@ -300,11 +303,23 @@ def interrupts_later() -> Generator[None]:
 def serve_spawned(pipe: Connection) -> None:
     """Carry out jobs from a pipe, one after another, until it is closed; the main function of a spawned process.
 
-    The first message is the pickled shared object, each further one a job. Each job is answered with an `Ended`. Ctrl-C is
-    ignored.
+    The first message is the pickled shared object, each further one a job. Each job is answered with an `Ended`, an error if
+    the object cannot be loaded. Ctrl-C is ignored.
     """
     with suppress(EOFError, OSError):
-        _serve(pipe, pickle.loads(pipe.recv_bytes()))
+        packed = pipe.recv_bytes()
+        try:
+            shared = pickle.loads(packed)
+        except (AttributeError, ImportError) as error:  # a class of a notebook, say
+            pipe.send(Ended(pipe.recv(), error=_not_loaded(error)))
+            return
+        _serve(pipe, shared)
+
+
+def _not_loaded(error: Exception) -> InputError:
+    """The error for objects, as a policy of a notebook, that this process cannot hand to another one."""
+    hint = "Define its class in a file that is imported, or ask for one process."
+    return InputError("processes", "object", str(error), "one that another process can load", hint)
 
 
 def _serve_forked(pipe: Connection, *inherited: Any) -> None:
