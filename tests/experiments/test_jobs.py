@@ -34,6 +34,12 @@ def run(asked, processes=1, **changes):
     return list(run_all(shared(*asked, **changes), processes))
 
 
+def test_a_step_table_for_charts_has_no_more_steps_than_asked_for():
+    whole, thinned = (run(["jsq"], records=True, most_steps=most) for most in (0, 9))
+    assert thinned[0].result.steps.rows == 9 < whole[0].result.steps.rows
+    assert [d.result.summary for d in thinned] == [d.result.summary for d in whole]
+
+
 def test_every_contender_meets_every_replicate_in_order():
     done = run(["jsq", "fcfs"])
     assert [(d.job.contender, d.job.index) for d in done] == [(0, 0), (0, 1), (1, 0), (1, 1)]

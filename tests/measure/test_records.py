@@ -59,6 +59,15 @@ def test_a_run_travels_between_processes_and_can_be_changed_there():
     assert back.steps.envelope.tolist() == run.steps.envelope.tolist()
 
 
+def test_a_run_for_charts_keeps_some_steps_and_the_figures_of_all():
+    run = small_run([3, 5, 2, 8], [40, 10, 30, 20])
+    few, steps = run.thinned(7), run.steps.step
+    assert few.steps.rows == 7 and few.steps.step.tolist() == sorted({*few.steps.step.tolist()} & {*steps.tolist()})
+    assert few.digest == run.digest and few.summary == run.summary and few.requests.rows == 4
+    assert np.diff(few.steps.step, append=steps[-1]).max() <= 2 * steps.size / 7  # nowhere a long gap
+    assert run.thinned(steps.size) is run
+
+
 def test_a_run_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         small_run([1], [1]).steps = None

@@ -96,7 +96,7 @@ def _compare(
     args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None
 ) -> int:
     """Compare routing policies, print the table or JSON, and write the files `args` asks for; returns the exit code, 0."""
-    from evenstep.experiments.compare.compared import SAMPLES
+    from evenstep.experiments.compare.compared import SAMPLES, STEPS
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
@@ -116,6 +116,7 @@ def _compare(
         fewer=found.origin["seeds"] == "default",
         records=args.report is not None,
         all_records=args.records is not None,
+        most_steps=STEPS if args.records is None else 0,
         samples=SAMPLES if args.report is not None else 0,
     )
     check_fits(found, plan.source)

@@ -38,6 +38,7 @@ class Plan:
         power: power law for the energy metrics; None = the default one.
         slo: objective for goodput; None = no goodput metrics.
         records, all_records: keep the request and step tables of the first replicate, or of every replicate.
+        most_steps: most steps in a step table, of longer runs chosen evenly; 0 = all.
         samples: most samples of every worker's load to keep, first replicate only.
         decisions: keep a table with a row for each decision, in every replicate.
         door: call a policy by its Python method (``plain``) or its compiled rule; ``auto`` takes the rule if there is one.
@@ -53,6 +54,7 @@ class Plan:
     slo: Slo | None = None
     records: bool = False
     all_records: bool = False
+    most_steps: int = 0
     samples: int = 0
     decisions: bool = False
     door: Literal["auto", "plain", "compiled"] = "auto"
@@ -74,7 +76,7 @@ class Plan:
         policy that breaks its contract.
         """
         policy, predictor = contender.build()
-        return simulate(
+        run = simulate(
             trace,
             policy,
             cluster=self.cluster,
@@ -89,6 +91,7 @@ class Plan:
             door=self.door,
             name=contender.name,
         )
+        return run.thinned(self.most_steps) if self.most_steps else run
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:

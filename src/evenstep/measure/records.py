@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,6 +197,7 @@ class Totals:
 
 
 Table = TypeVar("Table")
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread evenly
 
 
 class Worked(Generic[Table]):
@@ -245,7 +247,7 @@ class Run:
 
     def __repr__(self) -> str:
         workload = (self.trace.name if self.trace is not None else "") or "a workload"
-        return f"<run of {self.conditions.policy} on {workload}, {self.totals.requests} requests>"
+        return f"<run of {self.conditions.policy} on {workload}, {counted(self.totals.requests, 'request')}>"
 
     @cached_property
     def digest(self) -> str:
@@ -256,6 +258,21 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Every metric by name (`docs/reference/metrics.md`), None without a value; computed on first use and kept."""
         return self.measured()
+
+    def thinned(self, most: int) -> Run:
+        """A copy that keeps `most` of its steps, spread evenly, for charts; the run itself if it has no more.
+
+        Digest and summary are those of all steps.
+        """
+        if self.steps is None or self.steps.rows <= most:
+            return self
+        place = np.arange(most)
+        jitter = place * _GOLDEN % 1.0  # a fixed stride would take the steps of one group, where groups take turns
+        rows = ((place + jitter) * (self.steps.rows / most)).astype(np.int64)
+        some = StepTable(**{name: values[rows] for name, values in columns(self.steps).items()})
+        kept = Run.__new__(Run)
+        kept.__setstate__({**self.__getstate__(), "steps": some})
+        return kept
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle: all tables, digest and summary, computed if need be, because functions cannot be pickled."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Most samples of every worker's load that a report draws.
 SAMPLES = 2000
+#: Most steps of a run that a report draws.
+STEPS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -130,7 +132,7 @@ class Compared(Comparison):
             raise InputError("report", "path", str(path), "a name that ends in .html")
         runs: dict[str, Any] = {}
         if self.plan is not None:
-            plan = replace(self.plan, seeds=1, fewer=True, records=True, samples=SAMPLES)
+            plan = replace(self.plan, seeds=1, fewer=True, records=True, most_steps=STEPS, samples=SAMPLES)
             _, again = run_comparison(plan, list(self.asked))
             runs = {one.name: own[0] for one, own in zip(self.asked, again, strict=True)}
         write_text(path, page(self, runs))
