@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstep.errors import InputError, check_known, check_range
+from evenstep.wording import counted
 
 F8: TypeAlias = NDArray[np.float64]
 I8: TypeAlias = NDArray[np.int64]
@@ -167,7 +168,7 @@ class Trace:
         return evenstep.trace_of_columns({**columns, **others}, unit=unit, name=name)
 
     def __repr__(self) -> str:
-        return f"<trace of {len(self)} requests{f' from {self.name}' if self.name else ''}>"
+        return f"<trace of {counted(len(self), 'request')}{f' from {self.name}' if self.name else ''}>"
 
     def __post_init__(self) -> None:
         rows = np.size(self.prompt_tokens)

@@ -308,7 +308,7 @@ BAD_POLICIES = {
     "lost": ("RoutingDecision(np.full(view.waiting_id.size, 99))", "unknown worker 99"),
     "raises": ("1 / 0", "ZeroDivisionError"),
     "leaves": ("sys.exit(0)", "exits Python with 0"),
-    "nothing": ("None", "'NoneType' object"),
+    "nothing": ("None", "route answers NoneType; expected a RoutingDecision"),
     "twice": (
         "RoutingDecision(np.zeros((view.waiting_id.size, 2), np.int64))",
         "one entry a waiting request",

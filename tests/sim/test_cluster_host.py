@@ -42,7 +42,7 @@ def test_requests_that_wait_for_each_other_are_an_error_of_the_trace():
         after=np.array([-1, 1]),
         think_s=np.zeros(2),
     )
-    with pytest.raises(InputError, match="trace: after is 'never ended for 1 requests'"):
+    with pytest.raises(InputError, match="trace: after is 'never ended for 1 request'"):
         simulate(trace, Oldest(), cluster=Cluster(arrivals="closed", users=1), step_time=ONE)
 
 

@@ -90,7 +90,7 @@ def test_equality_breaks_no_condition_and_exact_memory_is_enough():
     assert doubts(types, np.array([1])) == []
     slower = Types((0.5,), (1,), (3,), 2.1, 0.0)
     assert doubts(slower, np.array([1])) == [
-        "type 0: an iteration takes 2.1 s, longer than the 2 s in which 1 requests arrive"
+        "type 0: an iteration takes 2.1 s, longer than the 2 s in which 1 request arrives"
     ]
     needed = least(Types((0.5,), (1,), (3,), 1.0, 0.0)).kv_tokens
     assert least(Types((0.5,), (1,), (3,), 1.0, 0.0), kv_tokens=needed).kv_tokens == needed

@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.dispatch.replay import Difference, Replayed
@@ -50,12 +51,13 @@ _SHOWN = 12  # requests of a decision that are listed
 
 
 def _lines(found: Replayed) -> list[str]:
+    cut = counted(found.cut_off, "byte")
     told = {
         "policy": found.policy,
         "predictor": found.predictor or "-",
         "events": found.events,
         "decisions": f"{found.decisions}, of them {found.fallbacks} by the fallback",
-        "cut off": f"{found.cut_off} bytes at the end, no whole record: its writer was killed" if found.cut_off else "",
+        "cut off": f"{cut} at the end, no whole record: its writer was killed" if found.cut_off else "",
         "gaps": f"{found.gaps}, where the log could not be written for a while" if found.gaps else "",
     }
     lines = [f"{name:<13} {text}" for name, text in told.items() if text != ""]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenstep.cli.parts import flags, outputs
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -165,7 +166,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
     whole = run.workers if run.workers.stride == 1 else again(run.totals.steps + 1).workers
     assert whole is not None
     steps = write_chrome_trace(path, whole, settings.step_time(), run.conditions)
-    shown = f"the first {steps} of {run.totals.steps} steps"
+    shown = f"the first {steps} of {counted(run.totals.steps, 'step')}"
     return f"chrome trace: {path}, {shown}; open it in https://ui.perfetto.dev"
 
 
@@ -176,7 +177,7 @@ def _table(run: Run) -> list[str]:
         value = run.summary[name]
         text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         lines.append(f"{name:<26} {text}")
-    lines.append(f"{'window':<26} {run.summary['window']['kind']}, {run.summary['window']['steps']} steps")
+    lines.append(f"{'window':<26} {run.summary['window']['kind']}, {counted(run.summary['window']['steps'], 'step')}")
     lines += class_lines(run.summary.get("by_class", []))
     lines += [f"note: {note}" for note in (run.trace.notes if run.trace is not None else ())]
     if run.conditions.oracle:

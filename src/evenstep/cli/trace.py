@@ -126,7 +126,8 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("at the largest output", f"{found['share_at_largest']:.2%}"))
     sessions = found["sessions"]
     if sessions is not None:
-        spread = f"{sessions['requests_p50']:g} requests each at the median, at most {sessions['requests_max']:,}"
+        most = sessions["requests_p50"]
+        spread = f"{most:g} request{'s' * (most != 1)} each at the median, at most {sessions['requests_max']:,}"
         rows.append(("sessions", f"{sessions['count']:,}, {spread}"))
         if sessions["think_s"] is not None:
             think = sessions["think_s"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
 from evenstep.sockets import allow_files, collect_rarely, in_url, listen, listening, loop_factory, need_package, on_end
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.emulator.connection import Connection
@@ -132,7 +133,7 @@ def introduction(emulator: Emulator) -> list[str]:
     sizes = ", ".join(map(str, settings.sizes))
     groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"
     ranks = f"{settings.ranks} emulated {settings.dialect} rank{'s' * (settings.ranks > 1)} in {groups}"
-    held = f"{settings.slots} slots and {settings.blocks * settings.block_size:,} KV tokens each"
+    held = f"{counted(settings.slots, 'slot')} and {settings.blocks * settings.block_size:,} KV tokens each"
     lines = [f"{ranks}: {held}, model {settings.model}, role {settings.role}"]
     for port, ranks in emulator.ports:
         behind = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks 0-{ranks[-1]}, by header X-data-parallel-rank"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from evenstep.config import Settled
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
@@ -136,7 +137,7 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
     if value.port > 65535 or (value.port_per_rank and value.port + value.ranks - 1 > 65535):
         raise settled.refusal("port", "ports up to 65535")
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.ranks):
-        raise settled.refusal("groups", f"sizes >= 1 that add up to {value.ranks} ranks")
+        raise settled.refusal("groups", f"sizes >= 1 that add up to {counted(value.ranks, 'rank')}")
     if value.blocks < 1:
         raise settled.refusal("kv_tokens", f"at least one block of {value.block_size} tokens")
     if 0 < value.mean_output_tokens < 1:

@@ -16,6 +16,7 @@ from evenstep.errors import InputError, check_known
 from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Outage
+from evenstep.wording import counted
 
 _DRIFT = ("growth", "tokens_per_step", "sequence")
 
@@ -95,7 +96,7 @@ def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
         return tuple((bounds[0] + (bounds[1] - bounds[0]) * drawn).tolist())
     speeds = numbers_of("worker speeds", "worker_speeds", text.replace(",", "/"))
     if len(speeds) > workers:
-        raise InputError("worker speeds", "worker_speeds", text, f"at most {workers} numbers, one a worker")
+        raise InputError("worker speeds", "worker_speeds", text, f"at most {counted(workers, 'number')}, one a worker")
     if min(speeds) <= 0:
         raise InputError("worker speeds", "worker_speeds", text, "numbers above 0")
     return speeds

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evenstep.config import Settled, schema
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.cost.power import Power
@@ -236,7 +237,7 @@ def checked(settled: Settled[Any]) -> Any:
     if isinstance(value.slots, list) and (len(value.slots) not in (1, value.workers) or min(value.slots) < 1):
         raise settled.refusal("slots", f"an integer >= 1, or {value.workers} of them, one a worker")
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.workers):
-        raise settled.refusal("groups", f"sizes >= 1 that add up to {value.workers} workers")
+        raise settled.refusal("groups", f"sizes >= 1 that add up to {counted(value.workers, 'worker')}")
     if value.load is not None and value.rate is not None:
         hint = f"The rate is {value.rate:g}; leave one of them out."
         raise settled.refusal("load", "a rate or a load, not both", hint)

@@ -26,6 +26,7 @@ from typing import Literal
 from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, read_chunk
 from evenstep.engines.streams.sse import EventReader
 from evenstep.errors import EngineError
+from evenstep.wording import counted
 
 #: How an answer's tokens were counted.
 Counting = Literal["usage", "ids", "estimated"]
@@ -202,7 +203,7 @@ class Answer:
         self.prompt_tokens = max(self.prompt_tokens, usage.prompt_tokens)
         count = usage.completion_tokens or 0
         if count < self._usage:
-            self.fail("tokens-twice", f"usage went back from {self._usage} to {count} tokens")
+            self.fail("tokens-twice", f"usage went back from {self._usage} to {counted(count, 'token')}")
         elif 0 <= self._ids != count:
             kind = "tokens-missing" if self._ids < count else "tokens-twice"
             self.fail(kind, f"{self._ids} token ids came, usage tells {count}")
@@ -224,7 +225,7 @@ class Answer:
         elif self.tokens > self.max_tokens:
             self.fail("tokens-twice", f"{self.tokens} tokens came of {self.max_tokens} asked for")
         elif self.finish == "length" and self.tokens < self.max_tokens:
-            self.fail("tokens-missing", f"ended by its length with {self.tokens} tokens of {self.max_tokens}")
+            self.fail("tokens-missing", f"ended by its length with {counted(self.tokens, 'token')} of {self.max_tokens}")
 
 
 def _said(error: object) -> str:

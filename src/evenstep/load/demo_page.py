@@ -83,8 +83,8 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
     said = [
         f"{counted(settings.ranks, 'emulated rank')} of {counted(settings.slots, 'slot')} in one barrier group, "
         f"no prefill on them; C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
-        f"{rows[0].summary['num_prompts']:,} requests of {settings.source}, at {settings.load:g} times what even loads "
-        "could take.",
+        f"{counted(rows[0].summary['num_prompts'], 'request')} of {settings.source}, at {settings.load:g} times what even "
+        "loads could take.",
         f"{_window(rows)} Engine time is that of the emulated steps; where this machine is late, wall time is more.",
         "Barrier: share of device time spent waiting there, as the engines know it and as the gateway works it out.",
     ]

@@ -15,6 +15,7 @@ from evenstep.report.numbers import short
 from evenstep.report.plots import distribution, lines
 from evenstep.report.svg import series_of
 from evenstep.request import F8
+from evenstep.wording import counted
 
 _NAMES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2EL", "e2el"))
 _KINDS = ("mean", "median", *(f"p{p}" for p in PERCENTILES))
@@ -42,7 +43,8 @@ def table(found: dict[str, Any]) -> list[str]:
         f"throughput  {short(found['request_throughput'])} requests/s, {short(found['output_throughput'])} output tokens/s, "
         f"{short(found['total_token_throughput'])} tokens/s with prompts"
         + ("" if good is None else f"; goodput {short(good)} requests/s"),
-        f"at once     {found['max_concurrent_requests']:,} requests at most; {found['connections']:,} connections; "
+        f"at once     {counted(found['max_concurrent_requests'], 'request')} at most; "
+        f"{counted(found['connections'], 'connection')}; "
         + ("tokens estimated" if found["counting"] == "estimated" else f"tokens counted by {found['counting']}"),
         f"client      starts late by {short(found['mean_late_start_ms'])} ms on average, "
         f"{short(found['p99_late_start_ms'])} p99; {100 * found['client_cpu_share']:.0f} % of a core",

@@ -24,6 +24,7 @@ from evenstep.load.run import BUCKET_S, Outcome
 from evenstep.load.settings import OBJECTIVES, LoadSettings
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 
 PERCENTILES = (90, 95, 99)
 _KINDS = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
@@ -145,7 +146,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         said.append("counting=estimated: the server told no usage, so that events with text were counted as tokens.")
     asked, told = found["asked_input_tokens"], found["total_input_tokens"]
     if asked and abs(told - asked) > 0.01 * asked:
-        said.append(f"The engine counted {told:,} prompt tokens where {asked:,} were asked for.")
+        said.append(f"The engine counted {counted(told, 'prompt token')} where {asked:,} were asked for.")
     return said
 
 

@@ -15,6 +15,7 @@ from evenstep.measure.digest import digest
 from evenstep.measure.metrics import Slo, goodput, meets
 from evenstep.measure.quantiles import AllValues, LogHistogram
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +151,7 @@ class EngineRun:
 
     def __repr__(self) -> str:
         workload = (self.trace.name if self.trace is not None else "") or "a workload"
-        return f"<run of {self.conditions.policy} on {workload}, {self.totals.requests} requests>"
+        return f"<run of {self.conditions.policy} on {workload}, {counted(self.totals.requests, 'request')}>"
 
     @cached_property
     def digest(self) -> str:

@@ -15,6 +15,7 @@ from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
 from evenstep.measure.stability import Stability, Verdict, in_system, judged, moments_of
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 
 #: Figures that a live run and a simulated one show next to each other.
 LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
@@ -92,7 +93,7 @@ class NetworkRun:
     counted_s: float
 
     def __repr__(self) -> str:
-        return f"<run of {self.name or 'a network'} in order {self.order}, {self.tasks.calls.size} tasks>"
+        return f"<run of {self.name or 'a network'} in order {self.order}, {counted(self.tasks.calls.size, 'task')}>"
 
     @cached_property
     def digest(self) -> str:

@@ -13,6 +13,7 @@ from evenstep.errors import InputError, check_range
 from evenstep.predict.intervals import interval
 from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 
 #: Bins of the reliability curve.
 BINS = 10
@@ -120,7 +121,10 @@ def evaluate(
         answers = _answers(predictor, horizons, trace, rows)
         scores += [_score(predictor, text, horizons[i], left, answers[i], inside) for i in range(len(horizons))]
         if counted_of(predictor).get("fits") == 0:
-            notes.append(f"{text}: {cut} requests are too few for a first fit; survival answered in its place.")
+            notes.append(
+                f"{text}: {counted(cut, 'request is', 'requests are')} too few for a first fit;"
+                " survival answered in its place."
+            )
     return Evaluation(trace.name, cut, count - cut, tuple(scores), tuple(dict.fromkeys(notes)))
 
 

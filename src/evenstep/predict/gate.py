@@ -11,6 +11,7 @@ from evenstep.compiled import F2, INT, declared
 from evenstep.errors import PolicyError
 from evenstep.predict.view import Active, counted_of
 from evenstep.request import F8
+from evenstep.wording import counted
 
 
 class Gate:
@@ -45,7 +46,7 @@ class Gate:
         if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
-                f" for {count} requests; expected finite values, one a request"
+                f" for {counted(count, 'request')}; expected finite values, one a request"
             )
         passes = leaves >= self._least
         self._asked += count

@@ -37,10 +37,10 @@ def subtitle(comparison: EngineComparison) -> str:
     c, engine = comparison.conditions, comparison.conditions.engine
     ranks = engine.get("data_parallel", 1)
     what = "one engine:" if ranks == 1 else f"one engine of {ranks} ranks in lock-step, each with"
-    memory = f"{engine['kv_tokens']:,} KV tokens" if engine["kv_tokens"] else "memory without limit"
-    budget = f"{engine['token_budget']:,} tokens an iteration" if engine["token_budget"] else "no token budget"
+    memory = counted(engine["kv_tokens"], "KV token") if engine["kv_tokens"] else "memory without limit"
+    budget = f"{counted(engine['token_budget'], 'token')} an iteration" if engine["token_budget"] else "no token budget"
     return (
-        f"{comparison.trace.get('requests', 0):,} requests; {what} {budget}, {memory}, overflow by"
+        f"{counted(comparison.trace.get('requests', 0), 'request')}; {what} {budget}, {memory}, overflow by"
         f" {engine['overflow']}; {c.batch_time}; output lengths believed: {c.bounds}. Simulated."
     )
 

@@ -134,7 +134,7 @@ def subtitle(comparison: Comparison) -> str:
     fleet = counted(c.workers, "worker")
     slots = f"{counted(c.slots, 'slot')} each" if c.slots_total == c.slots * c.workers else f"{c.slots_total} slots in all"
     return (
-        f"{trace.get('requests', 0):,} requests, {trace.get('output_tokens', 0):,} output tokens; {fleet}"
+        f"{counted(trace.get('requests', 0), 'request')}, {counted(trace.get('output_tokens', 0), 'output token')}; {fleet}"
         f"{groups}, {slots}; {arrivals}; C = {costs} s{law}. Simulated."
     )
 

@@ -200,7 +200,8 @@ def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
     title = f"Network {run.name}"
     means = f"Means over {counted(len(found[0].runs), 'replicate')}, ± half a 95 % interval."
     change = f" Small: change from {run.order}." if len(found) > 1 else ""
-    said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."
+    engines = counted(len(run.engines), "engine")
+    said = f"{counted(run.summary['tasks'], 'task')} done, {engines}, {short(run.until_s, 4)} s. Simulated."
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(said)}</p>',

@@ -12,6 +12,7 @@ from evenstep.measure.comparison import Comparison
 from evenstep.measure.records import Conditions, Run, StepTable, WorkerTable
 from evenstep.report.svg import Board, Scale, from_zero, series_of
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 
 #: Most points of a line over time, of a worker's line, and of a distribution.
 POINTS, WORKER_POINTS, SHARE_POINTS = 300, 360, 200
@@ -117,7 +118,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
     for i, (name, rows) in enumerate(fifths.items()):
         for k, row in enumerate(rows):
             sizes = f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}"
-            text = f"{name}, prompts {sizes}: {row[field]:.3g} s, {row['requests']} requests"
+            text = f"{name}, prompts {sizes}: {row[field]:.3g} s, {counted(row['requests'], 'request')}"
             board.bar(k * slot + 0.1 * slot + i * width, width * 0.92, row[field], number[name], text)
     for k, row in enumerate(next(f for f in fifths.values() if len(f) == groups)):
         board.note((k + 0.5) * slot, f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}")

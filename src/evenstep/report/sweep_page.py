@@ -58,7 +58,7 @@ def until_sentence(swept: Swept) -> str:
     if not open_points:
         return f"{swept.until} holds at every point."
     return (
-        f"{swept.until} holds at {len(swept.met) - open_points} of {len(swept.met)} points;"
+        f"{swept.until} holds at {len(swept.met) - open_points} of {counted(len(swept.met), 'point')};"
         " the others have as many replicates as they may, or as differ."
     )
 

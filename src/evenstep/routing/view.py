@@ -34,6 +34,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 
 #: Answer for a request that stays in the pool.
 HOLD = -1
@@ -208,7 +209,8 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     count = np.bincount(sent, minlength=workers)
     if np.any(count > view.free_slots):
         g = int(np.argmax(count > view.free_slots))
-        return f"over capacity: worker {g} is sent {count[g]} requests and has {view.free_slots[g]} free slots"
+        free = counted(view.free_slots[g], "free slot")
+        return f"over capacity: worker {g} is sent {counted(count[g], 'request')} and has {free}"
     tokens = np.bincount(sent, weights=view.waiting_load[worker != HOLD], minlength=workers)
     if np.any(tokens > view.kv_free):
         g = int(np.argmax(tokens > view.kv_free))

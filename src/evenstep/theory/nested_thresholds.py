@@ -19,6 +19,7 @@ import numpy as np
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
+from evenstep.wording import counted
 
 #: The search gives up after so many steps, or if an iteration lasts longer than so many seconds.
 _MOST, _LONGEST_S = 1_000_000, 1e6
@@ -204,7 +205,10 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
     seconds, gap = types.d0_s + types.d1_s * held, n[0] / sum(types.arrivals_per_s)
     found: list[str] = []
     if is_timed and not seconds < gap:
-        found.append(f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which {n[0]} requests arrive")
+        found.append(
+            f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which "
+            + counted(n[0], "request arrives", "requests arrive")
+        )
     for i, p in enumerate(shares.tolist()):
         if not n[i + 1] > p * n[i]:
             found.append(f"n_{i + 2} / n_{i + 1} is {n[i + 1]} / {n[i]}; it has to be above {p:.4g}")

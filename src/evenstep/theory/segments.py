@@ -18,6 +18,7 @@ import numpy as np
 from evenstep.errors import InputError, check_range
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import NestedThresholds, check_types, queue_at_most, segment_work, solve
+from evenstep.wording import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +103,7 @@ def best(
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
     needed = least.solved.enough_kv_tokens
     if kv_tokens is not None and needed > kv_tokens:
-        hint = f"That is with {least.segments} segments{', which need the least' if len(tried) > 1 else ''}."
+        hint = f"That is with {counted(least.segments, 'segment')}{', which need the least' if len(tried) > 1 else ''}."
         raise InputError("segments", "kv_tokens", f"{kv_tokens:,.0f}", f"at least {math.ceil(needed):,}", hint)
     return least
 

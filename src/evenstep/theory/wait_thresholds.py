@@ -10,6 +10,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types, equilibrium
+from evenstep.wording import counted
 
 #: Most iterations of the fixed point; each adds at least one request, so most runs need far fewer.
 _MOST = 1_000_000
@@ -96,7 +97,8 @@ def doubts(types: Types, thresholds: I8) -> list[str]:
     """
     seconds = types.iteration_s(np.asarray(thresholds, float))
     return [
-        f"type {j}: an iteration takes {seconds:.4g} s, longer than the {n / rate:.4g} s in which {n} requests arrive"
+        f"type {j}: an iteration takes {seconds:.4g} s, longer than the {n / rate:.4g} s in which "
+        + counted(n, "request arrives", "requests arrive")
         for j, (n, rate) in enumerate(zip(np.asarray(thresholds).tolist(), types.arrivals_per_s, strict=True))
         if rate > 0 and seconds > n / rate
     ]

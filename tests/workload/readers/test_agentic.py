@@ -14,7 +14,7 @@ def test_sessions_are_linked_with_their_sub_agents(samples):
     assert trace.prompt_tokens.tolist() == [100, 150, 64, 120, 200, 260, 70, 130, 140]
     assert trace.after.tolist() == [-1, 0, 1, 2, 3, 4, -1, 6, 7]
     assert trace.think_s.tolist() == pytest.approx([0.0, 3.0, 0.2, 2.0, 3.8, 14.0, 0.0, 12.0, 6.5])
-    assert "1 of 10 requests have an empty output and were dropped." in trace.notes
+    assert "1 of 10 requests has an empty output and was dropped." in trace.notes
 
 
 def test_blocks_belong_to_their_session(samples):

@@ -10,7 +10,7 @@ def test_the_flat_form_gives_the_requests_and_links_of_the_sessions(samples):
     flat, nested = agentic_flat.read(samples / "agentic_flat.csv"), agentic.read(samples / "agentic.jsonl")
     for column in ("prompt_tokens", "output_tokens", "session", "after"):
         assert getattr(flat, column).tolist() == getattr(nested, column).tolist(), column
-    assert "1 of 10 requests have an empty output and were dropped." in flat.notes
+    assert "1 of 10 requests has an empty output and was dropped." in flat.notes
 
 
 def test_a_bad_row_is_named_or_skipped(samples, write):

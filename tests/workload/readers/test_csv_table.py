@@ -39,7 +39,7 @@ def test_common_ways_of_writing_give_the_same_trace(write, text):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("3", r"a\.csv:3: row is '1 columns'; expected 2 columns"),
+        ("3", r"a\.csv:3: row is '1 column'; expected 2 columns"),
         ("3,4,5", r"a\.csv:3: row is '3 columns'"),
         ("0x10,4", r"a\.csv:3: a is '0x10'; expected a whole number"),
         ("", r"a\.csv:3: row is 'a blank line'"),

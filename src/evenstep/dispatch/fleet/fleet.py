@@ -11,6 +11,7 @@ from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.turn import Turn
 from evenstep.errors import InputError
+from evenstep.wording import counted
 
 _NOTICE_EVERY_S = 60.0
 _PROBE_AGAIN_S = 5.0
@@ -124,7 +125,7 @@ class Fleet:
                 self.notice("disagreement", name, f"{field} of {name} is {ours}; the engine says {theirs}", now_s)
         appeared, is_short = self.mirror.sampled(place, event.running + event.waiting, event.kv_used, event.kv_tokens, now_s)
         if appeared:
-            text = f"{name} runs {worker.foreign} requests that were not sent from here"
+            text = f"{name} runs {counted(worker.foreign, 'request')} not sent from here"
             self.notice("foreign", name, text, now_s)
         if is_short:
             self.notice("divergence", name, f"{name} runs fewer requests than were sent there", now_s)

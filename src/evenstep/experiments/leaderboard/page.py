@@ -65,7 +65,8 @@ def _intro(table: Table, data: str) -> list[str]:
     versions = ", ".join(f"{name} {value}" for name, value in made.versions.items())
     oracles = len(table.policies) - len(policies)
     return [
-        f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
+        f"{counted(len(policies), 'policy', 'policies')} that can run live, and {counted(oracles, 'that is', 'that are')}"
+        " shown true lengths, ranked",
         f"on {counted(len(table.workloads), 'workload')}.",
         *_ranked(table),
         "Defaults are the constants of a policy's paper and, where a request could starve, an age bound;",

@@ -10,6 +10,7 @@ import numpy as np
 from evenstep.config import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 
 #: Fractional loads are whole multiples of this many tokens, so that sums are exact in any order.
 GRAIN = 2.0**-20
@@ -97,7 +98,7 @@ class Drift:
             return trace.output_tokens if made == 1 else -(-trace.output_tokens // made)
         steps = np.diff(self.profiles.offsets)
         if steps.size != len(trace):
-            raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")
+            raise InputError("drift", "profiles", counted(steps.size, "row"), f"one a request, {len(trace)}")
         first, last, loads = int(self.profiles.offsets[0]), int(self.profiles.offsets[-1]), self.profiles.values.size
         if (first, last) != (0, loads):  # compiled loops read profiles unchecked
             expected = f"offsets from 0 to {loads}, the number of loads"

@@ -32,6 +32,7 @@ from evenstep.sim.cluster.plain_door import PlainDoor, door_of
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
 from evenstep.sim.cluster.state import Options, State, prepared
 from evenstep.sim.in_one_piece import in_one_piece
+from evenstep.wording import counted
 
 
 def run(
@@ -305,7 +306,7 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
     if status == model.STUCK:
         if now.waiting == 0:
             found, hint = (
-                f"never ended for {fixed.requests - now.completed} requests",
+                f"never ended for {counted(fixed.requests - now.completed, 'request')}",
                 "Look for requests that wait for each other.",
             )
             raise InputError("trace", "after", found, "requests that end", hint)

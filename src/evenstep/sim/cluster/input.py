@@ -12,6 +12,7 @@ from evenstep.predict.view import Predictor
 from evenstep.request import Trace
 from evenstep.routing.view import check_simulated, horizon_of
 from evenstep.sim.cluster.drift import Drift, rounded, units_per_token
+from evenstep.wording import counted
 
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
 _MOST_STEPS = 50_000_000  # length of the calendars of completions
@@ -47,7 +48,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
     farthest = _MOST_PROJECTED // cluster.workers - 1
     if horizon > farthest:
-        raise InputError(name, "horizon", horizon, f"at most {farthest:,} with {cluster.workers} workers")
+        raise InputError(name, "horizon", horizon, f"at most {farthest:,} with {counted(cluster.workers, 'worker')}")
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
         raise InputError(named, "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
     if cluster.arrivals == "timed":

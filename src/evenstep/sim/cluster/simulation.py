@@ -49,6 +49,7 @@ from evenstep.predict.view import Predictor
 from evenstep.request import Trace
 from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
+from evenstep.wording import counted
 
 _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
 
@@ -162,7 +163,7 @@ class Cluster:
         groups: Any = self.groups
         of: Any = tuple(cast("Sequence[Any]", groups)) if isinstance(groups, tuple | list | np.ndarray) else (groups,)
         if not all(_is_whole(size, 1) for size in of) or sum(of) != (self.workers if of else 0):
-            raise InputError("cluster", "groups", groups, f"sizes >= 1 that add up to {self.workers} workers")
+            raise InputError("cluster", "groups", groups, f"sizes >= 1 that add up to {counted(self.workers, 'worker')}")
         object.__setattr__(self, "groups", tuple(map(int, of)))
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
             check_range("cluster", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep import compiled
+from evenstep import compiled, wording
 from evenstep.compiled import column
 from evenstep.errors import InputError, PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun, EngineTotals, IterationTable
@@ -141,8 +141,8 @@ def said(code: int, run: Run) -> str:
     is_row = code in (model.BAD_TOKENS, model.PICKED_TWICE)
     request = int(run.requests.shown[detail].request_id) if is_row else detail
     what = {
-        model.HOLDS_FOR_EVER: f"holds for ever: {now.running} requests hold memory, {now.waiting} "
-        "wait, none will arrive, and it runs none of them",
+        model.HOLDS_FOR_EVER: f"holds for ever: {wording.counted(now.running, 'request holds', 'requests hold')} memory, "
+        f"{wording.counted(now.waiting, 'waits', 'wait')}, none will arrive, and it runs none of them",
         model.BAD_POSITION: f"picked position {detail}, which is no request",
         model.BAD_ORDER: f"picked position {detail} of the queue after a later one",
         model.BAD_TOKENS: f"gave request {request} more tokens than it has left, or none",

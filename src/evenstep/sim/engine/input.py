@@ -14,6 +14,7 @@ from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import whole_blocks
 from evenstep.sim.engine.settings import Engine
+from evenstep.wording import counted
 from evenstep.workload.checks import LOWEST
 
 #: The highest class of a request. The loops have arrays with an entry for each class.
@@ -47,7 +48,7 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I
     low, high = (_whole("bounds", name, one) for name, one in zip(("low", "high"), pair, strict=True))
     for which, column in (("low", low), ("high", high)):
         if column.shape != (len(trace),):
-            raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
+            raise InputError("bounds", which, counted(column.size, "number"), f"{len(trace)}, one a request")
     wrong = np.flatnonzero((low > high) | (low < 0) | (high > MOST))
     if wrong.size:
         row, hint = int(wrong[0]), "0 and 0 is unknown."

@@ -178,5 +178,4 @@ def trace(table: Table, format: str, session: I8, helper: I8, helpers: list[Help
     found = links.trace(table, format, own, notes, prompt_tokens=prompt, output_tokens=output)
     found = replace(found, session=session, after=after, think_s=think)
     empty = found.output_tokens == 0
-    note = "{:,} of {:,} requests have an empty output and were dropped."
-    return links.without(found, empty, note, table), own[~empty]
+    return links.without(found, empty, "an empty output", table, "request"), own[~empty]

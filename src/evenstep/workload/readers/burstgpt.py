@@ -61,4 +61,4 @@ def _trace(table: Table) -> Trace:
         think = np.maximum(links.gaps_after(after, arrival_s) - busy, 0.0)
         trace = replace(trace, session=session, after=after, think_s=think)
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
-    return links.without(trace, failed, "{:,} of {:,} rows have 0 tokens (failed requests) and were dropped.", table)
+    return links.without(trace, failed, "0 tokens (failed requests)", table)

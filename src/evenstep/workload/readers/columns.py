@@ -110,7 +110,7 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
     rows = len(given["prompt_tokens"])
     for field, values in given.items():
         if len(values) != rows:
-            raise InputError(where, field, f"{len(values)} values", f"{rows}, as many as prompt_tokens")
+            raise InputError(where, field, counted(len(values), "value"), f"{rows}, as many as prompt_tokens")
     if rows == 0:
         raise InputError(where, "prompt_tokens", "empty", "at least one request")
     table = Table(where, given, np.arange(rows, dtype=np.int64), rows, skip=False)

@@ -13,6 +13,7 @@ import numpy as np
 
 from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
+from evenstep.wording import counted
 from evenstep.workload import files
 from evenstep.workload.table import Doubt, Table
 
@@ -145,13 +146,13 @@ def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
         places = {field: first.index(field) for field in fields}
         for row in reader:
             lines.append(reader.line_num)
-            widths.append("" if len(row) == len(first) else f"{len(row)} columns" if row else "a blank line")
+            widths.append("" if len(row) == len(first) else counted(len(row), "column") if row else "a blank line")
             for field, place in places.items():
                 columns[field].append(row[place] if place < len(row) else "")
     except csv.Error as error:
         raise InputError(f"{path.name}:{reader.line_num}", "row", "damaged", "comma-separated text", f"{error}.") from None
     table = Table(path.name, dict(columns), np.array(lines, np.int64), len(lines), skip=skip)
     wrong = np.fromiter((bool(w) for w in widths), np.bool_, len(widths))
-    table.reject("row", wrong, f"{len(first)} columns", shown=widths)
+    table.reject("row", wrong, counted(len(first), "column"), shown=widths)
     table.require_rows()
     return table

@@ -102,13 +102,13 @@ def keep_rows(trace: Trace, keep: Bool) -> Trace:
     return trace.take(np.flatnonzero(keep).astype(np.int64))
 
 
-def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
+def without(trace: Trace, dropped: Bool, why: str, table: Table, one: str = "row") -> Trace:
     """The trace of the rows where `dropped`, bool[N], is False, renumbered; links skip the others (`keep_rows`).
 
     Arrival times then count from the first row left. The same trace if none is dropped.
 
     Args:
-        note: added if any is dropped; it has a ``{}`` for their number, and maybe a second one for the number of all rows.
+        why: what dropped rows have, for a note that is added if any is dropped; `one` is the word for a row.
         table: where the trace is from, for the error.
 
     Raises:
@@ -119,5 +119,7 @@ def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
         table.require_rows()
     if not dropped.any():
         return trace
-    kept = keep_rows(trace, ~dropped).with_notes(note.format(int(dropped.sum()), len(trace)))
+    number, rows = int(dropped.sum()), counted(len(trace), one)
+    has, was = ("has", "was") if number == 1 else ("have", "were")
+    kept = keep_rows(trace, ~dropped).with_notes(f"{number:,} of {rows} {has} {why} and {was} dropped.")
     return kept if kept.arrival_s is None else replace(kept, arrival_s=kept.arrival_s - kept.arrival_s[0])

@@ -60,8 +60,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     )
     after = links.previous_in_session(trace.column("session"))
     trace = replace(trace, after=after, think_s=links.gaps_after(after, trace.column("arrival_s")))
-    note = "{:,} of {:,} rows have an empty output (tool calls) and were dropped."
-    return links.without(trace, empty[order], note, table)
+    return links.without(trace, empty[order], "an empty output (tool calls)", table)
 
 
 def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:

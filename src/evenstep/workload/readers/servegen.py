@@ -10,6 +10,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
+from evenstep.wording import counted
 from evenstep.workload.readers.servegen_clients import WINDOW_S, Client, Law, load
 
 _PROMPT_FIELDS = (
@@ -67,14 +68,19 @@ def source(
     notes: list[str] = []
     if len(complete) < len(clients):
         share = 1 - sum(float(c.rate.sum()) for c in complete) / sum(float(c.rate.sum()) for c in clients)
-        notes.append(f"{len(clients) - len(complete)} clients without length files ({share:.1%} of requests) were left out.")
+        notes.append(
+            f"Left out: {counted(len(clients) - len(complete), 'client')} without length files ({share:.1%} of requests)."
+        )
     begin = _busiest(complete) if start_s is None else start_s
     if begin < 0 or (duration_s is not None and duration_s <= 0):
         found = f"start {begin:g} s, duration {duration_s} s"
         raise InputError(path.name, "window", found, "a start >= 0 and a duration > 0")
     rate = sum(float(c.rate[(c.start_s <= begin) & (begin < c.start_s + WINDOW_S)].sum()) for c in complete)
     length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
-    notes.append(f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently.")
+    notes.append(
+        f"Drawn from {counted(len(complete), 'client')} for {length:g} s from second {begin:g} on,"
+        " each length independently."
+    )
     return ServeGen(path.name, tuple(complete), begin, length, limit, tuple(notes))
 
 

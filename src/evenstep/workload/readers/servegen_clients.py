@@ -13,6 +13,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
+from evenstep.wording import counted
 from evenstep.workload import files
 
 WINDOW_S = 600.0
@@ -102,7 +103,7 @@ def _client(number: int, data: bytes, where: str) -> Client:
     for line, text in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         row, place = text.split(","), f"{where}:{line}"
         if len(row) != 6:
-            raise InputError(place, "row", f"{len(row)} columns", "6 columns")
+            raise InputError(place, "row", counted(len(row), "column"), "6 columns")
         start, rate, cv = (_number(cell, place, name) for cell, name in zip(row, ("start", "rate", "cv"), strict=False))
         kind = row[3].strip()
         if kind not in _SHAPES:
