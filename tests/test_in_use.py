@@ -47,3 +47,12 @@ def test_a_command_knows_nothing_of_the_one_before_and_outside_of_commands_nothi
         reads(file)
     writes(file)
     reads(file)
+
+
+def test_a_long_file_is_told_once_before_it_is_read(file, monkeypatch):
+    monkeypatch.setattr("evenstep.in_use.LONG", 4)
+    said: list[str] = []
+    with one_command(said.append):
+        reads(file)
+        reads(file)
+    assert said == ["reading trace.csv, 0 MB"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -12,14 +12,21 @@ from typing import TypeAlias
 from evenstep.errors import InputError
 
 _Key: TypeAlias = tuple[int, int]
-#: Existing files by device and inode: those read so far, and those to be replaced with the flag that names each.
-_files: ContextVar[tuple[set[_Key], dict[_Key, str]] | None] = ContextVar("files of the command", default=None)
+#: Bytes of a file from which on a person is told that it is read.
+LONG = 100_000_000
+_Say: TypeAlias = Callable[[str], None]
+#: Existing files by device and inode: those read so far, and those to be replaced with the flag that names each;
+#: and what is called with a line on a long file.
+_files: ContextVar[tuple[set[_Key], dict[_Key, str], _Say] | None] = ContextVar("files of the command", default=None)
 
 
 @contextmanager
-def one_command() -> Generator[None]:
-    """Context manager: in its block `reads` and `writes` refuse a file that was given to both. Outside they do nothing."""
-    before = _files.set((set(), {}))
+def one_command(say: _Say = lambda line: None) -> Generator[None]:
+    """Context manager: in its block `reads` and `writes` refuse a file that was given to both. Outside they do nothing.
+
+    `say` is called with a line before a file of `LONG` bytes or more is read.
+    """
+    before = _files.set((set(), {}, say))
     try:
         yield
     finally:
@@ -30,9 +37,11 @@ def reads(path: Path) -> None:
     """Note that the command reads a file. Raises an `InputError` if `writes` has noted the same file."""
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
-        read, replaced = files
+        read, replaced, say = files
         if key in replaced:
             raise _refusal(replaced[key], path)
+        if key not in read and (size := path.stat().st_size) >= LONG:
+            say(f"reading {path.name}, {size / 1e6:,.0f} MB")
         read.add(key)
 
 
@@ -43,7 +52,7 @@ def writes(path: Path, flag: str = "output") -> None:
     """
     files, key = _files.get(), _key(path)
     if files is not None and key is not None:
-        read, replaced = files
+        read, replaced, _ = files
         if key in read:
             raise _refusal(flag, path)
         replaced[key] = flag

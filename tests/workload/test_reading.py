@@ -188,3 +188,26 @@ def test_an_object_that_is_no_path_is_refused(given):
 def test_a_format_that_is_no_text_is_refused(samples):
     with pytest.raises(InputError, match="read_trace: format is 3; expected the name of a format, or None"):
         read_trace(samples / "azure.csv", 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sample", ["azure.csv", "azure_2024.csv", "lengths.csv", "vidur.csv"])
+def test_no_row_beyond_the_limit_is_read(samples, tmp_path, sample):
+    """Rows of these formats are in order of time, or keep their order: a trace of millions of rows need not be read."""
+    whole = read_trace(samples / sample)
+    path = tmp_path / sample
+    path.write_bytes(b"".join((samples / sample).read_bytes().splitlines(keepends=True)[:6]) + b"no row\n")
+    few = read_trace(path, limit=4)
+    for name in ("arrival_s", "prompt_tokens", "output_tokens"):
+        assert np.array_equal(few.column(name), whole.head(4).column(name))
+
+
+def test_rows_are_counted_by_rows_where_cells_have_several_lines(tmp_path):
+    path = tmp_path / "quoted.csv"
+    path.write_text('note,prompt_tokens,output_tokens\n"two\nlines",1,2\n"and\nmore",3,4\n')
+    assert read_trace(path, limit=2).prompt_tokens.tolist() == [1, 3]
+
+
+def test_rows_that_are_left_out_do_not_count_towards_the_limit(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("prompt_tokens,output_tokens\n?,2\n3,4\n5,6\n")
+    assert read_trace(path, limit=2, skip_bad_rows=True).prompt_tokens.tolist() == [3, 5]

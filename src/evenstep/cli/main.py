@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        with in_use.one_command():
+        with in_use.one_command(lambda line: _on_stderr(f"evenstep: {line}")):
             code = _run(words)
         sys.stdout.flush()
         return code

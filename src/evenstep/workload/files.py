@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
+from itertools import islice
 from pathlib import Path
 
 from evenstep.errors import InputError
@@ -22,8 +23,8 @@ def head(path: Path) -> bytes:
     return content(path, HEAD_BYTES)
 
 
-def content(path: Path, size: int = -1) -> bytes:
-    """All bytes of a file, or the first `size` bytes, decompressed if it is gzip. The command may then not replace it.
+def content(path: Path, size: int = -1, lines: int | None = None) -> bytes:
+    """All bytes of a file, or its first `size` bytes, or `lines` lines, decompressed if gzip. It may then not be replaced.
 
     Raises:
         InputError: missing, a directory, a pipe, unreadable, empty, damaged gzip, or a file that the command will replace.
@@ -34,7 +35,7 @@ def content(path: Path, size: int = -1) -> bytes:
         hint = "Traces are read more than once: write it to a file first."
         raise InputError(str(path), "file", "a pipe", "a file", hint)
     with _opened(path) as file:
-        data = file.read(size)
+        data = file.read(size) if lines is None else b"".join(islice(file, lines))
     if not data:
         raise InputError(str(path), "file", "empty", "a trace with at least one row")
     return data

@@ -23,7 +23,7 @@ def recognises(head: bytes, name: str) -> bool:
     return set(_FIELDS) <= set(csv_table.header(head))
 
 
-def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None) -> Trace:
     """Read an Azure 2023 or 2024 CSV file, whose rows have to be in order of time.
 
     A time may lack its seconds, its fraction (up to nine digits) or its zone (then it is UTC).
@@ -35,7 +35,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     first = _TIME.fullmatch(next(csv_table.cells(files.head(path), "TIMESTAMP"), "").strip())
     zone = "UTC" if first is not None and first.group(4) is not None else None
     types = {"TIMESTAMP": pa.timestamp("ns", zone), "ContextTokens": int, "GeneratedTokens": int}
-    return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
+    return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows, limit=limit)
 
 
 def _trace(table: Table) -> Trace:

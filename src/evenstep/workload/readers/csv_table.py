@@ -63,6 +63,7 @@ def parse(
     *,
     skip_bad_rows: bool,
     names: list[str] | None = None,
+    limit: int | None = None,
 ) -> Trace:
     """Read a CSV file and let `build` make a trace of its columns.
 
@@ -75,12 +76,16 @@ def parse(
         build: makes the trace of a table's columns; it has to check every field by the table's methods.
         skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
+        limit: read only so many first rows, if no bad ones are left out; for formats whose later rows change no earlier one.
 
     Raises:
         InputError: a file that cannot be read, a missing or double column, a short or long row unless skipped, or what
             `build` rejects.
     """
-    data = files.content(path)
+    lines = None if limit is None or skip_bad_rows else limit + (names is None)
+    data = files.content(path, lines=lines)
+    if lines is not None and b'"' in data:  # a quoted cell may have several lines
+        data = files.content(path)
     first = names or header(data[: files.HEAD_BYTES])
     _require(path, fields, first)
     try:

@@ -46,7 +46,7 @@ def recognises(head: bytes, name: str) -> bool:
     return has_both and not more & {f.lower() for f in first}
 
 
-def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None) -> Trace:
     """Read a CSV file of lengths in tokens: with a header that names both columns, or two bare columns, prompt first.
 
     The header has a name of `PROMPT` and one of `OUTPUT`, in any case. The trace has no times: timed arrivals need a rate.
@@ -68,7 +68,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         said = ("Lengths only: there are no arrival times in the file.",)
         return links.trace(table, "lengths", table.good, said, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
 
-    return csv_table.parse(path, {prompt: int, output: int}, trace, skip_bad_rows=skip_bad_rows, names=names)
+    fields = {prompt: int, output: int}
+    return csv_table.parse(path, fields, trace, skip_bad_rows=skip_bad_rows, names=names, limit=limit)
 
 
 def first_of(names: list[str], known: tuple[str, ...]) -> str:

@@ -15,12 +15,12 @@ def recognises(head: bytes, name: str) -> bool:
     return set(_FIELDS) <= set(csv_table.header(head))
 
 
-def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None) -> Trace:
     """Read a Vidur CSV file with arrival times in seconds; rows have to be in order of time.
 
     Source: microsoft/vidur, data/processed_traces.
     """
-    return csv_table.parse(path, _FIELDS, _trace, skip_bad_rows=skip_bad_rows)
+    return csv_table.parse(path, _FIELDS, _trace, skip_bad_rows=skip_bad_rows, limit=limit)
 
 
 def _trace(table: Table) -> Trace:
