@@ -129,6 +129,30 @@ def test_a_policy_of_ones_own_is_known_by_the_modules_that_it_imports(tmp_path, 
     assert len({repr(one) for one in seen}) == 3
 
 
+def test_a_policy_of_ones_own_is_known_by_the_modules_on_the_path_that_it_imports(tmp_path, monkeypatch):
+    """They stand where the how-to page puts helpers. A sweep gave old results for an edited helper."""
+    for folder in ("own", "shared", "shared/pack"):
+        (tmp_path / folder).mkdir()
+    mine, helper, part = (
+        tmp_path / "own" / "mine.py",
+        tmp_path / "shared" / "shared_help.py",
+        tmp_path / "shared" / "pack" / "a.py",
+    )
+    mine.write_text("class Mine:\n    def route(self, view):\n        import shared_help, numpy, json\npolicy = Mine\n")
+    helper.write_text("from pack import a\n")
+    part.with_name("__init__.py").write_text("")
+    part.write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "shared"))
+    known = []
+    for file in (None, helper, part):
+        if file is not None:
+            file.write_text(f"{file.read_text()}# edited\n")
+        for kept in (sweep_key._source_digest, sweep_key._digest, sweep_key._of_path):
+            kept.cache_clear()  # as in a new process
+        known.append(content(names.build("routing", {"name": str(mine)})))
+    assert len({str(one) for one in known}) == 3
+
+
 def test_classes_without_a_file_share_no_key(monkeypatch):
     made = [type("Mine", (), {"__module__": "__main__"}) for _ in range(2)]
     monkeypatch.setattr("__main__.__file__", "<stdin>", raising=False)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
+import importlib.util
 import os
 import sys
+import sysconfig
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,6 +39,10 @@ _DECIDING = (
     "experiments/jobs.py",
     "experiments/sweep/task.py",
 )
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STDLIB = sysconfig.get_path("stdlib")
 
 
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
@@ -137,7 +143,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _foreign_code(kind: type[Any]) -> str:
-    """SHA-256 over a class's source: its file and the modules beside it that it uses, or its whole package.
+    """SHA-256 over a class's source: its file and the modules of the user's that it imports, or its whole package.
 
     Only a user's file is loaded again after it has changed (`names.find`), so all others are read once in a process. Empty
     for a class of evenstep. A class without a file, as from a prompt, gets a text that no other class and no other process
@@ -159,12 +165,12 @@ def _source_digest(file: Path, module: str, changed_ns: int) -> str:
         return "".join(_files_digest(tuple(sorted(folder.rglob("*.py"))), folder) for folder in folders)
     kernel = file.with_name(f"{file.stem}_kernel.py")
     own = (file, kernel) if kernel.exists() else (file,)
-    is_installed = {"site-packages", "dist-packages"} & set(file.parts)
+    is_installed = _INSTALLED & set(file.parts)
     return _files_digest(own if is_installed else _with_imports(*own), file.parent, file if changed_ns else None)
 
 
 def _with_imports(*files: Path) -> tuple[Path, ...]:
-    """Python files, and all modules and packages beside them that they import, directly or not; sorted."""
+    """Python files, and all modules and packages that they import, directly or not, beside them or installed nowhere."""
     root, found, left = files[0].parent, set[Path](), [*files]
     while left:
         file = left.pop()
@@ -179,15 +185,31 @@ def _with_imports(*files: Path) -> tuple[Path, ...]:
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             for name in {name.partition(".")[0] for name in names}:
                 beside = [path for at in {file.parent, root} for path in (at / f"{name}.py", *(at / name).rglob("*.py"))]
-                left += [path for path in beside if path.is_file() and os.access(path, os.R_OK)]
+                left += [path for path in (*beside, *_of_path(name)) if path.is_file() and os.access(path, os.R_OK)]
     return tuple(sorted(found))
 
 
+@cache
+def _of_path(name: str) -> list[Path]:
+    """The sources of a module or package of the user's that Python finds by this name; [] for an installed one."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or name == "evenstep":
+        return []
+    folders = spec.submodule_search_locations
+    places = [Path(place) for place in (folders or [spec.origin or ""])]
+    own = [place for place in places if not (_INSTALLED & set(place.parts) or place.is_relative_to(_STDLIB))]
+    return [file for place in own for file in (place.rglob("*.py") if folders else [place])]
+
+
 def _files_digest(files: tuple[Path, ...], root: Path, anew: Path | None = None) -> str:
-    """SHA-256, in hex, over the paths (relative to `root`) and contents of files; only `anew` is read again in a process."""
+    """SHA-256, in hex, over the paths (relative to `root`, outside it names) and contents of files; `anew` is read again."""
     found = hashlib.sha256()
     for path in files:
-        found.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        found.update(f"{place}\0".encode())
         found.update((_digest.__wrapped__ if path == anew else _digest)(path))
     return found.hexdigest()
 
