@@ -143,6 +143,18 @@ def test_every_policy_has_its_chart_and_its_rows():
     assert "Differences to fcfs" in text
 
 
+def test_many_policies_are_told_apart():
+    """The baseline and the best have colours; of 200 lines with four kinds of dashes nobody finds one."""
+    groups = [replicates(f"fcfs-{i}", 2) for i in range(39)] + [replicates("even", 2, even=True)]
+    text = page(compare_runs(groups, baseline=20), {g[0].conditions.policy: g[0] for g in groups})
+    legend = re.search('<div class="legend">.*?</div>', text)[0]
+    assert "fcfs-20</span>" in legend and "even</span>" in legend
+    assert '<span class="swatch rest"></span>32 others, in grey' in legend
+    assert "In colour: the baseline, and the 7 that lose least at the barrier." in text
+    lines = re.findall('path class="line ([^"]+)"', text)
+    assert lines and lines[:32] == ["rest"] * 32 and "rest" not in lines[32:40]
+
+
 def test_clear_differences_are_coloured_by_what_is_better():
     comparison, runs = made()
     first, second, third = comparison.policies

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.report.svg import Board, Scale, from_zero, round_step, series_class, series_of
+from evenstep.report.svg import REST, Board, Scale, from_zero, round_step, series_class, series_of
 
 
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (1.1, 2), (3, 5), (7, 10), (0.03, 0.05), (2000, 2000)])
@@ -121,11 +121,19 @@ def test_more_policies_than_colours_are_told_apart_by_dashes():
     assert len({series_class(i) for i in range(24)}) == 24
 
 
+def test_of_many_policies_the_first_have_colours_and_the_others_are_grey():
+    names = [f"policy-{i}" for i in range(200)]
+    found = series_of(names)
+    assert sorted(found[name] for name in names[:8]) == [*range(8)]
+    assert {found[name] for name in names[8:]} == {REST} and list(found) == names
+    assert series_class(REST) == "rest" and REST not in series_of(names[:32]).values()
+
+
 def test_every_class_has_a_style():
     from importlib.resources import files
 
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
-    for name in {c for i in range(40) for c in series_class(i).split()} | {
+    for name in {c for i in range(REST, 40) for c in series_class(i).split()} | {
         "line",
         "thin",
         "area",

@@ -13,7 +13,7 @@ from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyRe
 from evenstep.measure.records import Run
 from evenstep.report import plots
 from evenstep.report.numbers import MISSING, percent, relative, short
-from evenstep.report.svg import LIGHT, series_class, series_of
+from evenstep.report.svg import LIGHT, REST, series_class, series_of
 from evenstep.report.tables import NO_PREFILL, error_sentence, mean_text, replicates_sentence, window_sentence
 from evenstep.wording import counted
 
@@ -61,7 +61,7 @@ _FRAGMENT = (
     ".evenstep th,.evenstep td{padding:4px 7px;text-align:right}.evenstep th:first-child,.evenstep td:first-child"
     "{text-align:left}.evenstep thead th small{display:block;font-weight:400}.evenstep .good{color:#1a7f37}"
     ".evenstep .bad{color:#b42318}.evenstep .swatch{display:inline-block;width:11px;height:11px;border-radius:3px;"
-    "margin-right:7px;background:currentColor}"
+    "margin-right:7px;background:currentColor}.evenstep .rest{opacity:0.35}"
 )
 
 
@@ -216,7 +216,7 @@ def _named(comparison: Compared[Any], number: int) -> str:
     badges = ORACLE_BADGE if result.oracle else ""
     if number == comparison.baseline:
         badges += ' <span class="badge base">baseline</span>'
-    return f"{swatch(series_of(p.policy for p in comparison.policies)[result.policy])}{breakable(result.policy)}{badges}"
+    return f"{swatch(series_of(plots.best_first(comparison))[result.policy])}{breakable(result.policy)}{badges}"
 
 
 #: HTML that marks a policy that cannot run live.
@@ -229,9 +229,15 @@ def swatch(series: int) -> str:
 
 
 def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
-    """A legend of policies as HTML: colour, name, and the HTML that `badges` has for the name; empty text without names."""
-    found = "".join(f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
-    return f'<div class="legend">{found}</div>' if found else ""
+    """A legend of policies as HTML: colour, name, and the HTML that `badges` has for the name; empty text without names.
+
+    Policies in grey have one entry together.
+    """
+    number = series_of(names)
+    found = [f"{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}" for n, i in number.items() if i != REST]
+    if len(found) < len(number):
+        found.append(f"{swatch(REST)}{counted(len(number) - len(found), 'other')}, in grey")
+    return f'<div class="legend">{"".join(f"<span>{one}</span>" for one in found)}</div>' if found else ""
 
 
 def breakable(name: str) -> str:
@@ -282,13 +288,13 @@ def _difference_cell(difference: Interval | None, base: float | None, figure: Fi
 
 def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     """All charts of the report as pieces of HTML; all but that of energy show the first replicate."""
-    names = [p.policy for p in comparison.policies]
+    names = plots.best_first(comparison)
     number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}
     yield "<h2>Load of every worker</h2>"
     yield (
         '<p class="hint">First replicate. A step lasts as long as its heaviest worker needs: the height of the band is'
-        " time wasted.</p>"
+        f" time wasted.{_coloured(number)}</p>"
     )
     bands = plots.load_bands(ordered)
     yield '<div class="charts">'
@@ -319,6 +325,12 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
         ],
     }
     yield from charts_in(sections, names)
+
+
+def _coloured(number: Mapping[str, int]) -> str:
+    """A sentence on the policies in colour, if others are grey; else empty."""
+    few = sum(series != REST for series in number.values())
+    return "" if few == len(number) else f" In colour: the baseline, and the {few - 1} that lose least at the barrier."
 
 
 def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Iterable[str]) -> Iterable[str]:

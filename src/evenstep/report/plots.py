@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from evenstep.measure import metrics
-from evenstep.measure.comparison import Comparison
+from evenstep.measure.comparison import Compared, Comparison
 from evenstep.measure.records import Conditions, Run, StepTable, WorkerTable
-from evenstep.report.svg import Board, Scale, from_zero, series_of
+from evenstep.report.svg import MANY, REST, Board, Scale, from_zero, series_of
 from evenstep.request import F8, I8
 from evenstep.wording import counted
 
@@ -20,6 +20,19 @@ POINTS, WORKER_POINTS, SHARE_POINTS = 300, 360, 200
 WORKER_LINES, ALL_WORKER_LINES = 32, 320
 
 Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
+
+
+def best_first(comparison: Compared[Any]) -> list[str]:
+    """The policies in the order asked; of more than `MANY` the baseline, then by time lost at the barrier, least first.
+
+    Policies of an engine, which know no barrier, stay in the order asked.
+    """
+    names = [result.policy for result in comparison.policies]
+    if len(names) <= MANY or "idle_time_share" not in comparison.policies[0].summaries[0]:
+        return names
+    lost = {result.policy: result.mean("idle_time_share") for result in comparison.policies}
+    base = names.pop(comparison.baseline)
+    return [base, *sorted(names, key=lambda name: np.inf if lost[name] is None else lost[name])]
 
 
 def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
@@ -135,7 +148,7 @@ def energy(comparison: Comparison) -> str:
     board = Board(Scale(0, 1), scale, label="energy of the whole run")
     board.axes("accounting", "energy, kJ", x_ticks=0)
     width = 0.4 / len(comparison.policies)
-    number = series_of(p.policy for p in comparison.policies)
+    number = series_of(best_first(comparison))
     for k, (field, name) in enumerate(accountings):
         for i, (result, value) in enumerate(zip(comparison.policies, joules[field], strict=True)):
             title = f"{result.policy}, {name}: {1e-3 * value:,.4g} kJ"
@@ -193,9 +206,14 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
         y = Scale(low - 0.05 * (y.high - low), y.high) if low < y.high else y
     board = Board(from_zero([s[1] for s in series], 1.0), y, label=label)
     board.axes(x_title, y_title)
-    for number, x, values in series:
+    for number, x, values in sorted(series, key=_grey_first):
         board.line(x, values, number)
     return board.svg()
+
+
+def _grey_first(series: tuple[Any, ...]) -> bool:
+    """A sort key that puts lines in grey first, so that they are under the others."""
+    return series[0] != REST
 
 
 def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
@@ -216,6 +234,6 @@ def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title:
     x = Scale(max(low, high * 1e-4), high, log=True) if log else Scale(low, high if high > low else low + 1.0)
     board = Board(x, Scale(0, 100), label=label)
     board.axes(x_title, y_title)
-    for number, values in kept:
+    for number, values in sorted(kept, key=_grey_first):
         board.line(values[np.round(shares * (values.size - 1)).astype(np.int64)], 100 * shares, number)
     return board.svg()

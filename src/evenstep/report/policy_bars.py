@@ -11,7 +11,8 @@ from evenstep.measure.comparison import Comparison
 from evenstep.measure.output_file import replacing
 from evenstep.report.figures import picture
 from evenstep.report.html import figure_of, title_of
-from evenstep.report.svg import LIGHT, series_of
+from evenstep.report.plots import best_first
+from evenstep.report.svg import LIGHT, REST, series_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,9 +58,10 @@ def means_of(comparison: Comparison, metric: str) -> list[float]:
 def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
     """Draw horizontal bars with 95 % intervals, first policy on top, ``*`` for oracles; `InputError` for a bad metric."""
     scale, title = figure_of(metric).scale, title_of(metric)
-    number = series_of(result.policy for result in comparison.policies)
+    number = series_of(best_first(comparison))
     for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):
-        colour = LIGHT[number[result.policy] % len(LIGHT)]
+        series = number[result.policy]
+        colour = "#c4c9ce" if series == REST else LIGHT[series % len(LIGHT)]
         axes.barh(place, mean * scale, color=colour, height=0.7)
         interval = result.interval(metric)
         if interval is not None and interval.half is not None:

@@ -15,6 +15,8 @@ from evenstep.request import F8
 
 #: Policies with their own colour in the style sheet; further ones also differ by dashes.
 COLOURS = 8
+#: Most policies that colours and dashes tell apart; of more, the first `FEW` have colours, and the others are grey (`REST`).
+MANY, FEW, REST = 32, 8, -1
 #: The style sheet's colours in light mode.
 LIGHT = ("#4b5563", "#0072b2", "#d55e00", "#009e73", "#b0518f", "#c28a00", "#3a9fd6", "#7a5cc7")
 #: Colours of the policies most often compared, routing's and scheduling's.
@@ -83,9 +85,11 @@ def series_of(names: Iterable[str]) -> dict[str, int]:
 
     Well-known policies prefer set numbers in 0..7, and another name gets one by its hash. If that is taken by another of
     these names, the next free number is used. From the ninth policy on, numbers from 8 repeat the colours with dashes. The
-    dict has the order of the names, which changes no number.
+    dict has the order of the names, which changes no number. Of more than `MANY` names, all but the first `FEW` get `REST`.
     """
     asked = list(dict.fromkeys(names))
+    if len(asked) > MANY:
+        return series_of(asked[:FEW]) | dict.fromkeys(asked[FEW:], REST)
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
     known = [name for name in _USUAL if name in asked]
     found: dict[str, int] = {}
@@ -275,6 +279,8 @@ class Board:
 
 
 def series_class(series: int) -> str:
-    """CSS classes of the marks of a policy: ``c0`` to ``c7``, and from number 8 on also ``d1`` to ``d3`` for dashes."""
+    """CSS classes of a policy's marks: ``c0`` to ``c7``, from number 8 on also ``d1`` to ``d3`` for dashes; ``rest``."""
+    if series == REST:
+        return "rest"
     dash = f" d{min(series // COLOURS, 3)}" if series >= COLOURS else ""
     return f"c{series % COLOURS}{dash}"
