@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Leaderboard:
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
-        "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board. It writes a page of ranks\n"
-        "with 95 % intervals, its data as Parquet next to it, and a picture. With --check it runs a tenth of the\n"
+        "Runs every built-in routing policy, and those BOARD.yaml adds, on every workload of the board. It writes a page\n"
+        "of ranks with 95 % intervals, its data as Parquet next to it, and a picture. With --check it runs a tenth of the\n"
         "board again. It fails if two policies come out in the opposite order, with disjoint intervals both times.\n"
         "The day of the commit says which tenth. Finished runs are kept under --cache."
     )
