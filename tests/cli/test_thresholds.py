@@ -112,9 +112,10 @@ def test_a_trace_of_one_time_is_not_sent_to_a_setting_that_is_not_there(tmp_path
     path = tmp_path / "one.csv"
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,20\n")
     assert main(["thresholds", str(path), *rate]) == 2
-    hint = " Without a column of times, rows arrive at the rate." if rate else ""
-    expected = "times to scale" if rate else "several arrival times"
-    assert capsys.readouterr().err == f"one.csv: arrival_s is 'one time only'; expected {expected}.{hint}\n"
+    said = "arrivals is 'no rate'; expected several arrival times."
+    if rate:
+        said = "arrival_s is 'one time only'; expected times to scale. Without a column of times, rows arrive at the rate."
+    assert capsys.readouterr().err == f"one.csv: {said}\n"
 
 
 def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):

@@ -68,7 +68,7 @@ class Question:
         if not 0 < self.delta < 1:
             raise InputError(_WHERE, "--delta", self.delta, "a probability above 0, below 1")
         if not rate(self.trace) > 0:
-            raise InputError(self.trace.name or "trace", "arrival_s", "one time only", "several arrival times")
+            raise InputError(self.trace.name or "trace", "arrivals", "no rate", "several arrival times")
 
     @property
     def kv_tokens(self) -> float | None:
