@@ -52,10 +52,11 @@ def test_a_run_without_a_good_answer_fails(trace, capsys):
     assert "estimated:" not in out  # of no answer
 
 
-def test_ctrl_c_reports_what_was_measured_until_then(trace, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reports_what_was_measured_until_then(number, trace, tmp_path, monkeypatch, capsys):
     def draw(self, at):
         if at.done:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     monkeypatch.setattr(LoadBar, "draw", draw)
     report, rows = tmp_path / "load.html", tmp_path / "rows.parquet"

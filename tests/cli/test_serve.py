@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from evenstep.cli.main import main
+from evenstep.emulator import settings
 from evenstep.gateway import starting
+from evenstep.gateway.config.layers import Sources
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,17 @@ def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys, monkeypatch)
     text = capsys.readouterr().err
     assert said in text
     assert text.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals end the process there")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("command", "at"), [("serve", (Sources, "settled")), ("emulate", (settings, "checked"))])
+def test_a_signal_before_it_serves_ends_it_cleanly(number, command, at, capsys, monkeypatch):
+    monkeypatch.setattr(*at, lambda *given: signal.raise_signal(number))
+    before = signal.getsignal(number)
+    assert main([command, "--port", "0"]) == 0
+    assert signal.getsignal(number) == before
+    assert capsys.readouterr() == ("", "")
 
 
 #: What a start without the packages of the extra looks like: no finder knows them.

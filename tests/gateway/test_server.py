@@ -108,6 +108,32 @@ raise SystemExit(main())
 """
 
 
+TOLD = """
+import os, signal
+from evenstep.cli.main import main
+from evenstep.gateway.server import Server
+opened = Server.open
+def told(self):
+    os.kill(os.getpid(), signal.{name})
+    return opened(self)
+Server.open = told
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_port_is_opened_ends_it_cleanly(name, tmp_path):
+    command = [sys.executable, "-c", TOLD.format(name=name), "serve", "--port", "0", "--policy", "jsq", "--admin-port", "0"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=60)
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (
+        0,
+        "draining: nothing new is accepted; once more ends at once",
+    )
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.slow
 def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path):
     command = [sys.executable, "-c", HUNG_UP, "serve", "--port", "0", "--policy", "jsq", "--admin-port", "0"]

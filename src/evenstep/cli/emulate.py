@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from evenstep.cli.parts.flags import add_flags, settled
+from evenstep.cli.parts.signals import until_told
 
 
 class Emulate:
@@ -27,11 +28,12 @@ class Emulate:
         add_flags(parser, EmulatorSettings)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.emulator.server import serve
-        from evenstep.emulator.settings import EmulatorSettings, checked
-        from evenstep.sockets import said
+        with until_told():
+            from evenstep.emulator.server import serve
+            from evenstep.emulator.settings import EmulatorSettings, checked
+            from evenstep.sockets import said
 
-        serve(checked(settled(args, EmulatorSettings)), said)
+            serve(checked(settled(args, EmulatorSettings)), said)
         return 0
 
 

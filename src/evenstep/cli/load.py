@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
+from evenstep.cli.parts.signals import terminated_like_ctrl_c
 from evenstep.sockets import need_package
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Load:
         trace = _trace(settings)
         bar, partial = outputs.LoadBar(), False
         try:
-            outcome = drive(trace, settings, bar.draw)
+            with terminated_like_ctrl_c():
+                outcome = drive(trace, settings, bar.draw)
         except Interrupted as stop:
             outcome, partial = stop.outcome, True
         finally:

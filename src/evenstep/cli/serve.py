@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
+from evenstep.cli.parts.signals import until_told
 
 
 class Serve:
@@ -29,9 +30,10 @@ class Serve:
         from evenstep.sockets import need_gateway_extra, said
 
         need_gateway_extra("evenstep serve")
-        from evenstep.gateway.starting import serve
+        with until_told():
+            from evenstep.gateway.starting import serve
 
-        serve(sources_of(args), said)
+            serve(sources_of(args), said)
         return 0
 
 

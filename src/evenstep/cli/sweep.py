@@ -7,17 +7,14 @@ sweep (exit code 130) resumes. ``--dry-run`` makes a few runs and prints a forec
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
+from evenstep.cli.parts.signals import terminated_like_ctrl_c
 from evenstep.config import check_at_least
 from evenstep.errors import InputError
 from evenstep.wording import counted
@@ -88,7 +85,7 @@ class SweepCommand:
         asked = {"until": args.until, "most_seeds": args.most_seeds, "slo": args.slo}
         running = Sweep(args.source, cache=cache, **asked, progress=outputs.bar(args.format))
         try:
-            with _terminated_like_ctrl_c():
+            with terminated_like_ctrl_c():
                 if args.dry_run:
                     return _forecast(args, running)
                 swept = running.run(Places(args.executor, args.processes, args.ray_address))
@@ -102,19 +99,6 @@ class SweepCommand:
 
 
 command = SweepCommand()
-
-
-@contextmanager
-def _terminated_like_ctrl_c() -> Generator[None]:
-    """Within the block SIGTERM raises KeyboardInterrupt, like Ctrl-C. Outside the main thread nothing changes."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a signal handler
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:

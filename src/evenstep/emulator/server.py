@@ -116,12 +116,12 @@ def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
 
 async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
     """Run emulated engines in a running event loop, until a signal ends them."""
+    ended = asyncio.Event()
+    on_end(ended.set)
     emulator = Emulator(settings)
     await emulator.open()
     for line in introduction(emulator):
         say(line)
-    ended = asyncio.Event()
-    on_end(ended.set)
     collect_rarely()
     await ended.wait()
     await emulator.close()

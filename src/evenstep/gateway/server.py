@@ -155,6 +155,8 @@ def serve(
 
     async def run(logs: Logs) -> None:
         loop = asyncio.get_running_loop()
+        ending, at_once = asyncio.Event(), asyncio.Event()
+        sockets.on_end(lambda: (at_once if ending.is_set() else ending).set())
         server = Server(settled.value, is_scraped=True, bound=bound)
         try:
             await server.open()
@@ -166,7 +168,11 @@ def serve(
             for line in (*introduction(server), *operation.introduction()):
                 say(line)
             telling = loop.create_task(_say_when_ready(server, say))
-            await _until_signal(server, operation, say, hangups)
+            if sys.platform != "win32":
+                loop.add_signal_handler(signal.SIGHUP, operation.reload)
+                if hangups:
+                    operation.reload()
+            await _until_signal(server, say, ending, at_once)
             telling.cancel()
         finally:
             await loop.run_in_executor(None, operation.stop)
@@ -200,26 +206,17 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
             say("kernels are compiled: from now on compiled code decides")
 
 
-async def _until_signal(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
-    """Serve until a signal, then drain for up to ``limits.drain_s`` or a second signal; what still runs ends with an error.
+async def _until_signal(server: Server, say: Callable[[str], None], ending: asyncio.Event, at_once: asyncio.Event) -> None:
+    """Serve until `ending`, then drain for up to ``limits.drain_s`` or until `at_once`; what still runs ends with an error.
 
     An error of `Server.ready` ends it at once and is raised, since the gateway could never get ready.
     """
-    ending, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    if sys.platform != "win32":
-        loop.add_signal_handler(signal.SIGHUP, operation.reload)
-        if hangups:
-            operation.reload()
 
     def begun(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             ending.set()
 
-    def end() -> None:
-        (at_once if ending.is_set() else ending).set()
-
-    sockets.on_end(end)
     sys.setswitchinterval(_SWITCH_S)
     sockets.collect_rarely()
     beginning = loop.create_task(server.ready())
