@@ -153,6 +153,18 @@ def test_an_alias_of_something_else_is_what_it_names(tmp_path):
     assert config.read_yaml(file).values["b"] == [{"limit": 3}, {"limit": 3}]
 
 
+def test_aliases_that_grow_without_bounds_are_refused(tmp_path):
+    grows = "".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 30))
+    with pytest.raises(InputError, match="values is 'more than 100000'; expected fewer"):
+        config.read_yaml(written(tmp_path, f"version: 1\na0: &a0 [x]\n{grows}"))
+
+
+def test_a_long_file_without_aliases_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "_MOST_VALUES", 3)
+    file = written(tmp_path, f"version: 1\nsizes: [{'1,' * 10}]\n")
+    assert len(config.read_yaml(file).values["sizes"]) == 10
+
+
 def test_what_is_not_in_the_file_stands_on_the_line_of_what_is_around_it(tmp_path):
     file = written(tmp_path, "version: 1\npools:\n- limit: 3\n-\n  limit: 4\n")
     document = config.read_yaml(file)

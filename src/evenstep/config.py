@@ -30,6 +30,7 @@ T = TypeVar("T")
 Numbers: TypeAlias = tuple[float, ...] | str
 #: The version every YAML file of the project states.
 VERSION = 1
+_MOST_VALUES = 100_000  # that aliases may spell out; a file without aliases may have more
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ def read_yaml(path: str | Path) -> Document:
     try:
         loader = _loader()(text)
         node = loader.get_single_node()
-        _lines_of(node, "", lines, shown)  # before merge keys (<<) become keys of the mapping that has them
+        most = max(_MOST_VALUES, len(text))
+        _lines_of(node, "", lines, shown, most)  # before merge keys (<<) become keys of the mapping that has them
         values = loader.construct_document(node) if node is not None else None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:  # of explicit tags, too
         mark = getattr(error, "problem_mark", None)
@@ -308,23 +310,26 @@ def _loader() -> Any:
     return Loader
 
 
-def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: tuple[Any, ...] = ()) -> None:
+def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, most: int, around: tuple[Any, ...] = ()) -> None:
     """Write the line of every key and list item below a YAML node, which stands at `path`, into `lines`.
 
-    A key given twice, or an alias of one of the nodes `around` it, raises an `InputError` that names the file `shown`.
+    A key given twice, an alias of one of the nodes `around` it, or more than `most` lines raise an `InputError` that names
+    the file `shown`.
     """
     import yaml
 
     if any(one is node for one in around):
         where = f"{shown} line {lines[path]}"
         raise InputError(where, path, "an alias of what holds it", "a value that ends", "Write the value out.")
+    if len(lines) > most:
+        raise InputError(shown, "values", f"more than {most}", "fewer", "Its aliases repeat others.")
     around = (*around, node)
     if isinstance(node, yaml.ScalarNode):
         _join_pairs(node, path, shown)
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[f"{path}[{index}]"] = item.start_mark.line + 1
-            _lines_of(item, f"{path}[{index}]", lines, shown, around)
+            _lines_of(item, f"{path}[{index}]", lines, shown, most, around)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in (pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)):
@@ -335,7 +340,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
                 raise InputError(f"{shown} line {line}", "key", name, "each key once")
             seen.add(key.value)
             lines[name] = line
-            _lines_of(value, name, lines, shown, around)
+            _lines_of(value, name, lines, shown, most, around)
 
 
 def _join_pairs(node: Any, path: str, shown: str) -> None:

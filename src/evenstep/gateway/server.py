@@ -156,7 +156,11 @@ def serve(
     async def run(logs: Logs) -> None:
         loop = asyncio.get_running_loop()
         ending, at_once = asyncio.Event(), asyncio.Event()
-        sockets.on_end(lambda: (at_once if ending.is_set() else ending).set())
+
+        def end() -> None:
+            (at_once if ending.is_set() else ending).set()
+
+        sockets.on_end(end)
         server = Server(settled.value, is_scraped=True, bound=bound)
         try:
             await server.open()
