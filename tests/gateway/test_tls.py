@@ -115,6 +115,31 @@ def test_why_the_certificate_of_an_engine_is_refused_is_told():
     asyncio.run(story())
 
 
+def test_an_engine_that_asks_for_a_certificate_is_shown_one():
+    async def page(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup")
+        writer.close()
+
+    async def story() -> None:
+        strict = server_context(replace(SERVER, client_ca=str(FILES / "ca.pem")), "listen.tls")
+        listening = await asyncio.start_server(page, "127.0.0.1", 0, ssl=strict)
+        async with listening:
+            url = f"https://localhost:{listening.sockets[0].getsockname()[1]}/metrics"
+            trusting = Engines(ca=str(FILES / "ca.pem"))
+            with pytest.raises(EngineError):
+                await Pages(trusting).read(url)
+            showing = replace(trusting, client_certificate=SERVER.certificate, client_key=SERVER.key)
+            assert await Pages(showing).read(url) == b"up"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("files", [{"client_certificate": SERVER.certificate}, {"client_key": SERVER.key}])
+def test_a_certificate_for_engines_needs_its_key(files):
+    with pytest.raises(InputError, match="engines: client_certificate is"):
+        client_context(Engines(**files))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it():
     code = (

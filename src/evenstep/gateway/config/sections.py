@@ -74,6 +74,8 @@ class Engines:
         scrape_timeout_s: longest wait for one reading.
         ca: PEM file of authorities trusted for https, besides those of the system.
         verify: whether certificates of engines are checked.
+        client_certificate: PEM file with the certificate and its chain that the gateway shows to engines; empty = none.
+        client_key: PEM file of its private key, without a passphrase; empty = the key is in the certificate's file.
     """
 
     connect_s: float = 3.0
@@ -86,6 +88,8 @@ class Engines:
     scrape_timeout_s: float = 1.5
     ca: str = ""
     verify: bool = True
+    client_certificate: str = ""
+    client_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

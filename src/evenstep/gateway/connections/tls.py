@@ -44,14 +44,18 @@ def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
 def client_context(engines: Engines) -> ssl.SSLContext:
     """The context for engines with https; do not change it, since it may be shared.
 
-    It trusts ``engines.ca`` in addition to the system's authorities; without ``engines.verify``, every certificate. Raises
-    InputError if the file of `ca` is unreadable or empty.
+    It trusts ``engines.ca`` in addition to the system's authorities; without ``engines.verify``, every certificate. It shows
+    ``engines.client_certificate``. Raises InputError if a file is unreadable, empty or does not match.
     """
-    if engines.verify and not engines.ca:
+    shows = engines.client_certificate or engines.client_key
+    if engines.verify and not (engines.ca or shows):
         return _trusting_the_system()
     context = _asking()
     if engines.ca:
         _load(lambda: context.load_verify_locations(engines.ca), "engines", "ca", engines.ca)
+    if shows:
+        certificate, key = engines.client_certificate, engines.client_key or None
+        _load(lambda: context.load_cert_chain(certificate, key, password=""), "engines", "client_certificate", certificate)
     if not engines.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -31,7 +31,7 @@ from evenstep.gateway.operate.membership import CONFIG, Membership
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections, and settings of ``engines``, that keep their values until a restart.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
-_FIXED_OF_ENGINES = ("ca", "verify")
+_FIXED_OF_ENGINES = ("ca", "verify", "client_certificate", "client_key")
 _REFUSED = "config refused, nothing has changed"
 #: A TLS context, its files, and the config section that names them.
 _Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
