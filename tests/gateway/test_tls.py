@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import ssl
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 if sys.platform != "win32":
     import pty
 
+from evenstep import sockets
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.sections import Engines, Tls
 from evenstep.gateway.connections.pages import Pages
@@ -138,6 +140,33 @@ def test_an_engine_that_asks_for_a_certificate_is_shown_one():
 def test_a_certificate_for_engines_needs_its_key(files):
     with pytest.raises(InputError, match="engines: client_certificate is"):
         client_context(Engines(**files))
+
+
+def answer_once(listening: socket.socket, says_that_it_ended: bool) -> None:
+    """Answer one request with a body without a length, and close the connection with or without TLS's closing alert."""
+    with server_context(SERVER, "listen.tls").wrap_socket(listening.accept()[0], server_side=True) as engine:
+        engine.recv(1000)
+        engine.sendall(b"HTTP/1.1 200 OK\r\n\r\nit")
+        if says_that_it_ended:
+            with contextlib.suppress(OSError):  # the reader may leave without an alert of its own
+                engine.unwrap()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, sockets.loop_factory()])
+def test_a_body_without_a_length_is_whole_only_if_tls_says_that_it_ended(loop_factory):
+    async def page(says_that_it_ended: bool) -> bytes:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            answering = asyncio.create_task(asyncio.to_thread(answer_once, listening, says_that_it_ended))
+            url = f"https://localhost:{listening.getsockname()[1]}/metrics"
+            try:
+                return await Pages(Engines(ca=str(FILES / "ca.pem"))).read(url)
+            finally:
+                await answering
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(page(True)) == b"it"
+        with pytest.raises(EngineError, match="closed the connection before its answer was complete"):
+            runner.run(page(False))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

@@ -202,6 +202,20 @@ class Endpoint:
             connection.close()
 
 
+def _is_cut(transport: asyncio.Transport) -> bool:
+    """Whether TLS ended without its closing alert: a body without a length may lack its end then (RFC 9112 section 9.8)."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if tls is None:
+        return False
+    try:
+        tls.read(1)
+    except ssl.SSLWantReadError:
+        return True
+    except ssl.SSLError:  # SSLZeroReturnError: the alert came
+        pass
+    return False
+
+
 class EngineConnection(asyncio.Protocol):
     """One connection to the engine at `endpoint`; it carries one call at a time.
 
@@ -317,7 +331,7 @@ class EngineConnection(asyncio.Protocol):
         if self.is_closed:
             return
         leg, data = self._leg, self._data
-        piece = self._machine.end() if exc is None else None
+        piece = self._machine.end() if exc is None and not _is_cut(self._transport) else None
         is_at_once = data is not None and time.monotonic() - self._sent_s < _STALE_S
         self.close()
         if leg is None:
