@@ -111,6 +111,13 @@ def test_dispatchers_are_told_the_limits_of_tenants():
         (GatewayConfig(policy="brh"), "policy is 'brh'; expected a known policy. Did you mean br-h"),
         (GatewayConfig(predictor="surival"), "predictor is 'surival'; expected a known predictor"),
         (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.host is '0.0.0.0'; expected a loopback address"),
+        *[
+            (
+                GatewayConfig(session_headers=["x-a", name]),
+                rf"session_headers\[1\] is '{name}'; expected the name of a header",
+            )
+            for name in ("a b", "", "x-ä", "x:")
+        ],
         (GatewayConfig(keys=[ApiKey("k", "")]), r"keys\[0\].tenant is ''"),
         (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),
         (GatewayConfig(classes={"a": RequestClass(weight=0.0)}), "classes.a.weight is 0.0"),

@@ -9,6 +9,7 @@ import dataclasses
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, check_range, nearest
 from evenstep.gateway.config import sections
 from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, check_engine, listed_twice
+from evenstep.http.head import TOKEN
 from evenstep.sockets import without_user
 
 #: The command these settings are for, as its errors name it.
@@ -205,7 +207,10 @@ def check_files(config: GatewayConfig) -> None:
 
 
 def _check_callers(config: GatewayConfig) -> None:
-    """Check keys and classes. Raises InputError for an empty key or tenant, an unknown class, or a number out of range."""
+    """Check headers, keys and classes. Raises InputError for what is no header, key, tenant, class or number in range."""
+    for place, name in enumerate(config.session_headers):
+        if re.fullmatch(TOKEN.decode(), name) is None:
+            raise InputError("config", f"session_headers[{place}]", name, "the name of a header", "It has no blanks.")
     for place, key in enumerate(config.keys):
         if not key.key.strip():
             raise InputError("config", f"keys[{place}].key", key.key, "a key that is not empty")
