@@ -102,6 +102,16 @@ def test_prompts_may_come_as_embeddings(more, prompts):
     assert not can_break(request)
 
 
+def test_a_whole_number_may_have_a_decimal_point():
+    request = read("completions", PROMPT | {"max_tokens": 16.0, "n": 2.0, "min_tokens": 0.0})
+    assert (request.max_tokens, request.n, request.min_tokens) == (16, 2, 0)
+    assert request.body.count(b"16.0") == 1  # engines get it as it is
+    with pytest.raises(InputError, match=r"max_tokens is '16.5'; expected an integer"):
+        read("completions", PROMPT | {"max_tokens": 16.5})
+    with pytest.raises(InputError, match=r"stream is '1.0'; expected true or false"):
+        read("completions", PROMPT | {"stream": 1.0})
+
+
 def test_null_is_as_good_as_absent_in_a_chat():
     nothing = dict.fromkeys(["n", "max_tokens", "stream", "stream_options", "user", "min_tokens"])
     assert read("chat", CHAT | nothing).slots == 1
