@@ -146,7 +146,7 @@ def test_a_kept_connection_that_is_reset_at_once_costs_nothing():
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("status", "expected", "asked"), [(400, 400, 1), (500, 502, 2), (501, 501, 1)])
+@pytest.mark.parametrize(("status", "expected", "asked"), [(400, 400, 1), (500, 502, 2), (501, 501, 2)])
 def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expected, asked):
     async def refuses(number, head, body, writer):
         writer.write(whole(status, b"x" * 70_000))
@@ -156,6 +156,21 @@ def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expect
             answer = await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
             assert answer.startswith(b"HTTP/1.1 %d " % expected)
             assert len(one.asked) + len(two.asked) == asked
+
+    asyncio.run(story())
+
+
+def test_what_one_engine_cannot_do_another_may():
+    async def cannot(number, head, body, writer):
+        writer.write(whole(501, b'{"detail": "The model does not support Embeddings API"}'))
+
+    async def can(number, head, body, writer):
+        writer.write(whole(200, b"{}"))
+
+    async def story():
+        async with engine(cannot) as one, engine(can) as two, serving(one.url, two.url) as server:
+            assert b"\r\n\r\n{}" in await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
+            assert (len(one.asked), len(two.asked)) == (1, 1)
 
     asyncio.run(story())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
@@ -131,7 +132,7 @@ class ProxiedRequest:
             return
         if self._refused:
             said = b"".join(self._pieces)
-            if self._left and denies_model(said, head.status):
+            if self._left and (head.status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, head.status)):
                 self._again()
                 return
             self.client.refuse(of_engine(said, head.status, head.retry_after_s))
