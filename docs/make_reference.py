@@ -92,8 +92,8 @@ is `env:NAME`, `file:PATH` or plain text. Keys of clients and of the admin API m
 | `X-Request-Id` | the request's id in answers, logs and engines; generated if it is missing |
 | `traceparent`, `tracestate` | go to the engine; the gateway's span is a child of them |
 
-All other headers to an engine are built anew, so a client's header cannot pick a rank. Answers have no `Access-Control` headers: for pages in a browser, a proxy
-in front of the gateway has to add them.
+All other headers to an engine are built anew, so a client's header cannot pick a rank. Pages in a browser may ask if their origin
+is in `allowed_origins`; the gateway then answers a browser's preflight request without a key.
 
 ## Paths of the clients' port
 

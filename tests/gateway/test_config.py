@@ -118,6 +118,10 @@ def test_dispatchers_are_told_the_limits_of_tenants():
             )
             for name in ("a b", "", "x-ä", "x:")
         ],
+        *[
+            (GatewayConfig(allowed_origins=["*", name]), r"allowed_origins\[1\] is .*; expected an origin such as")
+            for name in ("chat.example", "https://chat.example/", "https://*.example", "https://a\r\nb", "https://ä", "")
+        ],
         (GatewayConfig(keys=[ApiKey("k", "")]), r"keys\[0\].tenant is ''"),
         (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),
         (GatewayConfig(classes={"a": RequestClass(weight=0.0)}), "classes.a.weight is 0.0"),

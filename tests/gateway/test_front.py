@@ -152,6 +152,49 @@ def test_a_requests_id_is_the_clients_where_it_is_plain():
     asyncio.run(story())
 
 
+ORIGIN = "Origin: https://chat.example\r\n"
+ASKS = ORIGIN + "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, content-type\r\n"
+
+
+@pytest.mark.parametrize("allowed", ["https://Chat.example", "*"])
+def test_pages_of_allowed_origins_may_ask(allowed):
+    async def story():
+        keys = [ApiKey("secret", "a")]
+        async with engine(one_token) as one, serving(one.url, allowed_origins=[allowed], keys=keys) as server:
+            answer = (await raw(server, request(b"", method="OPTIONS", headers=CLOSE + ASKS))).lower()
+            shown = b"*" if allowed == "*" else b"https://chat.example"
+            assert answer.startswith(b"http/1.1 200 ")
+            assert b"\r\naccess-control-allow-origin: %b\r\n" % shown in answer
+            assert b"\r\naccess-control-allow-methods: post\r\n" in answer
+            assert b"\r\naccess-control-allow-headers: authorization, content-type\r\n" in answer
+            key = "Authorization: Bearer secret\r\n"
+            for status, headers, body in (
+                (200, key, BODY),
+                (401, "", BODY),
+                (404, key, BODY | {"model": "x"}),
+                (400, key, b"{"),
+            ):
+                answer = await raw(server, request(body, headers=CLOSE + ORIGIN + headers))
+                assert answer.startswith(b"HTTP/1.1 %d " % status)
+                assert b"\r\nAccess-Control-Allow-Origin: %b\r\n" % shown in answer
+                assert b"Allow-Methods" not in answer
+            assert len(one.asked) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("allowed", [[], ["https://other.example"]])
+def test_pages_of_other_origins_may_not_ask(allowed):
+    async def story():
+        keys = [ApiKey("secret", "a")]
+        async with engine(one_token) as one, serving(one.url, allowed_origins=allowed, keys=keys) as server:
+            assert (await raw(server, request(b"", method="OPTIONS", headers=CLOSE + ASKS))).startswith(b"HTTP/1.1 401 ")
+            answer = await raw(server, request(BODY, headers=CLOSE + ORIGIN + "Authorization: Bearer secret\r\n"))
+            assert answer.startswith(b"HTTP/1.1 200 ") and b"Access-Control" not in answer
+
+    asyncio.run(story())
+
+
 def test_sessions_and_prompts_are_told_as_hashes():
     async def story():
         async with engine(one_token) as one, serving(one.url, session_headers=["X-Session-Id"]) as server:

@@ -56,6 +56,8 @@ class GatewayConfig:
             prompt's tokens before an engine reports them. All models of a pool use the one of the first such name.
         session_headers: names of headers whose value identifies a client's session, for policies that look at
             sessions. The first header with a value counts.
+        allowed_origins: web origins, as https://chat.example, whose pages may ask the gateway from a browser (CORS); `*` =
+            every page, also one of a stranger that a user of the gateway visits. Empty = no page.
         decisions: the decision log.
         log: the log on stderr.
         traces: OpenTelemetry.
@@ -77,6 +79,7 @@ class GatewayConfig:
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     tokenizers: dict[str, str] = field(default_factory=dict[str, str])
     session_headers: list[str] = field(default_factory=lambda: ["x-session-id"])
+    allowed_origins: list[str] = field(default_factory=list[str])
     decisions: sections.Decisions = field(default_factory=sections.Decisions)
     log: sections.Log = field(default_factory=sections.Log)
     traces: sections.Traces = field(default_factory=sections.Traces)
@@ -125,6 +128,7 @@ class GatewayConfig:
         return Settings(**told, tenants=tenants)
 
 
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/?#@*\s\x00-\x1f\x7f-\U0010ffff]+", re.IGNORECASE)
 _PAGES_MISSED = 3  # readings in a row of an engine's metrics that may fail before its page counts as stale
 _AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("listen.port", "admin.port", "engines.connections", "decisions.part_bytes", "decisions.keep"), 0),
@@ -211,6 +215,10 @@ def _check_callers(config: GatewayConfig) -> None:
     for place, name in enumerate(config.session_headers):
         if re.fullmatch(TOKEN.decode(), name) is None:
             raise InputError("config", f"session_headers[{place}]", name, "the name of a header", "It has no blanks.")
+    for place, origin in enumerate(config.allowed_origins):
+        if _ORIGIN.fullmatch(origin) is None:
+            expected = "an origin such as https://chat.example:8443, without a path, or *"
+            raise InputError("config", f"allowed_origins[{place}]", origin, expected)
     for place, key in enumerate(config.keys):
         if not key.key.strip():
             raise InputError("config", f"keys[{place}].key", key.key, "a key that is not empty")

@@ -77,6 +77,25 @@ class Callers:
         return self._keys.get(hashlib.sha256(key).digest()) or UNAUTHORIZED
 
 
+def origin_lines(headers: Mapping[str, str], allowed: frozenset[str]) -> bytes:
+    """Lines of the answer's head for a page in a browser, each with its CRLF; empty if its origin is not in `allowed`.
+
+    `allowed` are lower-case origins; ``*`` = every origin. The last lines answer a browser that asks what it may send.
+    """
+    origin = headers.get("origin", "")
+    if not (origin and allowed and ("*" in allowed or origin.lower() in allowed)):
+        return b""
+    lines = [
+        f"Access-Control-Allow-Origin: {'*' if '*' in allowed else origin}",
+        "Access-Control-Expose-Headers: X-Request-Id, Retry-After",
+        "Vary: Origin",
+    ]
+    if (method := headers.get("access-control-request-method", "")) != "":
+        lines += [f"Access-Control-Allow-Methods: {method}", "Access-Control-Max-Age: 600"]
+        lines += [f"Access-Control-Allow-Headers: {headers.get('access-control-request-headers', '')}"]
+    return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+
+
 def class_of(caller: Caller, name: str) -> int | Refusal:
     """The number of a request's class, 0 = no class; or a refusal with status 403 if the caller may not ask for it.
 

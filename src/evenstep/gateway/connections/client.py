@@ -316,10 +316,13 @@ class Client(asyncio.Protocol):
             self.transport.close()
 
     def _fields(self, status: int, fields: bytes) -> bytes:
-        """Header lines of an answer that begins: the id and `fields`. Counts the answer; ends keep-alive while draining."""
+        """Lines of an answer that begins: id, those for a page, `fields`. Counts it; ends keep-alive while draining."""
         if self._service.is_draining:
             self._machine.keep_alive = False
         self._service.codes[status] += 1
+        parsed = self._machine.parsed
+        if parsed is not None and parsed.for_page:
+            fields = parsed.for_page + fields
         return b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
 
     def _answered(self) -> None:

@@ -36,6 +36,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
         session: the text that names its session; empty = the head has none.
         task: the text that names its task; empty = the head has no task.
         traceparent: W3C trace context; empty = the head has no such header.
+        for_page: header lines of the answer that let a page of an allowed origin read it (`callers.origin_lines`).
     """
 
     head: RequestHead
@@ -51,6 +52,13 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     session: str
     task: str
     traceparent: str
+    for_page: bytes
+
+    @property
+    def asks_what_is_allowed(self) -> bool:
+        """Whether a browser asks what an allowed page may send, before it sends it (OPTIONS); no key comes with that."""
+        headers = self.head.headers
+        return self.head.method == "OPTIONS" and self.for_page != b"" and "access-control-request-method" in headers
 
     @property
     def wants_body(self) -> bool:
@@ -89,11 +97,13 @@ def cached(
     return read
 
 
-def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
+def context_of(
+    head: RequestHead, callers: Callers, session_headers: tuple[str, ...], origins: frozenset[str] = frozenset()
+) -> RequestContext:
     """The context of a request, from its head. It never raises: an error is in the context's `refusal`.
 
     `callers` finds the client by its key. `session_headers` are lower-case names of headers that name a session; the first
-    with a value counts.
+    with a value counts. `origins` are lower-case origins of pages that may ask; ``*`` = all.
     """
     headers = head.headers
     found = callers.find(headers.get("authorization", "").encode("latin-1"))
@@ -121,6 +131,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
         session=next((headers[name] for name in session_headers if headers.get(name)), ""),
         task=headers.get(calling.TASK_HEADER, ""),
         traceparent=headers.get("traceparent", ""),
+        for_page=calling.origin_lines(headers, origins),
     )
 
 

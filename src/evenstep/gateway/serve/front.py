@@ -77,12 +77,13 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """From now on use another config's limits for clients, names of session headers, and callers; empties the cache.
+        """From now on use another config's limits for clients, session headers, origins and callers; empties the cache.
 
         `callers` are made from `config`; they hold its keys and classes.
         """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)
+        self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
         self.read = cached(self._read_head, self._session_headers)  # the same head may now have another meaning
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
@@ -103,12 +104,14 @@ class Front:
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request at once, or set `Client.job`, which answers later.
 
-        Health checks need no key. A generation goes to the pool of its model. A known path goes to an engine, unless it is a
-        GET or HEAD of ``/v1/models`` or below.
+        Health checks need no key, nor does the question of a browser what a page may send. A generation goes to the pool of
+        its model. A known path goes to an engine, unless it is a GET or HEAD of ``/v1/models`` or below.
         """
         context = request.context
         if context.kind == "other" and context.head.path in _HEALTH:
             self._health(context.head.path, client)
+        elif context.for_page and context.asks_what_is_allowed:
+            client.reply(200, b"ok", _TEXT)
         elif context.refusal is not None and (context.kind != "other" or context.caller is None):
             self.turn_away(request, client, context.refusal)
         elif context.kind == "other":
@@ -126,7 +129,7 @@ class Front:
     def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
         """Parse a head; returns the context, the body length, and whether to cache both: if its key is valid."""
         found = read_request_head(head)
-        context = context_of(found, self._callers, self._session_headers)
+        context = context_of(found, self._callers, self._session_headers, self._origins)
         return context, found.length, context.caller is not None
 
     # --- generations ---------------------------------------------------------------------------------------------
