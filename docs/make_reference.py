@@ -110,8 +110,8 @@ is in `allowed_origins`; the gateway then answers a browser's preflight request 
 ## Metrics
 
 On the admin port under `/metrics`. Metrics of one served model have the label `model`. Further labels are `worker`, `group`,
-`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. `group` is a number: when workers join or leave, groups are numbered anew, and
-their counters begin at 0. Fallback reasons: {reasons}.
+`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. `group` is the group's name, or that of
+a worker without a group. When workers join or leave, the counters of groups begin at 0. Fallback reasons: {reasons}.
 
 {metrics}
 ## Admin API

@@ -80,8 +80,8 @@ def served() -> Dispatcher:
     return dispatcher
 
 
-def page(gateway: dict[str, object] | None = None):
-    text = metrics_page({"models": {"m": served().snapshot()}, "gateway": gateway or {}}, 0.25).decode()
+def page(gateway: dict[str, object] | None = None, dispatcher: Dispatcher | None = None):
+    text = metrics_page({"models": {"m": (dispatcher or served()).snapshot()}, "gateway": gateway or {}}, 0.25).decode()
     assert text.endswith("\n")
     return {family.name: family for family in read(text)}
 
@@ -102,10 +102,24 @@ def test_each_metric_of_a_model_has_samples():
     assert empty == {f"evenstep_{name}" for name in OF_THE_DATA_PATH}
 
 
+def test_groups_keep_their_names_when_others_leave():
+    dispatcher = Dispatcher("jsq")
+    for name, group in (("a", "b"), ("b", ""), ("c", "x"), ("d", "")):
+        dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=WorkerSpec(name=name, group=group)))
+
+    def shown() -> list[str]:
+        steps = page(dispatcher=dispatcher)["evenstep_group_steps"].samples
+        return [one.labels["group"] for one in steps]
+
+    assert shown() == ["b#0", "b#1", "x", "d"]  # a group and a worker have the same name
+    dispatcher.handle(ev.WorkerRemoved(now_s=1.0, worker="b", drain=False))
+    assert shown() == ["b", "x", "d"]
+
+
 def test_the_numbers_are_those_of_the_dispatcher():
     found = page()
     assert values(found["evenstep_worker_kv_tokens"], worker='w"0') == [103.0]
-    assert values(found["evenstep_worker_active_requests"], worker='w"0', group="0", model="m") == [1]
+    assert values(found["evenstep_worker_active_requests"], worker='w"0', group='w"0', model="m") == [1]
     assert values(found["evenstep_pool_depth"]) == [1] and values(found["evenstep_waiting_for_prefill"]) == [0]
     assert values(found["evenstep_requests"], code="200") == [1]
     assert values(found["evenstep_output_tokens"]) == [3]

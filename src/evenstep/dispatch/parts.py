@@ -92,6 +92,7 @@ class Parts:
         return {
             "worker": worker.spec.name,
             "group": mirror.group[place],
+            "group_name": worker.spec.group or worker.spec.name,
             "worker_kv_tokens": at.load[place] + at.sent_load[place],
             "worker_active_requests": at.running[place] + at.sent[place],
             "worker_state_age_seconds": self.turn.now_s - worker.heard_s if worker.spec.scraped else 0.0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from evenstep import __version__
@@ -141,15 +142,16 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
         page.add("gauge", f"evenstep_{name}", found[name], **who)
     for name in _COUNTERS:
         page.add("counter", f"evenstep_{name}", found[name], **who)
+    names = _names_of_groups(found["workers"])
     for worker in found["workers"]:
-        _worker(page, who, worker)
+        _worker(page, {**who, "group": names[worker["group"]]}, worker)
     for one in found["prefillers"]:
         labels = {**who, "worker": one["worker"]}
         page.add("gauge", "evenstep_prefill_budget_free", one["prefill_budget_free"], **labels)
         page.add("gauge", "evenstep_worker_active_requests", one["requests"], **labels)
         page.add("gauge", "evenstep_worker_up", one["is_up"], **labels)
     for group in found["groups"]:
-        _group(page, {**who, "group": str(group["group"])}, group)
+        _group(page, {**who, "group": names[group["group"]]}, group)
     for tenant, count in found["tenants"].items():
         page.add("gauge", "evenstep_tenant_requests", count, **who, tenant=tenant)
     for one in found["decisions_total"]:
@@ -164,9 +166,16 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
         _histogram(page, "decision_seconds", histogram, {**who, "stage": stage})
 
 
+def _names_of_groups(workers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Number of each barrier group -> its name; the number is added where a worker without a group has the same name."""
+    names = {worker["group"]: worker["group_name"] for worker in workers}
+    counted = Counter(names.values())
+    return {number: name if counted[name] == 1 else f"{name}#{number}" for number, name in names.items()}
+
+
 def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> None:
     """Add the metrics of one decoding worker; `who` are further labels, and `worker` is its part of the snapshot."""
-    labels = {**who, "worker": worker["worker"], "group": str(worker["group"])}
+    labels = {**who, "worker": worker["worker"]}
     for field, name in _WORKER.items():
         page.add("gauge", f"evenstep_{name}", worker[field], **labels)
     capacity = worker["kv_capacity_tokens"]
