@@ -12,8 +12,16 @@ from types import FrameType
 
 @contextmanager
 def terminated_like_ctrl_c() -> Generator[None]:
-    """Within the block SIGTERM raises KeyboardInterrupt, like Ctrl-C. Outside the main thread nothing changes."""
-    with _handled(signal.default_int_handler, signal.SIGTERM):
+    """Within the block SIGTERM does what Ctrl-C does there, even if that is ignored, as in the background of a shell.
+
+    Mostly it raises KeyboardInterrupt; an `asyncio.Runner` ends its task first. Outside the main thread nothing changes.
+    """
+
+    def like_ctrl_c(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        (handler if callable(handler) else signal.default_int_handler)(number, frame)
+
+    with _handled(like_ctrl_c, signal.SIGTERM):
         yield
 
 
