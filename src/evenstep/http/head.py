@@ -27,15 +27,14 @@ import httptools
 
 from evenstep.http.errors import HttpError
 
-#: The name of a header or of a method, as a pattern (RFC 9110 section 5.6.2).
-TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_FIELDS = rb"(?:" + TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
-_REQUEST = re.compile(TOKEN + rb" /[\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_FIELDS = rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
+_REQUEST = re.compile(_TOKEN + rb" /[\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
 _CONNECT = re.compile(rb"CONNECT (?:[A-Za-z0-9.\-_~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\]):\d{1,5} HTTP/1\.[01]\r\n" + _FIELDS)
-_OTHER_TARGET = re.compile(TOKEN + rb" [\x21-\x2e\x30-\x7e][\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
+_OTHER_TARGET = re.compile(_TOKEN + rb" [\x21-\x2e\x30-\x7e][\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: [\t\x20-\x7e\x80-\xff]*+)?\r\n" + _FIELDS)
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
-_URL = re.compile(rb"(" + TOKEN + rb" )(?i:https?)://((?![:/? ])(?:" + _HOST.pattern + rb"))(?=[/? ])/?")
+_URL = re.compile(rb"(" + _TOKEN + rb" )(?i:https?)://((?![:/? ])(?:" + _HOST.pattern + rb"))(?=[/? ])/?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 #: Most headers of a head.
 MAX_FIELDS = 128
