@@ -23,6 +23,7 @@ def test_a_completion_has_16_tokens_unless_told_and_a_chat_all_that_fits():
     assert read.max_tokens == (100 - read.prompt_tokens,)
     assert chat(max_tokens=9, max_completion_tokens=7).max_tokens == (7,)
     assert completion(max_tokens=None).max_tokens == (100 - completion().prompt_tokens,)
+    assert completion(max_tokens=7.0).max_tokens == (7,)
 
 
 def test_an_answer_ends_where_the_context_does_and_sglang_refuses_one_that_would_not_fit():

@@ -126,7 +126,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     """
     kind = _Chat if chat else _Completion
     try:
-        read = msgspec.json.decode(body, type=kind)
+        read = msgspec.json.decode(body, type=kind, strict=False)  # as pydantic, which takes 16.0
     except msgspec.ValidationError as error:
         _, _, place = str(error).partition(" - at `$")
         raise RefusedError(400, str(error), place.strip(".`") or None) from None
