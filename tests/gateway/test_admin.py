@@ -229,7 +229,7 @@ def test_a_data_path_that_hangs_is_said_so(monkeypatch):
 
     async def story():
         async with operating() as all_:
-            monkeypatch.setattr(all_.operation._door, "_loop", asyncio.new_event_loop())
+            monkeypatch.setattr(all_.operation._proxy, "_loop", asyncio.new_event_loop())
             answer = await all_.client.get("/healthz")
             assert answer.status == 503 and "does not answer" in await answer.text()
 

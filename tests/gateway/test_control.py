@@ -29,14 +29,14 @@ class Asked:
 def test_what_is_asked_runs_on_the_gateways_loop_and_is_answered():
     async def scenario() -> None:
         gateway, loop = Asked(), asyncio.get_running_loop()
-        door = ControlProxy(gateway, loop)  # type: ignore[arg-type]
+        proxy = ControlProxy(gateway, loop)  # type: ignore[arg-type]
         here = threading.get_ident()
 
         def from_outside() -> str:
-            door.tell(gateway.remove_worker, "a", True)
+            proxy.tell(gateway.remove_worker, "a", True)
             with pytest.raises(InputError, match="nobody"):
-                door.ask(gateway.remove_worker, "nobody", True).result(5)
-            return door.ask(gateway.not_ready).result(5)
+                proxy.ask(gateway.remove_worker, "nobody", True).result(5)
+            return proxy.ask(gateway.not_ready).result(5)
 
         assert await asyncio.to_thread(from_outside) == "warming"
         assert gateway.seen == [("a", here), ("nobody", here)]

@@ -22,8 +22,8 @@ def story(told):
 
     async def run() -> None:
         gateway, fleets = FakeGateway(GatewayConfig(workers=[A])), list[list[str]]()
-        door = ControlProxy(gateway, asyncio.get_running_loop())
-        membership = Membership(door, [A], lambda fleet: fleets.append(sorted(w.name for w in fleet)))
+        proxy = ControlProxy(gateway, asyncio.get_running_loop())
+        membership = Membership(proxy, [A], lambda fleet: fleets.append(sorted(w.name for w in fleet)))
         await told(gateway, membership, fleets)
 
     asyncio.run(run())

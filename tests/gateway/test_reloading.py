@@ -28,9 +28,9 @@ def story(tmp_path, told, name="gateway.yaml"):
         sources = Sources(file=str(file))
         settled = sources.settled()
         gateway, heard = FakeGateway(settled.value), list[str]()
-        door = ControlProxy(gateway, asyncio.get_running_loop())
-        membership = Membership(door, settled.value.fleet(), lambda _: None)
-        reloader = Reloader(sources, settled, door, membership, [lambda config: heard.append(config.policy)], [])
+        proxy = ControlProxy(gateway, asyncio.get_running_loop())
+        membership = Membership(proxy, settled.value.fleet(), lambda _: None)
+        reloader = Reloader(sources, settled, proxy, membership, [lambda config: heard.append(config.policy)], [])
         await told(file, gateway, reloader, heard)
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.operate.control import ControlProxy
-from evenstep.gateway.operate.scraping import Scraper, place_of, preflight, state_of
+from evenstep.gateway.operate.scraping import Scraper, page_of, preflight, state_of
 
 QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
 
@@ -221,14 +221,14 @@ def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word
 
 
 def test_what_has_no_page_is_not_read():
-    assert place_of(Worker("http://a:1", scraped=False)) is None
-    assert place_of(Worker("http://a:1", engine="openai")) is None
-    place = place_of(Worker("https://a:1/", engine="sglang"))
+    assert page_of(Worker("http://a:1", scraped=False)) is None
+    assert page_of(Worker("http://a:1", engine="openai")) is None
+    place = page_of(Worker("https://a:1/", engine="sglang"))
     assert place is not None and place.url == "https://a:1/metrics"
 
 
 def test_engines_below_different_paths_of_one_host_have_pages_of_their_own():
-    places = [place_of(Worker(url)) for url in ("http://h:1/a", "http://h:1/b/", "http://h:1")]
+    places = [page_of(Worker(url)) for url in ("http://h:1/a", "http://h:1/b/", "http://h:1")]
     urls = [place.url for place in places if place is not None]
     assert urls == ["http://h:1/a/metrics", "http://h:1/b/metrics", "http://h:1/metrics"]
 

@@ -65,9 +65,9 @@ class AdminApi:
     """
 
     def __init__(
-        self, settings: Admin, door: ControlProxy, snapshots: Snapshots, membership: Membership, reloader: Reloader
+        self, settings: Admin, proxy: ControlProxy, snapshots: Snapshots, membership: Membership, reloader: Reloader
     ) -> None:
-        self._door, self._snapshots, self._membership, self._reloader = door, snapshots, membership, reloader
+        self._proxy, self._snapshots, self._membership, self._reloader = proxy, snapshots, membership, reloader
         self._digest = digest_of_key(settings)
 
     def renew(self, settings: Admin) -> None:
@@ -120,13 +120,13 @@ class AdminApi:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Answer 200 if the data path answers, else 503 after 5 seconds."""
-        await self._ask(self._door.gateway.front.not_ready)
+        await self._ask(self._proxy.gateway.front.not_ready)
         return web.json_response({"ok": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """Answer 200 if the gateway should get requests, else 503, with the reason and with notes to the operator."""
-        why = await self._ask(self._door.gateway.front.not_ready)
-        notes = await self._ask(self._door.gateway.front.notes)
+        why = await self._ask(self._proxy.gateway.front.not_ready)
+        notes = await self._ask(self._proxy.gateway.front.notes)
         found = {"ready": not why, "why": why, "notes": notes}
         return web.json_response(found, status=503 if why else 200)
 
@@ -140,7 +140,7 @@ class AdminApi:
 
     async def _workers(self, request: web.Request) -> web.Response:
         """Answer with every worker: its settings, its source and its state."""
-        known = await self._ask(self._door.gateway.workers)
+        known = await self._ask(self._proxy.gateway.workers)
         found, _ = await self._snapshots.latest()
         states = {
             one["worker"]: {"model": model, **one}
@@ -168,7 +168,7 @@ class AdminApi:
         rank = request.query.get("rank")
         if rank is not None:
             name = f"{name}#{rank}"
-        known = await self._ask(self._door.gateway.workers)
+        known = await self._ask(self._proxy.gateway.workers)
         if name not in {worker.name for worker in known}:
             return _error(404, self._no_worker(name), "name", name)
         await self._membership.remove(name, drain == "true")
@@ -209,7 +209,7 @@ class AdminApi:
         return web.json_response(dataclasses.asdict(done))
 
     async def _drain(self, request: web.Request) -> web.Response:
-        await self._ask(self._door.gateway.drain)
+        await self._ask(self._proxy.gateway.drain)
         return web.json_response({"draining": True}, status=202)
 
     async def _openapi(self, request: web.Request) -> web.Response:
@@ -218,7 +218,7 @@ class AdminApi:
     async def _ask(self, call: Callable[[], T]) -> T:
         """Call a function on the gateway's loop and return its result. TimeoutError after 5 seconds."""
         async with asyncio.timeout(_ASK_S):
-            return await asyncio.wrap_future(self._door.ask(call))
+            return await asyncio.wrap_future(self._proxy.ask(call))
 
     def _shown(self, worker: Worker, state: dict[str, Any] | None) -> dict[str, Any]:
         """A worker's settings, with its key hidden, its source, and its state in the last snapshot (None = not in it)."""

@@ -56,12 +56,12 @@ class Snapshots:
     """The latest snapshot, renewed when it is older than half a second. Use it on the event loop of the operation thread.
 
     Args:
-        door: calls the gateway.
+        proxy: calls the gateway.
         more: returns numbers of operation itself, which are added to those of the data path.
     """
 
-    def __init__(self, door: ControlProxy, more: Callable[[], dict[str, Any]]) -> None:
-        self._door, self._more = door, more
+    def __init__(self, proxy: ControlProxy, more: Callable[[], dict[str, Any]]) -> None:
+        self._proxy, self._more = proxy, more
         self._found: dict[str, Any] = {}
         self._made_s = float("-inf")
         self._turn = asyncio.Lock()
@@ -76,7 +76,7 @@ class Snapshots:
             if time.monotonic() - self._made_s > _FRESH_S:
                 try:
                     async with asyncio.timeout(_ASK_S):
-                        answer = self._door.ask(self._door.gateway.snapshot)
+                        answer = self._proxy.ask(self._proxy.gateway.snapshot)
                         self._found = await asyncio.wrap_future(answer)
                     self._made_s = time.monotonic()
                 except TimeoutError:

@@ -49,13 +49,13 @@ class Membership:
     """The fleet by source. Use it on the event loop of the operation thread.
 
     Args:
-        door: calls the gateway.
+        proxy: calls the gateway.
         workers: those of the config, which the gateway already has.
         changed: called with the whole fleet after every change.
     """
 
-    def __init__(self, door: ControlProxy, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
-        self._door, self._changed = door, changed
+    def __init__(self, proxy: ControlProxy, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
+        self._proxy, self._changed = proxy, changed
         self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
         self._turn = asyncio.Lock()
         self._skipped: dict[str, list[str]] = {}  # discovery source -> the skipped names logged last
@@ -123,7 +123,7 @@ class Membership:
         look-up may bring it back. Raises InputError if no worker has this name.
         """
         async with self._turn:
-            await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, drain))
+            await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, drain))
             source = self.source_of(name)
             if source:
                 self._left(source, name)
@@ -137,12 +137,12 @@ class Membership:
             return
         try:
             for worker in plan.joins:
-                await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.add, worker))
+                await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.add, worker))
                 said = "worker described anew" if worker.name in owned else "worker joined"
                 owned[worker.name] = worker
                 _log.info(said, extra={"worker": worker.name, "source": plan.source})
             for name in plan.leaves:
-                await asyncio.wrap_future(self._door.ask(self._door.gateway.pools.remove, name, True))
+                await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, True))
                 self._left(plan.source, name)
         finally:
             self._changed(self.workers())

@@ -74,7 +74,7 @@ class Operation:
         self._sources, self._settled, self._logs = sources, settled, logs
         self._attainment = Attainment(settled.value.classes)
         self._contexts = list(contexts or [])
-        self._door = ControlProxy(gateway, loop)
+        self._proxy = ControlProxy(gateway, loop)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -150,8 +150,8 @@ class Operation:
         silent = await preflight(pages, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
             _log.warning("metrics cannot be read; the worker counts as full until they can", extra={"worker": name})
-        scraper = Scraper(self._door, config.engines, pages)
-        membership = Membership(self._door, config.fleet(), scraper.follow)
+        scraper = Scraper(self._proxy, config.engines, pages)
+        membership = Membership(self._proxy, config.fleet(), scraper.follow)
         heard: list[Callable[[GatewayConfig], None]] = [
             lambda new: scraper.reload(new.engines),
             lambda new: self._attainment.reload(new.classes),
@@ -161,8 +161,8 @@ class Operation:
         logs = self._logs
         if logs is not None:
             heard.append(lambda new: logs.reload(new.log))
-        reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
-        snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
+        reloader = Reloader(self._sources, self._settled, self._proxy, membership, heard, self._contexts)
+        snapshots = Snapshots(self._proxy, lambda: self._own(scraper, reloader))
         api = await self._listen(config, snapshots, membership, reloader)
         if api is not None:
             heard.append(lambda new: api.renew(new.admin))
@@ -185,7 +185,7 @@ class Operation:
         admin = config.admin
         if not admin.enabled:
             return None
-        api = AdminApi(admin, self._door, snapshots, membership, reloader)
+        api = AdminApi(admin, self._proxy, snapshots, membership, reloader)
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
             self._contexts.append((context, admin.tls, "admin.tls"))
@@ -221,7 +221,7 @@ class Operation:
                     loop.call_soon_threadsafe(spans.ended, one)
 
             sinks.append(hand_over)
-        self._door.tell(self._door.gateway.front.listen_to, tuple(sinks), (*of_classes, *sinks))
+        self._proxy.tell(self._proxy.gateway.front.listen_to, tuple(sinks), (*of_classes, *sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
         """The metrics of operation itself, by name without ``evenstep_``."""

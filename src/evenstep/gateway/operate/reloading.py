@@ -60,7 +60,7 @@ class Reloader:
     Args:
         sources: read at every reload.
         settled: the config at the start.
-        door: calls the gateway.
+        proxy: calls the gateway.
         membership: the gateway's workers.
         heard: functions to call, on this loop, with the new config after every change.
         contexts: TLS contexts of listeners with their files and config section; the list itself is kept, and may grow later.
@@ -74,14 +74,14 @@ class Reloader:
         self,
         sources: Sources,
         settled: Settled[GatewayConfig],
-        door: ControlProxy,
+        proxy: ControlProxy,
         membership: Membership,
         heard: list[Callable[[GatewayConfig], None]],
         contexts: list[_Context],
     ) -> None:
         self.settled = settled
         self.results: Counter[str] = Counter({"ok": 0, "refused": 0})
-        self._sources, self._door, self._membership = sources, door, membership
+        self._sources, self._proxy, self._membership = sources, proxy, membership
         self._heard, self._contexts = heard, contexts
         self._turn = asyncio.Lock()
 
@@ -163,7 +163,7 @@ class Reloader:
             await asyncio.to_thread(_load, config)
             for context, tls, where in contexts:
                 load_certificate(context, tls, where)
-            is_used = await asyncio.wrap_future(self._door.ask(self._tell, config, is_plain))
+            is_used = await asyncio.wrap_future(self._proxy.ask(self._tell, config, is_plain))
         self.settled = settled
         for heard in self._heard:
             heard(config)
@@ -176,7 +176,7 @@ class Reloader:
         """
         if is_plain and not begins_plain():
             return False
-        self._door.gateway.reload(config)
+        self._proxy.gateway.reload(config)
         return True
 
 

@@ -32,8 +32,8 @@ _FIRST_S = 0.1  # wait before the second reading; doubles up to the configured i
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One metrics page; workers with equal places share it. `url` is the page's, `engine` its dialect as in the config.
+class EnginePage:
+    """One metrics page; workers with equal ones share it. `url` is the page's, `engine` its dialect as in the config.
 
     `api_key` is as in the config: env:NAME, file:PATH or the key; empty = no key.
     """
@@ -43,15 +43,15 @@ class Place:
     api_key: str
 
 
-def place_of(worker: Worker) -> Place | None:
+def page_of(worker: Worker) -> EnginePage | None:
     """The metrics page that shows a worker; None if the worker is not to be scraped, or its engine has no page.
 
     The page is below the path of the worker's URL, as its other paths are. Raises InputError for an unknown engine.
     """
-    page = adapter_of(worker.engine).metrics_path
-    if not (worker.scraped and page):
+    path = adapter_of(worker.engine).metrics_path
+    if not (worker.scraped and path):
         return None
-    return Place(f"{worker.url.rstrip('/')}{page}", worker.engine, worker.api_key)
+    return EnginePage(f"{worker.url.rstrip('/')}{path}", worker.engine, worker.api_key)
 
 
 class Scraper:
@@ -60,7 +60,7 @@ class Scraper:
     For each worker it calls `Pools.sampling` before a reading, and then `sampled`, `scrape_failed` or `counts_alone`.
 
     Args:
-        door: calls the gateway.
+        proxy: calls the gateway.
         engines: the interval of readings, and the longest wait for one.
         pages: fetches the pages.
 
@@ -68,12 +68,12 @@ class Scraper:
         results: number of readings of pages by result, ``ok`` or ``failed``.
     """
 
-    def __init__(self, door: ControlProxy, engines: Engines, pages: Pages) -> None:
-        self._door, self._engines, self._pages = door, engines, pages
-        self._tasks: dict[Place, asyncio.Task[None]] = {}
-        self._on: dict[Place, list[Worker]] = {}
-        self._bad: dict[Place, str] = {}
-        self._good: set[Place] = set()  # pages read at least once
+    def __init__(self, proxy: ControlProxy, engines: Engines, pages: Pages) -> None:
+        self._proxy, self._engines, self._pages = proxy, engines, pages
+        self._tasks: dict[EnginePage, asyncio.Task[None]] = {}
+        self._on: dict[EnginePage, list[Worker]] = {}
+        self._bad: dict[EnginePage, str] = {}
+        self._good: set[EnginePage] = set()  # pages read at least once
         self._new_interval = asyncio.Event()  # ends the waits of all pages
         self._asking: tuple[list[str], asyncio.Event] | None = None  # workers about to be read; set once the gateway knows
         self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # calls not yet sent to the gateway
@@ -83,18 +83,18 @@ class Scraper:
         """From now on read the pages of exactly these workers, each page in its own task; a new page is read at once."""
         self._on = {}
         for worker in workers:
-            place = place_of(worker)
-            if place is not None:
-                self._on.setdefault(place, []).append(worker)
-        for place in [p for p in self._tasks if p not in self._on]:
-            self._tasks.pop(place).cancel()
-            self._bad.pop(place, None)
-            self._good.discard(place)
-            if all(other.url != place.url for other in self._on):  # else it is read with another key or dialect
-                self._pages.forget(place.url)
-        for place in self._on:
-            if place not in self._tasks:
-                self._tasks[place] = asyncio.create_task(self._read_on(place))
+            page = page_of(worker)
+            if page is not None:
+                self._on.setdefault(page, []).append(worker)
+        for page in [p for p in self._tasks if p not in self._on]:
+            self._tasks.pop(page).cancel()
+            self._bad.pop(page, None)
+            self._good.discard(page)
+            if all(other.url != page.url for other in self._on):  # else it is read with another key or dialect
+                self._pages.forget(page.url)
+        for page in self._on:
+            if page not in self._tasks:
+                self._tasks[page] = asyncio.create_task(self._read_on(page))
 
     def reload(self, engines: Engines) -> None:
         """Use another interval and another longest wait; if the interval differs, every page is read at once."""
@@ -110,35 +110,35 @@ class Scraper:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._pages.close()
 
-    async def _read_on(self, place: Place) -> None:
+    async def _read_on(self, page: EnginePage) -> None:
         """Read a page until cancelled. The first wait is 0.1 s; waits double up to the configured interval."""
         wait_s = _FIRST_S
         while True:
-            await self._read(place)
+            await self._read(page)
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(wait_s, self._engines.scrape_s)):
                     await self._new_interval.wait()
             wait_s *= 2
 
-    async def _read(self, place: Place) -> None:
+    async def _read(self, page: EnginePage) -> None:
         """Read a page once, and report the values or the failure to the gateway for each of its workers."""
-        workers, control, is_its = self._on[place], self._door.gateway, True
+        workers, control, is_its = self._on[page], self._proxy.gateway, True
         await self._announce([worker.name for worker in workers])
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
-                found = await fetch(self._pages, place)
+                found = await fetch(self._pages, page)
         except Exception as error:
             # a page that was read before is late or broken, but it is the engine's
-            is_its = place in self._good or not isinstance(error, NoPageError | NotItsPageError)
-            self._failed(place, error, is_its)
+            is_its = page in self._good or not isinstance(error, NoPageError | NotItsPageError)
+            self._failed(page, error, is_its)
             found = {}
         else:
-            if place not in self._good:
-                self._good.add(place)
+            if page not in self._good:
+                self._good.add(page)
                 _tell_of_ranks(workers, len(found))
             self.results["ok"] += 1
-            if self._bad.pop(place, ""):
-                _log.info("metrics can be read again", extra={"url": place.url})
+            if self._bad.pop(page, ""):
+                _log.info("metrics can be read again", extra={"url": page.url})
         for worker in workers:
             sample = state_of(worker, found)
             if not is_its:
@@ -162,7 +162,7 @@ class Scraper:
         assert self._asking is not None
         (about, known), self._asking = self._asking, None
         loop = asyncio.get_running_loop()
-        asked = self._door.ask(self._door.gateway.pools.sampling, tuple(about))
+        asked = self._proxy.ask(self._proxy.gateway.pools.sampling, tuple(about))
 
         def tell(_: object) -> None:
             with suppress(RuntimeError):  # the loop of operation is closed
@@ -179,21 +179,21 @@ class Scraper:
     def _tell_all(self) -> None:
         """Send the calls that `_tell` collected to the gateway's loop."""
         news, self._news = self._news, []
-        self._door.tell(_each, news)
+        self._proxy.tell(_each, news)
 
-    def _failed(self, place: Place, error: Exception, is_its: bool) -> None:
+    def _failed(self, page: EnginePage, error: Exception, is_its: bool) -> None:
         """Count a failed reading, and log it unless the page failed in the same way the last time.
 
         `is_its` is False if the page was never a metrics page of the engine.
         """
         self.results["failed"] += 1
         said = str(error) or type(error).__name__
-        if self._bad.get(place) != said:
-            self._bad[place] = said
-            text, of = "metrics cannot be read", {"url": place.url}
+        if self._bad.get(page) != said:
+            self._bad[page] = said
+            text, of = "metrics cannot be read", {"url": page.url}
             if not is_its:
                 text = "this is not the metrics page of the engine; only requests of this gateway are counted there"
-                of["engine"] = place.engine
+                of["engine"] = page.engine
             _log.warning(text, extra={**of, "why": said})
 
 
@@ -229,7 +229,7 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
     return EngineSample(rank=0, kv_share=share, **{name: sum(getattr(one, name) for one in all_) for name in _MOST})
 
 
-async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
+async def fetch(pages: Pages, page: EnginePage) -> dict[int, EngineSample]:
     """Read the state of each rank from a metrics page, however long it takes; returns the page's rank number -> state.
 
     Raises:
@@ -238,8 +238,8 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
         EngineError: no connection, another status than 200, a page that is too large, a value out of range.
         InputError: the API key cannot be read.
     """
-    page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
-    return {sample.rank: _in_range(sample) for sample in adapter_of(place.engine).samples(page)}
+    text = await pages.read(page.url, read_secret(page.api_key, page.url, "api_key"))
+    return {sample.rank: _in_range(sample) for sample in adapter_of(page.engine).samples(text)}
 
 
 def _in_range(sample: EngineSample) -> EngineSample:
@@ -260,28 +260,28 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
     Workers without a metrics page are not named. Raises InputError if a worker has less KV memory than its config says, its
     rank is not on its page, or a key cannot be read.
     """
-    asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
-    places = dict.fromkeys(place for _, place in asked)
-    without: set[Place] = set()  # pages that are not their engine's; the first reading logs it
+    asked = [(worker, page) for worker in workers if (page := page_of(worker)) is not None]
+    different = dict.fromkeys(page for _, page in asked)
+    without: set[EnginePage] = set()  # pages that are not their engine's; the first reading logs it
 
-    async def one(place: Place) -> dict[int, EngineSample] | None:
+    async def one(page: EnginePage) -> dict[int, EngineSample] | None:
         try:
             async with asyncio.timeout(timeout_s):
-                return await fetch(pages, place)
+                return await fetch(pages, page)
         except InputError:
             raise
         except (NoPageError, NotItsPageError):
-            without.add(place)
+            without.add(page)
             return None
         except Exception:
             return None
 
-    found = dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
-    for worker, place in asked:
-        samples = found[place]
+    found = dict(zip(different, await asyncio.gather(*map(one, different)), strict=True))
+    for worker, page in asked:
+        samples = found[page]
         if samples is not None:
             _compare(worker, samples)
-    return [worker.name for worker, place in asked if found[place] is None and place not in without]
+    return [worker.name for worker, page in asked if found[page] is None and page not in without]
 
 
 def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:
