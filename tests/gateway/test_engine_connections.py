@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import time
 
@@ -118,6 +120,26 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
             writer.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EMFILE, "unable"), (errno.ENFILE, "unable"), (errno.EHOSTUNREACH, "connect")]
+)
+def test_an_engine_is_not_blamed_for_the_open_files_of_the_gateway(number, kind):
+    class Crowded(asyncio.SelectorEventLoop):
+        async def create_connection(self, *_args, **_options):
+            raise OSError(number, os.strerror(number))
+
+    async def story():
+        endpoint = Endpoint("http://127.0.0.1:80", Engines(), asyncio.get_running_loop())
+        leg = Asked()
+        endpoint.send(leg, (HEAD, b""), 5.0)
+        async with asyncio.timeout(5):
+            await leg.over.wait()
+        assert leg.heard == [kind]
+
+    with asyncio.Runner(loop_factory=Crowded) as runner:
+        runner.run(story())
 
 
 @pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])

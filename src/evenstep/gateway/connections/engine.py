@@ -10,6 +10,7 @@ and are not followed here.
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import socket
 import ssl
@@ -29,6 +30,7 @@ from evenstep.sockets import in_url
 
 _STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
 _DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
+_OURS = (errno.EMFILE, errno.ENFILE)  # this process, or its machine, has too many open files: no engine is at fault
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -54,7 +56,8 @@ class Leg(Protocol):
         body: called with bytes of the answer's body, without chunk framing.
         ended: called when the body ended correctly, after the connection was released (`connection` is None by then).
         broke: called when no connection could be made, or the answer broke off before its end. Its `kind` is ``connect``: no
-            connection; ``status``: an invalid head; ``stall``: the deadline passed; ``stale``: ended at once on a reused
+            connection; ``unable``: none, and the engine is not at fault, as this process may open no more files; ``status``:
+            an invalid head; ``stall``: the deadline passed; ``stale``: ended at once on a reused
             connection, so the engine may not have seen it; ``stream``: any other break. Its `why` is a clause for the log.
     """
 
@@ -131,7 +134,8 @@ class Endpoint:
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         """Send a request on a new connection, opened in the background. Arguments as in `send`; `is_off` stays as it is.
 
-        If no connection is made within ``Engines.connect_s``, calls `Leg.broke` with ``connect``.
+        If no connection is made within ``Engines.connect_s``, calls `Leg.broke` with ``connect``; with ``unable`` if this
+        process may open no more files.
         """
         task = self.loop.create_task(self._open(leg, data, patience_s))
         self._tasks.add(task)
@@ -153,9 +157,13 @@ class Endpoint:
                 finally:
                     timer.cancel()
         except (OSError, ValueError) as error:  # ValueError: an invalid host name
-            if not leg.is_off:
-                more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
-                leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
+            if leg.is_off:
+                return
+            if isinstance(error, OSError) and error.errno in _OURS:
+                leg.broke("unable", f"this gateway can open no connection to it: {error.strerror}")
+                return
+            more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
+            leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
