@@ -45,6 +45,19 @@ def test_of_a_chat_the_texts_are_counted(words):
 
 
 @needs
+@pytest.mark.parametrize(("prompt", "tokens"), [("a b a b", 4), ("a", 1), (["a", "a b a b"], 5)])
+def test_a_file_that_cuts_and_fills_up_prompts_counts_whole_ones(words, prompt, tokens):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(words))
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=8)
+    tokenizer.save(str(words))
+    request = read_request("completions", json.dumps({"model": "m", "prompt": prompt}).encode())
+    assert TokenizerFile(words).count(request) == tokens
+
+
+@needs
 def test_a_prompt_with_a_number_beyond_floats_is_guessed(words):
     body = b'{"model":"m","messages":[{"role":"user","content":"a","x":1e999}]}'
     request = read_request("chat", body)

@@ -30,6 +30,8 @@ class TokenizerFile:
             self._tokenizer: Any = Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises a bare Exception
             raise InputError("tokenizer", "file", str(path), "a tokenizer.json", f"{error}.") from None
+        self._tokenizer.no_truncation()  # engines do neither, even where the file says so
+        self._tokenizer.no_padding()
 
     def count(self, request: GenerationRequest) -> int:
         """Tokens of all prompts of a request together.
