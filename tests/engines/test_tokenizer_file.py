@@ -58,6 +58,15 @@ def test_a_file_that_cuts_and_fills_up_prompts_counts_whole_ones(words, prompt, 
 
 
 @needs
+@pytest.mark.parametrize("kind", ["completions", "chat"])
+def test_a_word_that_a_vocabulary_without_unknown_words_lacks_is_guessed(words, kind):
+    words.write_text(words.read_text().replace('"[UNK]": 0, ', ""))
+    prompt = {"messages": [{"role": "user", "content": "a c"}]} if kind == "chat" else {"prompt": "a c"}
+    request = read_request(kind, json.dumps({"model": "m", **prompt}).encode())
+    assert TokenizerFile(words).count(request) == request.prompt_bytes // 4
+
+
+@needs
 def test_a_prompt_with_a_number_beyond_floats_is_guessed(words):
     body = b'{"model":"m","messages":[{"role":"user","content":"a","x":1e999}]}'
     request = read_request("chat", body)

@@ -38,7 +38,7 @@ class TokenizerFile:
 
         A completion is counted exactly, with special tokens; prompts of ids by their number. Of a chat only the texts of its
         messages count, without special tokens and template; `prompt_size.PromptSizes` with ``prior=1`` learns what these
-        add.
+        add. A prompt that cannot be read, or has a word that the tokenizer lacks, counts a token for four bytes.
         """
         if request.prompt_tokens >= 0:
             return request.prompt_tokens
@@ -46,10 +46,11 @@ class TokenizerFile:
             prompt = msgspec.json.decode(request.prompt)
         except (msgspec.MsgspecError, RecursionError):  # a number like 1e999, or nested too deep
             return request.prompt_bytes // 4
-        if request.chat:
-            return sum(len(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in _texts(prompt))
-        texts = [prompt] if isinstance(prompt, str) else prompt
-        return sum(len(self._tokenizer.encode(text).ids) for text in texts)
+        texts = _texts(prompt) if request.chat else [prompt] if isinstance(prompt, str) else prompt
+        try:
+            return sum(len(self._tokenizer.encode(text, add_special_tokens=not request.chat).ids) for text in texts)
+        except Exception:  # the package's: the vocabulary lacks a word, and a token for unknown ones
+            return request.prompt_bytes // 4
 
 
 def _texts(messages: Any) -> list[str]:
