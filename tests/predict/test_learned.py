@@ -163,5 +163,16 @@ def test_an_option_out_of_range_is_named(option):
 
 def test_without_lightgbm_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(InputError, match=r"learned: package .* Install it with: pip install 'evenstep\[learned\]'"):
+    with pytest.raises(
+        InputError, match=r"learned: lightgbm is 'missing'; .* Install it with: pip install 'evenstep\[learned\]'"
+    ):
+        made()
+
+
+def test_a_lightgbm_that_lacks_a_library_of_the_system_names_it(monkeypatch, tmp_path):
+    why = "libgomp.so.1: cannot open shared object file"
+    (tmp_path / "lightgbm.py").write_text(f"raise OSError({why!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
+    with pytest.raises(InputError, match=f"learned: lightgbm is '{why}'; .* libgomp1"):
         made()

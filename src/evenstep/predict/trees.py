@@ -91,10 +91,13 @@ def told(model: Any, features: F8) -> F8:
 
 
 def lightgbm() -> Any:
-    """Import and return the LightGBM library. Raises an `InputError` if it is not installed."""
+    """Import and return the LightGBM library. Raises an `InputError` if it is not installed or cannot be loaded."""
     try:
         import lightgbm as found  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
         hint = "Install it with: pip install 'evenstep[learned]'."
-        raise InputError("learned", "package", "lightgbm is missing", "LightGBM", hint) from error
+        raise InputError("learned", "lightgbm", "missing", "the package lightgbm", hint) from error
+    except OSError as error:  # small containers lack a library of the system, such as that of OpenMP
+        hint = "Install the system's library that it names; libgomp.so.1 is in the package libgomp1 or libgomp."
+        raise InputError("learned", "lightgbm", str(error), "a package that loads", hint) from error
     return found
