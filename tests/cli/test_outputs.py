@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.measure.test_comparison import replicates
@@ -13,8 +14,24 @@ from tests.measure.test_comparison import replicates
 from evenstep.cli.parts import outputs
 from evenstep.errors import InputError
 from evenstep.load.run import Progress
-from evenstep.measure import parquet
+from evenstep.measure import comparison, parquet
 from evenstep.measure.comparison import compare_runs
+
+
+def test_a_row_of_many_policies_is_compared_with_the_first_alone(monkeypatch, capsys):
+    compared, met = [], [replicates("fcfs"), replicates("even", even=True), replicates("jsq:ties=lowest")]
+    asked = [SimpleNamespace(name=runs[0].conditions.policy) for runs in met]
+
+    def counted(runs):
+        compared.append([own[0].conditions.policy for own in runs])
+        return compare_runs(runs)
+
+    monkeypatch.setattr(comparison, "compare_runs", counted)
+    rows = outputs.Rows(asked)
+    for runs in met:
+        rows.add(runs)
+    assert compared == [["fcfs"], ["fcfs", "even"], ["fcfs", "jsq:ties=lowest"]]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["fcfs", "even", "jsq:ties=lowest"]
 
 
 def test_overload_says_what_definition_1_is():

@@ -336,7 +336,8 @@ def results_of(
         conditions, digests = own[0].conditions, tuple(run.digest for run in own)
         check_replicates(conditions.policy, digests)
         names = outcomes(found[0], but)
-        versus = [None if other is found else paired(found, other, names) for other in (figures[0], figures[baseline])]
+        others = (figures[0], figures[baseline]) if baseline else (figures[0],)
+        versus = [None if other is found else paired(found, other, names) for other in others]
         results.append(
             PolicyResult(
                 policy=conditions.policy,

@@ -45,18 +45,19 @@ class Rows:
         if observed is not None:
             names.append(observed_name(observed))
         self._table, self._observed = ComparisonTable(names, columns=columns), observed
-        self._runs: list[list[Run]] = []
+        self._first: list[Run] = []
 
     def add(self, runs: list[Run]) -> None:
-        """Print the next policy's row, with headings above the first. `runs`, one a replicate, are kept for later rows."""
+        """Print the next policy's row, with headings above the first. `runs`: one a replicate; the first ones are kept."""
         from evenstep.measure.comparison import compare_runs
 
-        if not self._runs:
+        compared = [self._first, runs] if self._first else [runs]
+        if not self._first:
+            self._first = runs
             self._table.head()
             if self._observed is not None:
                 self._table.observed(self._observed)
-        self._runs.append(runs)
-        self._table.row(compare_runs(self._runs).policies[-1])
+        self._table.row(compare_runs(compared).policies[-1])
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
