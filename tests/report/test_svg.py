@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenstep.report import svg
 from evenstep.report.svg import REST, Board, Scale, from_zero, round_step, series_class, series_of
 
 
@@ -155,3 +156,13 @@ def test_names_beside_dots_lie_beside_each_other_and_on_the_board():
     assert len({place[:3] for place in places}) == len(places) == 10
     assert all(anchor == "end" for *_, anchor, _ in places[:9]), "none fits right of the dots"
     assert all(12 <= y <= 300 for _, y, *_ in places) and len(places[9][3]) == 30
+
+
+def test_colours_of_many_policies_are_found_once_for_all_rows(monkeypatch):
+    hashed = []
+    monkeypatch.setattr(svg.zlib, "crc32", lambda name: hashed.append(name) or 0)
+    names = [f"only-here:option={number}" for number in range(100)]
+    found = [series_of(iter(names)) for _ in names]
+    assert len(hashed) == len(names)
+    found[0].clear()  # a caller's own
+    assert found[1] == series_of(names) and len(found[1]) == len(names)

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 
 import numpy as np
@@ -87,9 +88,14 @@ def series_of(names: Iterable[str]) -> dict[str, int]:
     these names, the next free number is used. From the ninth policy on, numbers from 8 repeat the colours with dashes. The
     dict has the order of the names, which changes no number. Of more than `MANY` names, all but the first `FEW` get `REST`.
     """
-    asked = list(dict.fromkeys(names))
+    return dict(_series_of(tuple(dict.fromkeys(names))))
+
+
+@lru_cache(4)  # each row of a table asks
+def _series_of(asked: tuple[str, ...]) -> dict[str, int]:
+    """The dict of `series_of`, which is not to be changed, for names without a repetition."""
     if len(asked) > MANY:
-        return series_of(asked[:FEW]) | dict.fromkeys(asked[FEW:], REST)
+        return _series_of(asked[:FEW]) | dict.fromkeys(asked[FEW:], REST)
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
     known = [name for name in _USUAL if name in asked]
     found: dict[str, int] = {}
