@@ -9,10 +9,13 @@ import shutil
 import socket
 import ssl
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.gateway.test_engine import HEAD, Asked
 
 if sys.platform != "win32":
     import pty
@@ -20,6 +23,7 @@ if sys.platform != "win32":
 from evenstep import sockets
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.sections import Engines, Tls
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import client_context, load_certificate, server_context
 
@@ -167,6 +171,46 @@ def test_a_body_without_a_length_is_whole_only_if_tls_says_that_it_ended(loop_fa
         assert runner.run(page(True)) == b"it"
         with pytest.raises(EngineError, match="closed the connection before its answer was complete"):
             runner.run(page(False))
+
+
+class Pausing(Asked):
+    """A leg whose client reads the beginning of the body and no more."""
+
+    def __init__(self):
+        super().__init__()
+        self.paused = threading.Event()
+
+    def body(self, data: bytes) -> None:
+        super().body(data)
+        if not self.paused.is_set():
+            self.connection.pause()
+            self.paused.set()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, sockets.loop_factory()])
+def test_a_body_that_tls_cut_off_while_its_client_was_slow_is_not_whole(loop_factory):
+    def answer(listening: socket.socket, leg: Pausing) -> None:
+        with server_context(SERVER, "listen.tls").wrap_socket(listening.accept()[0], server_side=True) as engine:
+            engine.recv(1000)
+            engine.sendall(b"HTTP/1.1 200 OK\r\n\r\nit")
+            leg.paused.wait()
+            engine.sendall(50_000 * b"x")
+
+    async def story() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            loop, engines, leg = asyncio.get_running_loop(), Engines(ca=str(FILES / "ca.pem")), Pausing()
+            answering = asyncio.create_task(asyncio.to_thread(answer, listening, leg))
+            endpoint = Endpoint(f"https://localhost:{listening.getsockname()[1]}", engines, loop, client_context(engines))
+            endpoint.send(leg, (HEAD, b""), 60.0)
+            await answering
+            await asyncio.sleep(0.1)  # the end comes in during the pause
+            if leg.connection is not None:
+                leg.connection.resume(time.monotonic() + 60.0)
+            await leg.over.wait()
+            assert leg.heard[-1] == "stream"
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(story())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
