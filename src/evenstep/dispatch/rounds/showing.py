@@ -223,7 +223,7 @@ def show(
     reserve: float,
     shown: Shown,
 ) -> int:
-    """Write all that a policy sees of a round to `shown`; if no slot is free, only `free`.
+    """Write all that a policy sees of a round to `shown`; if no slot is free, only `free` and `idle`.
 
     Args:
         rows: the table of requests.

@@ -211,7 +211,7 @@ def check_files(config: GatewayConfig) -> None:
 
 
 def _check_callers(config: GatewayConfig) -> None:
-    """Check headers, keys and classes. Raises InputError for what is no header, key, tenant, class or number in range."""
+    """Check names of headers, origins, keys and classes. Raises InputError for an invalid one, or a number out of range."""
     for place, name in enumerate(config.session_headers):
         if _HEADER.fullmatch(name) is None:
             raise InputError("config", f"session_headers[{place}]", name, "the name of a header", "It has no blanks.")

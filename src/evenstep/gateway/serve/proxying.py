@@ -1,8 +1,8 @@
 """Forwards requests other than generations, healthy workers with few requests first. No dispatcher counts them.
 
-Until the first byte of an answer reaches the client, a failed engine is replaced by another. Each is tried once; the last is
-tried again, on a new connection, if its reused one was stale. Errors of an engine are converted to OpenAI's form. A redirect
-is a failure.
+Until the first byte of an answer reaches the client, a failed engine is replaced by another. So is one that lacks the model,
+or whose model cannot do what is asked (501). Each is tried once; the last is tried again, on a new connection, if its reused
+one was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure.
 """
 
 from __future__ import annotations
