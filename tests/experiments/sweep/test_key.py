@@ -153,6 +153,20 @@ def test_a_policy_of_ones_own_is_known_by_the_modules_on_the_path_that_it_import
     assert len({str(one) for one in known}) == 3
 
 
+def test_moved_folders_of_a_policy_and_its_helpers_keep_the_key(tmp_path, monkeypatch):
+    """The modules came in the order of their full paths, so a policy moved from `own` to `some` was run anew."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "moved_help.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    known = []
+    for folder in ("own", "some"):
+        mine = tmp_path / folder / "mine.py"
+        mine.parent.mkdir()
+        mine.write_text("import moved_help\nclass policy:\n    def route(self, view): ...\n")
+        known.append(content(names.build("routing", {"name": str(mine)})))
+    assert known[0] == known[1]
+
+
 def test_classes_without_a_file_share_no_key(monkeypatch):
     made = [type("Mine", (), {"__module__": "__main__"}) for _ in range(2)]
     monkeypatch.setattr("__main__.__file__", "<stdin>", raising=False)

@@ -170,7 +170,7 @@ def _source_digest(file: Path, module: str, changed_ns: int) -> str:
 
 
 def _with_imports(*files: Path) -> tuple[Path, ...]:
-    """Python files, and all modules and packages that they import, directly or not, beside them or installed nowhere."""
+    """Python files, and all modules and packages that they import, directly or not, unless installed; sorted by place."""
     root, found, left = files[0].parent, set[Path](), [*files]
     while left:
         file = left.pop()
@@ -186,7 +186,7 @@ def _with_imports(*files: Path) -> tuple[Path, ...]:
             for name in {name.partition(".")[0] for name in names}:
                 beside = [path for at in {file.parent, root} for path in (at / f"{name}.py", *(at / name).rglob("*.py"))]
                 left += [path for path in (*beside, *_of_path(name)) if path.is_file() and os.access(path, os.R_OK)]
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda path: (_place(path, root), path)))
 
 
 @cache
@@ -205,13 +205,17 @@ def _of_path(name: str) -> list[Path]:
 
 
 def _files_digest(files: tuple[Path, ...], root: Path, anew: Path | None = None) -> str:
-    """SHA-256, in hex, over the paths (relative to `root`, outside it names) and contents of files; `anew` is read again."""
+    """SHA-256, in hex, over the places (`_place`) and contents of files; only `anew` is read again in a process."""
     found = hashlib.sha256()
     for path in files:
-        place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-        found.update(f"{place}\0".encode())
+        found.update(f"{_place(path, root).as_posix()}\0".encode())
         found.update((_digest.__wrapped__ if path == anew else _digest)(path))
     return found.hexdigest()
+
+
+def _place(path: Path, root: Path) -> Path:
+    """The path relative to the folder `root`, or its name outside it; it stays the same if the folders are moved."""
+    return path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
 
 
 @cache
