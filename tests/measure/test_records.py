@@ -66,6 +66,8 @@ def test_a_run_for_charts_keeps_some_steps_and_the_figures_of_all():
     assert few.digest == run.digest and few.summary == run.summary and few.requests.rows == 4
     assert np.diff(few.steps.step, append=steps[-1]).max() <= 2 * steps.size / 7  # nowhere a long gap
     assert run.thinned(steps.size) is run
+    almost = run.thinned(steps.size - 1).steps.step
+    assert almost.size < steps.size and (np.diff(almost) > 0).all()  # no step twice
 
 
 def test_a_run_cannot_be_changed_in_place():

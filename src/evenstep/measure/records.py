@@ -260,7 +260,7 @@ class Run:
         return self.measured()
 
     def thinned(self, most: int) -> Run:
-        """A copy that keeps `most` of its steps, spread evenly, for charts; the run itself if it has no more.
+        """A copy that keeps at most `most` of its steps, spread evenly, for charts; the run itself if it has no more.
 
         Digest and summary are those of all steps.
         """
@@ -268,7 +268,7 @@ class Run:
             return self
         place = np.arange(most)
         jitter = place * _GOLDEN % 1.0  # a fixed stride would take the steps of one group, where groups take turns
-        rows = ((place + jitter) * (self.steps.rows / most)).astype(np.int64)
+        rows = np.unique(((place + jitter) * (self.steps.rows / most)).astype(np.int64))
         some = StepTable(**{name: values[rows] for name, values in columns(self.steps).items()})
         kept = Run.__new__(Run)
         kept.__setstate__({**self.__getstate__(), "steps": some})
