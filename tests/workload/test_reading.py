@@ -201,6 +201,11 @@ def test_no_row_beyond_the_limit_is_read(samples, tmp_path, sample):
         assert np.array_equal(few.column(name), whole.head(4).column(name))
 
 
+def test_a_limit_may_be_a_number_of_numpy(samples):
+    """One more than the largest int32, for the header, was a ValueError of islice."""
+    assert len(read_trace(samples / "vidur.csv", limit=np.int32(2**31 - 1))) > 4  # pyright: ignore[reportArgumentType]
+
+
 def test_rows_are_counted_by_rows_where_cells_have_several_lines(tmp_path):
     path = tmp_path / "quoted.csv"
     path.write_text('note,prompt_tokens,output_tokens\n"two\nlines",1,2\n"and\nmore",3,4\n')

@@ -82,7 +82,7 @@ def parse(
         InputError: a file that cannot be read, a missing or double column, a short or long row unless skipped, or what
             `build` rejects.
     """
-    lines = None if limit is None or skip_bad_rows else limit + (names is None)
+    lines = None if limit is None or skip_bad_rows else int(limit) + (names is None)
     data = files.content(path, lines=lines)
     if lines is not None and b'"' in data:  # a quoted cell may have several lines
         data = files.content(path)
