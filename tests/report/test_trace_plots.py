@@ -30,7 +30,7 @@ def test_the_page_stands_alone_and_shows_figures_and_notes(tmp_path):
     page = (tmp_path / "t.html").read_text()
     assert not re.search(r'(src|href)="(https?:)?//', page)
     assert ("<svg" in page and "Think times" in page) or "sessions" in page
-    assert "1 of 10 requests have an empty output" in page
+    assert "1 of 10 requests has an empty output" in page
 
 
 def test_what_a_file_says_of_itself_is_escaped(tmp_path):
