@@ -153,6 +153,8 @@ def test_many_policies_are_told_apart():
     assert "In colour: the baseline, and the 7 that lose least at the barrier." in text
     lines = re.findall('path class="line ([^"]+)"', text)
     assert lines and lines[:32] == ["rest"] * 32 and "rest" not in lines[32:40]
+    bars = re.findall('<rect class="bar ([^"]+)"[^>]*><title>even, prompts', text)
+    assert bars and bars == [re.search('swatch ([^"]+)"></span>even<', legend)[1]] * len(bars)
 
 
 def test_clear_differences_are_coloured_by_what_is_better():

@@ -301,7 +301,8 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     for name, svg in bands.items():
         yield f"<figure><h3>{swatch(number[name])}{escape(name)}</h3>{svg}</figure>"
     yield "</div>" if bands else "</div><p>Worker samples were not recorded.</p>"
-    fifths = {p.policy: p.summaries[0].get("waits_by_prompt_fifth", []) for p in comparison.policies}
+    first = {p.policy: p.summaries[0] for p in comparison.policies}
+    fifths = {name: first[name].get("waits_by_prompt_fifth", []) for name in names}
     mean_wait = plots.waits_by_size(fifths, "mean_wait_s", "mean wait, s")
     oldest_wait = plots.waits_by_size(fifths, "oldest_wait_s", "oldest wait, s")
     power = "While stepping, busy and idle parts of a step priced apart."
