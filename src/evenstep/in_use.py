@@ -12,7 +12,7 @@ from typing import TypeAlias
 from evenstep.errors import InputError
 
 _Key: TypeAlias = tuple[int, int]
-#: Bytes of a file from which on a person is told that it is read.
+#: A file of at least so many bytes is announced before it is read.
 LONG = 100_000_000
 _Say: TypeAlias = Callable[[str], None]
 #: Existing files by device and inode: those read so far, and those to be replaced with the flag that names each;

@@ -224,8 +224,8 @@ class Trace:
     def take(self, rows: I8) -> Trace:
         """A new trace of the rows at these positions, in this order, renumbered from 0. Arrival times are kept as they are.
 
-        `after` gets the new number of the row that it refers to, -1 if that row is left out. `InputError` for anything but
-        positions from 0 to N - 1 in a row.
+        `after` gets the new number of the row that it refers to, -1 if that row is left out. `InputError` if `rows` has
+        another number than 0 to N - 1, or several dimensions; a mask of bools is no positions.
         """
         at = np.asarray(rows)
         if at.ndim != 1 or (at.size and (at.dtype.kind not in "iu" or at.min() < 0 or at.max() >= len(self))):
@@ -243,7 +243,7 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The trace of the first `rows` rows; the trace itself if it has no more rows. `InputError` unless a number >= 0."""
+        """The trace of the first `rows` rows; the trace itself if it has no more. `InputError` unless an integer >= 0."""
         check_range(self.name or "trace", "a whole number >= 0", low=0, rows=rows)
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 

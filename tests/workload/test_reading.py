@@ -203,7 +203,7 @@ def test_no_row_beyond_the_limit_is_read(samples, tmp_path, sample):
 
 def test_a_limit_may_be_a_number_of_numpy(samples):
     """One more than the largest int32, for the header, was a ValueError of islice."""
-    assert len(read_trace(samples / "vidur.csv", limit=np.int32(2**31 - 1))) > 4  # pyright: ignore[reportArgumentType]
+    assert len(read_trace(samples / "vidur.csv", limit=np.int32(2**31 - 1))) > 4  # type: ignore[arg-type]
 
 
 def test_rows_are_counted_by_rows_where_cells_have_several_lines(tmp_path):

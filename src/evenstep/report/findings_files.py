@@ -59,7 +59,7 @@ def page(found: Reproduction, drawing: str) -> str:
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table of plain texts, which are escaped here; columns from index `numbers` on, from 1, are flush right."""
+    """An HTML table of plain texts, which are escaped here; columns from index `numbers`, at least 1, are flush right."""
     shown = (
         [f'<td class="n">{escape(v)}</td>' if i >= numbers else _breakable(v) for i, v in enumerate(row)] for row in rows
     )

@@ -48,7 +48,7 @@ def begins_log(path: Path) -> bool:
 
 
 def follows_gap(path: Path) -> bool:
-    """True if records are lost before this part of a log, by its header; the part before it may end in mid-record."""
+    """True if a part's header says that records before it are lost; the part before it may end within a record."""
     return bool(_header(path).get("after_gap"))
 
 
@@ -60,7 +60,7 @@ def later_parts(path: Path) -> list[int]:
 
 
 def first_left(path: Path) -> Path:
-    """The file to begin with: `path`, or if it is gone or empty, the earliest later part of that log; `path` without any."""
+    """The file at which to begin a log: `path`, or its earliest later part if `path` is missing or empty and has one."""
     if path.exists() and (not path.is_file() or path.stat().st_size):
         return path
     parts = (part_of(path, part) for part in sorted(later_parts(path)))

@@ -36,8 +36,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: the part `path` and the later ones in its folder.
 
     A request that arrived in these parts is dropped and counted if it did not end correctly there or its answer is empty.
-    Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted;
-    one before a part that follows a gap is dropped, and gaps are counted.
+    Prompt lengths are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
+    One at the end of a part before a gap is dropped too; a note has the number of gaps.
     A request for several answers becomes a row for each (at most one an output token), as each takes a slot; `shares`
     divides its tokens.
 
