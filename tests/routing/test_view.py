@@ -70,7 +70,7 @@ def test_a_decision_within_slots_and_memory_breaks_nothing():
         (np.array([0.0, 1.0, -1.0]), {}, "worker has dtype float64; expected int64"),
         (np.array([0, 2, 9]), {}, "unknown worker 2; expected -1 (hold) or 0..1"),
         (np.array([0, -2, HOLD]), {}, "unknown worker -2; expected -1 (hold) or 0..1"),
-        (np.array([1, 0, 1]), {}, "over capacity: worker 1 is sent 2 requests and has 1 free slots"),
+        (np.array([1, 0, 1]), {}, "over capacity: worker 1 is sent 2 requests and has 1 free slot"),
         (
             np.array([0, HOLD, 0]),
             {"kv": (13.5, 20.0)},

@@ -103,7 +103,7 @@ def test_values_out_of_range_are_named(options, message):
 @pytest.mark.parametrize(
     ("values", "offsets", "message"),
     [
-        ([1.0], [0, 1], "profiles is '1 rows'; expected one a request, 3."),
+        ([1.0], [0, 1], "profiles is '1 row'; expected one a request, 3."),
         ([1.0, 2.0], [0, 1, 1, 2], "profiles is 'an empty profile (request 1)'"),
         ([1.0, 2.0], [0, 1, 2, 4], "profiles is 'offsets from 0 to 4'; expected offsets from 0 to 2, the number of loads."),
         ([1.0, 2.0, 3.0, 4.0], [1, 2, 3, 4], "profiles is 'offsets from 1 to 4'"),
