@@ -1,8 +1,9 @@
-"""CPU of whole simulator runs in this tree, as a ratio to an earlier commit, interleaved.
+"""CPU of whole simulator runs, and of live rounds, in this tree, as a ratio to an earlier commit, interleaved.
 
 Each tree runs in a process of its own, with the interpreter and libraries of this one, and its own kernels. The order of the
 two alternates from round to round; the first run of each is not counted. Digests that differ are told: a policy that decides
-otherwise is not comparable. The earlier tree is checked out under ``build/before``, and compiles its kernels first.
+otherwise is not comparable. The earlier tree is checked out under ``build/before``, and compiles its kernels first. Of
+live rounds the median of 200 calls counts, as ``whole`` of `bench_dispatch`; what they decide is not compared.
 
     python benchmarks/bench_before.py [--commit 568283c] [--rounds 9] [--only "sarathi" "jsq 16" ...]
 
@@ -31,14 +32,31 @@ FLEETS = (
     "bf-io 16",
 )
 ENGINES = ("sarathi", "vllm", "srpt", "best")
+LIVE = ("br-0 8 live", "br-0 64 live", "br-h:horizon=40 8 live", "br-h:horizon=40 64 live")
 #: What each process runs: a line with a policy, and the workers of its fleet, in; CPU seconds and the digest out.
 WORKER = """
-import sys
+import argparse, statistics, sys, time
 sys.path.insert(0, "benchmarks")
-import bench_engine, bench_simulator
+import bench_dispatch, bench_engine, bench_simulator
+bench_dispatch.clock, usual = time.thread_time, bench_dispatch.Settings()
+shape = argparse.Namespace(
+    slots=72, waiting=512, groups="one", blocks=0, pool_window=usual.pool_window, round_slots=usual.round_slots
+)
+def live(policy, workers):
+    bench_dispatch.warm(policy)
+    fleet = bench_dispatch.Fleet(policy, workers, shape)
+    while len(fleet.streams) < 0.9 * workers * 72:
+        fleet.step()
+    fleet.taken["whole"].clear()
+    while len(fleet.taken["whole"]) < 200:
+        fleet.step()
+    return statistics.median(fleet.taken["whole"])
 fleet, chat = bench_simulator.burst(600_000), bench_engine.chat(100_000)
 for line in sys.stdin:
     policy, *workers = line.split()
+    if len(workers) > 1:
+        print(live(policy, int(workers[0])), "-", flush=True)
+        continue
     seconds, run = bench_simulator.ours(fleet, policy, int(workers[0]), 72) if workers else bench_engine.ours(chat, policy)
     print(seconds, run.digest, flush=True)
 """
@@ -73,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commit", default="HEAD~1")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", default=[*FLEETS, *ENGINES], metavar="POLICY")
+    parser.add_argument("--only", nargs="+", default=[*FLEETS, *ENGINES, *LIVE], metavar="POLICY")
     args = parser.parse_args()
     before, now = started(checked_out(args.commit)), started(ROOT)
     print(f"{' '.join(sys.argv)}; load {os.getloadavg()[0]:.1f}; ratio of CPU to {args.commit}: median [least, most]")
@@ -87,7 +105,7 @@ def main() -> None:
             ratios.append(found[now][0] / found[before][0])
             digests |= {digest for _, digest in found.values()}
         told = "" if len(digests) == 1 else "  (decides otherwise)"
-        print(f"{what:<16} {median(ratios):.3f} [{min(ratios):.2f}, {max(ratios):.2f}]{told}", flush=True)
+        print(f"{what:<24} {median(ratios):.3f} [{min(ratios):.2f}, {max(ratios):.2f}]{told}", flush=True)
 
 
 if __name__ == "__main__":
