@@ -30,9 +30,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flag}"
 
 
 def spans_of(*ended: Ended, **settings):
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter = InMemorySpanExporter()
+    exporter = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter").InMemorySpanExporter()
     spans = Spans(Traces(HERE, **settings), exporter)
     for one in ended:
         spans.ended(one)
