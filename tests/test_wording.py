@@ -1,8 +1,8 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and answers of another class."""
 
 from __future__ import annotations
 
-from evenstep.wording import counted
+from evenstep.wording import counted, of_other_class
 
 
 def test_a_number_of_things_has_the_noun_in_the_right_form():
@@ -11,3 +11,8 @@ def test_a_number_of_things_has_the_noun_in_the_right_form():
         "2 policies",
         "1,200 points",
     ]
+
+
+def test_an_answer_of_another_class_is_named_with_the_expected_one():
+    assert of_other_class("route", [1], dict) == "route answers list; expected a dict"
+    assert of_other_class("route", True, int) == "", "a subclass will do"

@@ -20,6 +20,7 @@ from evenstep.errors import PolicyError
 from evenstep.names import USER_MODULE, guest_line
 from evenstep.policy_rules import KernelCall
 from evenstep.traps import watching
+from evenstep.wording import of_other_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,8 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
                 return Finding("view left alone", False, text), said
             text = f"view {number}: {judged.verb} raises {type(error).__name__}: {error}"
             return Finding("answers", False, text), said
-        if not isinstance(decision, judged.answer):
-            text = f"{judged.verb} answers {type(decision).__name__}; expected a {judged.answer.__name__}"
-            return Finding("answers", False, text), said
+        if other := of_other_class(judged.verb, decision, judged.answer):
+            return Finding("answers", False, other), said
         for field in dataclasses.fields(decision):
             name, value, needed = field.name, getattr(decision, field.name), field.default is dataclasses.MISSING
             if not isinstance(value, np.ndarray if needed else np.ndarray | Real | None):

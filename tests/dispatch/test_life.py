@@ -692,4 +692,4 @@ def test_a_prediction_is_measured_by_the_length_that_came():
     for one in (bounded, free, early):
         story.finishes(one)
     found = story.d.snapshot()["prediction_error_tokens"]
-    assert (found["count"], found["sum"]) == (1, 6 - 2), "of the others nobody said when they end"
+    assert (found["count"], found["sum"]) == (1, 6 - 2), "the ends of the others were not told"

@@ -215,7 +215,7 @@ def test_a_group_that_had_a_pause_is_as_one_that_begins():
     assert before.at.counts_tokens[0] == new.at.counts_tokens[0] == 1
 
 
-def test_each_step_is_counted_once_whoever_is_ahead():
+def test_each_step_is_counted_once_if_a_request_runs_ahead():
     group = OneGroup().begun("ab")
     group.delivers("a", 5.0, tokens=2)
     group.delivers("b", 5.1)

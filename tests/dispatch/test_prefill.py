@@ -65,7 +65,7 @@ def test_one_that_leaves_is_ejected_or_has_no_slot_takes_no_prompt_and_one_at_th
         assert found.choose({"b"}) is None
 
 
-def test_a_prompt_of_one_that_is_gone_is_nobodys():
+def test_a_prompt_of_a_prefiller_that_is_gone_changes_no_budget():
     found = budget(a=0.2)
     found.release("gone", 1, 20, 1)
     assert found.free("a") == 0.7

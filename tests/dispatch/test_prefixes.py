@@ -92,7 +92,7 @@ def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
 
 @pytest.mark.parametrize("is_read", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_those_that_wait_see_what_workers_hold(is_read, seed):
+def test_waiting_requests_always_see_what_workers_hold(is_read, seed):
     """Prompts are paths of a tree; `check` compares what is kept up with a fresh look-up."""
     chance, found = random.Random(seed), Prefixes(room=6)
     found.resize(["a", "b"])

@@ -300,7 +300,7 @@ def test_curves_of_running_requests_stay_when_the_table_grows():
         table.take(request)
     assert len(table.at.state) > before
     asked, ahead.gate.predictor.curve = ahead.gate.predictor.curve, lambda active, horizon: 1 / 0
-    assert project(ahead, table, [8], [1]) == [[8.0, 4.5, 2.5]], "nobody is due"
+    assert project(ahead, table, [8], [1]) == [[8.0, 4.5, 2.5]], "no request is due"
     ahead.gate.predictor.curve = asked
 
 

@@ -66,7 +66,7 @@ def read(*events: bytes, chat=False, client=NOTHING, engine=NOTHING, **more) -> 
     return reply, b"".join(map(reply.feed, events))
 
 
-def test_what_nobody_asked_for_but_the_engine_tells_anyway_stays_as_it_is():
+def test_what_an_engine_tells_unasked_stays_as_it_is():
     ids = ",".join(map(str, range(LONG)))  # short lists and long ones
     for told in (LENGTHS % (3, 1), '"prompt_token_ids":[9,8]', f'"prompt_token_ids":[{ids}]'):
         assert read(text("a", told))[1] == text("a", told)
@@ -83,7 +83,7 @@ def test_an_engine_that_does_not_tell_what_it_was_asked_for_gets_no_member_for_i
         (text("b", LENGTHS % (3, 2)), CLIENTS_USAGE, [LENGTHS % (3, 2)]),
         (text("b", LENGTHS % (3, 2)), NOTHING, []),
         (text("b"), CLIENTS_USAGE, []),  # an estimate is nothing to bill by
-        (event('"text":"b","token_ids":[7]'), CLIENTS_USAGE, []),  # nobody told the prompt's length
+        (event('"text":"b","token_ids":[7]'), CLIENTS_USAGE, []),  # the prompt's length is not known
     ],
 )
 def test_usage_that_did_not_come_is_added_where_it_was_asked_for_and_is_known(last, client, more):

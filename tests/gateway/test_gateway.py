@@ -84,7 +84,7 @@ def test_draining_waits_until_a_client_has_read_its_whole_answer(tls):
 
 
 def test_a_client_that_closes_after_its_answer_has_idle_s_to_read_it_over_tls(monkeypatch):
-    """When TLS is closed, the event loop sends the rest within a limit of its own, 30 s if nobody sets it."""
+    """When TLS is closed, the event loop sends the rest within its own limit, by default 30 s."""
     waits = list[float | None]()
     listen = asyncio.BaseEventLoop.create_server
 

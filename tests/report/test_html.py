@@ -144,7 +144,7 @@ def test_every_policy_has_its_chart_and_its_rows():
 
 
 def test_many_policies_are_told_apart():
-    """The baseline and the best have colours; of 200 lines with four kinds of dashes nobody finds one."""
+    """The baseline and the best have colours; a reader cannot tell 200 dashed lines apart."""
     groups = [replicates(f"fcfs-{i}", 2) for i in range(39)] + [replicates("even", 2, even=True)]
     text = page(compare_runs(groups, baseline=20), {g[0].conditions.policy: g[0] for g in groups})
     legend = re.search('<div class="legend">.*?</div>', text)[0]

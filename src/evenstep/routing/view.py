@@ -34,7 +34,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
-from evenstep.wording import counted
+from evenstep.wording import counted, of_other_class
 
 #: Answer for a request that stays in the pool.
 HOLD = -1
@@ -188,8 +188,8 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     tokens, shape of `memory`, and that it is int64. With no request waiting nothing after the dtype of `worker` is checked.
     Hosts call it on answers of `route`, unless their loop checks the same rules.
     """
-    if not isinstance(decision, RoutingDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
-        return f"route answers {type(decision).__name__}; expected a RoutingDecision"
+    if other := of_other_class("route", decision, RoutingDecision):
+        return other
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size
     memory = view.memory if decision.memory is None else decision.memory

@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 
 from evenstep.compiled import ReadFloats, ReadInts
 from evenstep.request import F8, I8
+from evenstep.wording import of_other_class
 
 # Indices into the arguments `limits`, `counts` and `rows` of ``form_batch_into``.
 (TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED, RESIDENT_LIMIT) = range(8)
@@ -236,8 +237,8 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         memory: number of words that the policy keeps, its `memory_size`.
         may_evict: whether the engine evicts at all; if not, every eviction breaks a promise.
     """
-    if not isinstance(decision, BatchDecision):  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
-        return f"form_batch answers {type(decision).__name__}; expected a BatchDecision"
+    if other := of_other_class("form_batch", decision, BatchDecision):
+        return other
     tokens, evict = decision.tokens, decision.evict
     for name, kinds, kind in (("tokens", "iu", "int64"), ("evict", "b", "bool"), ("memory", "", "int64")):
         found = getattr(decision, name)

@@ -41,7 +41,7 @@ class _EmptyCell:
 class Board:
     """A board, read and checked before the first run: workloads are read, policies are built.
 
-    It ranks every built-in routing policy at its defaults, whatever is installed, then the policies that the file adds.
+    It ranks every built-in routing policy at its defaults, then the policies that the file adds. Other packages add none.
 
     Args:
         path: the BOARD.yaml.
