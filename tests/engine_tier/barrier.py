@@ -162,6 +162,8 @@ class Judged:
 def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
     """A gateway in front of the group that is ready; its decision log is ``decisions-<number>.jsonl``.
 
+    Its draws are keyed by the number: ties of join-shortest-queue are chance, and under one key all rounds can have the same luck.
+
     It counts prompts by the model's tokenizer: it has no answers yet from which it could tell how many bytes a token has.
     """
     config = {
@@ -171,7 +173,7 @@ def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
         "policy": policy,
         "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
         # stale_s and budget_ms stay as they are by default: engines, gateway and client share two cores, so metrics are late
-        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0, "seed": number},
         "decisions": {"path": str(group.fleet.folder / f"decisions-{number}.jsonl")},
     }
     path = group.fleet.folder / f"gateway-{number}.yaml"
