@@ -94,3 +94,30 @@ def test_the_loop_is_one_that_runs():
     with asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
         assert runner.run(asyncio.sleep(0, "done")) == "done"
     assert socket.getdefaulttimeout() is None
+
+
+def test_new_connections_that_wait_are_accepted_together():
+    """uvloop takes one a turn and server."""
+    pytest.importorskip("uvloop")
+    accepted: list[int] = []
+
+    class Counting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted[-1] += 1
+            transport.close()
+
+    async def turns() -> None:
+        bound = sockets.listening("serve", "127.0.0.1", 0)
+        sockets.listen("serve", bound, 64)
+        waiting = [socket.create_connection(bound.getsockname()) for _ in range(32)]
+        loop = asyncio.get_running_loop()
+        servers = [await loop.create_server(Counting, sock=handle) for handle in sockets.handles(bound)]
+        while sum(accepted) < len(waiting):
+            accepted.append(0)
+            await asyncio.sleep(0)
+        for end in (*servers, *waiting):
+            end.close()
+
+    with asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
+        runner.run(turns())
+    assert max(accepted) >= 4

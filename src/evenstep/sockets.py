@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import asyncio
 
 _FILES = 65536
+#: Copies of a listening socket: new connections that uvloop accepts a turn, less one. Each costs a system call a connection.
+_COPIES = 7
 
 
 def listening(where: str, host: str, port: int) -> socket.socket:
@@ -67,6 +69,15 @@ def listen(where: str, bound: socket.socket, backlog: int) -> None:
         host, port = bound.getsockname()[:2]
         bound.close()
         raise _taken(where, host, port, error) from None
+
+
+def handles(bound: socket.socket) -> list[socket.socket]:
+    """A listening socket and copies of it: give each to a server of its own, all of them alike.
+
+    uvloop accepts one connection a turn of the loop and server. With one server it would turn once for each new connection,
+    and the gateway would decide about one request at a time. The event loop of asyncio needs no copy: it accepts all at once.
+    """
+    return [bound, *(bound.dup() for _ in range(_COPIES if find_spec("uvloop") else 0))]
 
 
 def _taken(where: str, host: str, port: int, error: OSError) -> InputError:

@@ -59,7 +59,7 @@ class Server:
         self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
         self._is_scraped, self._bound = is_scraped, bound
         self.begins_plain = begins_plain()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._warming: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -87,9 +87,11 @@ class Server:
         shown = self.contexts[0][0] if self.contexts else None
         limits = config.limits
         waits: dict[str, Any] = {"ssl_handshake_timeout": limits.head_s, "ssl_shutdown_timeout": limits.idle_s}
-        self._server = await loop.create_server(
-            lambda: Client(front), sock=bound, backlog=_BACKLOG, ssl=shown, **(waits if shown else {})
-        )
+        for handle in sockets.handles(bound):
+            server = await loop.create_server(
+                lambda: Client(front), sock=handle, backlog=_BACKLOG, ssl=shown, **(waits if shown else {})
+            )
+            self._servers.append(server)
         self.port = bound.getsockname()[1]
         self._warming = loop.create_task(self._warm())
 
@@ -104,8 +106,8 @@ class Server:
 
     async def drain(self, within_s: float) -> bool:
         """Stop listening, refuse new requests, and wait up to `within_s` seconds for running ones. True if all ended."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         self.gateway.drain()
         return await self.gateway.drained(within_s)
 
@@ -113,8 +115,8 @@ class Server:
         """Stop listening and warming; close every connection at once, without answers, and close the decision logs."""
         if self._warming is not None:
             self._warming.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         self.gateway.close()
         await asyncio.sleep(0)
 
