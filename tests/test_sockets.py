@@ -111,7 +111,7 @@ def test_new_connections_that_wait_are_accepted_together():
         sockets.listen("serve", bound, 64)
         waiting = [socket.create_connection(bound.getsockname()) for _ in range(32)]
         loop = asyncio.get_running_loop()
-        servers = [await loop.create_server(Counting, sock=handle) for handle in sockets.handles(bound)]
+        servers = [await loop.create_server(Counting, sock=handle) for handle in sockets.handles(bound, loop)]
         while sum(accepted) < len(waiting):
             accepted.append(0)
             await asyncio.sleep(0)

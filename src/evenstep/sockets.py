@@ -71,13 +71,14 @@ def listen(where: str, bound: socket.socket, backlog: int) -> None:
         raise _taken(where, host, port, error) from None
 
 
-def handles(bound: socket.socket) -> list[socket.socket]:
-    """A listening socket and copies of it: give each to a server of its own, all of them alike.
+def handles(bound: socket.socket, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:
+    """A listening socket and, for uvloop, copies of it: give each to a server of its own, all of them alike.
 
     uvloop accepts one connection a turn of the loop and server. With one server it would turn once for each new connection,
-    and the gateway would decide about one request at a time. The event loop of asyncio needs no copy: it accepts all at once.
+    and the gateway would decide about one request at a time. asyncio's own loop accepts all at once and needs no copy.
     """
-    return [bound, *(bound.dup() for _ in range(_COPIES if find_spec("uvloop") else 0))]
+    is_uvloop = type(loop).__module__.partition(".")[0] == "uvloop"
+    return [bound, *(bound.dup() for _ in range(_COPIES if is_uvloop else 0))]
 
 
 def _taken(where: str, host: str, port: int, error: OSError) -> InputError:

@@ -87,7 +87,7 @@ class Server:
         shown = self.contexts[0][0] if self.contexts else None
         limits = config.limits
         waits: dict[str, Any] = {"ssl_handshake_timeout": limits.head_s, "ssl_shutdown_timeout": limits.idle_s}
-        for handle in sockets.handles(bound):
+        for handle in sockets.handles(bound, loop):
             server = await loop.create_server(
                 lambda: Client(front), sock=handle, backlog=_BACKLOG, ssl=shown, **(waits if shown else {})
             )
