@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import struct
@@ -56,6 +57,23 @@ async def until(condition, within_s=10.0):
             return
         await asyncio.sleep(0.002)
     raise AssertionError("it did not happen")
+
+
+def no_more_files(server):
+    """Close the gateway's idle connections to engines, and let the system refuse it any more open files."""
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def refused(factory, host, port, **options):
+        if port != server.port:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await connect(factory, host, port, **options)
+
+    loop.create_connection = refused
+    for pool in server.gateway.pools.all:
+        for backend in pool.backends.values():
+            for connection in list(backend.endpoint._idle):
+                connection.close()
 
 
 def base(server):

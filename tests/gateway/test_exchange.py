@@ -20,6 +20,7 @@ from tests.gateway.running import (
     chunk,
     engine,
     framed,
+    no_more_files,
     raw,
     request,
     serving,
@@ -183,6 +184,19 @@ def test_a_request_is_counted_by_the_status_that_its_client_got(said, status, is
             assert answer.startswith(f"HTTP/1.1 {status} ".encode())
             found = server.gateway.snapshot()
             assert found["models"]["m"]["requests_total"] == found["gateway"]["answers_total"] == {str(status): 1}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_request_is_told_to_come_again_where_the_gateway_may_open_no_more_files(is_streamed):
+    async def story():
+        async with engine(fine) as only, serving(only.url) as server:
+            no_more_files(server)
+            answer = await raw(server, request({**BODY, "stream": is_streamed}, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 1\r\n" in answer
+            assert not only.asked
 
     asyncio.run(story())
 

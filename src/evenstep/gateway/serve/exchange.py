@@ -68,7 +68,8 @@ class Exchange:
 
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
-        refusal: the last refusal or failure reported by an engine, for the client; None = none reported.
+        refusal: for the client, the last refusal or failure reported by an engine, or of this gateway, which could open no
+            connection; None = none reported.
         only_too_many: all engines that refused or failed it so far answered 429; True before the first.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
@@ -514,6 +515,8 @@ class Collecting:
             self.whole(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def broke(self, kind: Kind, why: str) -> None:
+        if kind == "unable":
+            self.exchange.refusal = refusals.overloaded(1.0)
         self._lose("status" if self._refused else kind, why)
 
     def whole(self, body: bytes) -> None:
@@ -656,8 +659,8 @@ class Stream(Collecting):
             self._end("stream", "its stream ended before the answer was complete")
 
     def broke(self, kind: Kind, why: str) -> None:
-        if self._refused:
-            self._lose("status", why)
+        if self._refused or kind == "unable":
+            super().broke(kind, why)
         else:
             self._end(kind, why)
 
