@@ -12,6 +12,7 @@ from tests.gateway.running import (
     STALLS,
     engine,
     framed,
+    no_more_files,
     raw,
     request,
     resets_the_second,
@@ -171,6 +172,30 @@ def test_what_one_engine_cannot_do_another_may():
         async with engine(cannot) as one, engine(can) as two, serving(one.url, two.url) as server:
             assert b"\r\n\r\n{}" in await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
             assert (len(one.asked), len(two.asked)) == (1, 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("status", "last", "expected"),
+    [(501, "fails", 501), (503, "fails", 503), (500, "fails", 502), (404, "fails", 502), (500, "no files", 503)],
+)
+def test_where_no_engine_is_left_the_most_telling_answer_is_passed_on(status, last, expected):
+    async def story():
+        async def refuses(number, head, body, writer):
+            if last == "no files":
+                no_more_files(server)
+            writer.write(whole(status, b'{"detail": "The model does not exist"}', more="Retry-After: 3\r\n"))
+
+        async def fails(number, head, body, writer):
+            return False
+
+        async with engine(refuses) as one, engine(fails) as two, serving(one.url, two.url) as server:
+            server.gateway.pools.all[0].backends[two.url.removeprefix("http://")].passing += 1  # the other is first
+            answer = await raw(server, request(BODY, "/v1/embeddings", headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 %d " % expected)
+            assert (b"Retry-After: 3" in answer) is (expected == status)
+            assert len(one.asked) == 1
 
     asyncio.run(story())
 

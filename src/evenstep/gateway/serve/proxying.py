@@ -2,7 +2,8 @@
 
 Until the first byte of an answer reaches the client, a failed engine is replaced by another. So is one that lacks the model,
 or whose model cannot do what is asked (501). Each is tried once; the last is tried again, on a new connection, if its reused
-one was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure.
+one was stale. Errors of an engine are converted to OpenAI's form. A redirect is a failure. If none is left, the client gets
+the last 501 or 503, also one of our own for lack of open files; else 502.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from evenstep.http.head import ResponseHead
 _REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
 _ANSWER_FIELDS = ("content-disposition", "content-encoding", "content-range", "cache-control", "etag", "last-modified")
 _EVENTS = "text/event-stream"
+_TELLING = (HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE)
 _MOST_HELD = 1 << 20  # bytes of an answer of known length that is passed on only when it is whole
 _CUT = refusals.stream_broken("no other engine has its beginning")
 
@@ -53,6 +55,7 @@ class ProxiedRequest:
         self.is_off = False
         self.is_head = request.context.head.method == "HEAD"
         self._left = list(engines)
+        self._refusal = refusals.ENGINE_FAILED  # for a client whose request no engine is left for
         self._backend: Backend | None = None
         self._more = carried(request.context.head.headers, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
@@ -61,11 +64,10 @@ class ProxiedRequest:
         self._size = self._length = 0  # bytes of the body so far, and in all by its head (below 0 = not stated)
 
     def send(self) -> None:
-        """Send the request to the best candidate that is left; without one, refuse it with status 502."""
+        """Send the request to the best candidate that is left; without one, refuse it."""
         if not self._left:
-            refusal = refusals.ENGINE_FAILED
-            self.client.refuse(refusal)
-            self._end("error", refusal.status)
+            self.client.refuse(self._refusal)
+            self._end("error", self._refusal.status)
             return
         backend = self._left.pop(0)
         backend.passing += 1
@@ -126,26 +128,30 @@ class ProxiedRequest:
     def ended(self) -> None:
         head, backend = self._answer, self._backend
         assert head is not None and backend is not None
-        is_engines = self._refused and not blames_request(head.status)
-        if is_engines or backend.refuses_our_key(head.status, self._request.context.credentials):
+        said, status = b"".join(self._pieces), head.status
+        if status in _TELLING:
+            self._refusal = of_engine(said, status, head.retry_after_s)
+        is_engines = self._refused and not blames_request(status)
+        if is_engines or backend.refuses_our_key(status, self._request.context.credentials):
             self._again()
             return
         if self._refused:
-            said = b"".join(self._pieces)
-            if self._left and (head.status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, head.status)):
+            if self._left and (status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, status)):
                 self._again()
                 return
-            self.client.refuse(of_engine(said, head.status, head.retry_after_s))
+            self.client.refuse(of_engine(said, status, head.retry_after_s))
         else:
             if not self._started:
                 self._start()
-            self.client.send(b"".join(self._pieces), last=True)
-        self._end("error" if self._refused else "complete", head.status)
+            self.client.send(said, last=True)
+        self._end("error" if self._refused else "complete", status)
 
     def broke(self, kind: Kind, why: str) -> None:
         if self._started:  # bytes sent cannot be taken back
             self._break_off(_CUT)
             return
+        if kind == "unable":
+            self._refusal = refusals.overloaded(1.0)
         if kind == "stale" and not self._left and not self._is_repeated and self._backend is not None:
             self._left.append(self._backend)  # no other engine is left, and it may not have seen the request
             self._is_repeated = True
