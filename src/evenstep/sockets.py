@@ -162,13 +162,21 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def allow_files() -> None:
-    """Raise this process's limit of open files to 65,536, or to the hard limit if lower; never lower it. Not on Windows."""
+def allow_files(needed: int = 0) -> int:
+    """Raise this process's limit of open files to `needed`, at least 65,536, or to the hard limit if lower; never lower it.
+
+    Returns `needed`, or the limit if it is lower. On Windows there is no limit.
+    """
     if sys.platform == "win32":
-        return
+        return needed
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    if soft == resource.RLIM_INFINITY:
+        return needed
+    wanted = max(_FILES, needed)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return min(needed, max(soft, wanted))

@@ -18,7 +18,7 @@ from tests.gateway.running import config_of, raw, request
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Listen
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.server import Server, _say_when_ready, introduction
+from evenstep.gateway.server import Server, _few_files, _say_when_ready, introduction
 
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}
 
@@ -51,6 +51,22 @@ def test_what_was_assumed_is_said():
     assert "slots:" not in said
     assert "1 barrier group\n" in said + "\n"
     assert "1 of them prefill" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
+def test_too_few_open_files_for_all_clients_are_told_with_what_to_raise(monkeypatch):
+    import resource
+
+    limits = [(256, 1000)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _kind, new: limits.append(new))
+    (line,) = _few_files(20_000)
+    assert limits[-1] == (1000, 1000)
+    assert all(said in line for said in ("open files: 1000,", "to 40100,", "limits.connections to 450"))
+    assert _few_files(450) == []
+    limits.append((256, 1 << 20))
+    assert _few_files(100_000) == []
+    assert limits[-1] == (200_100, 1 << 20)
 
 
 @pytest.mark.slow

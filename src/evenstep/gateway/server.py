@@ -30,6 +30,7 @@ from evenstep.gateway.serve.gateway import Gateway
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
+_OTHER_FILES = 100  # open files besides those of clients and of their calls to engines
 _LAST_WORDS_S = 1.0  # time for clients to read that their answer is cancelled
 _SWITCH_S = 0.0005  # the operation thread yields to the data path this soon; Python's default is 5 ms
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt; their values follow
@@ -171,7 +172,7 @@ def serve(
         operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
         try:
             await loop.run_in_executor(None, operation.start)
-            for line in (*introduction(server), *operation.introduction()):
+            for line in (*introduction(server), *operation.introduction(), *few_files):
                 say(line)
             telling = loop.create_task(_say_when_ready(server, say))
             if sys.platform != "win32":
@@ -184,10 +185,22 @@ def serve(
             await loop.run_in_executor(None, operation.stop)
             await server.close()
 
-    sockets.allow_files()
+    few_files = _few_files(settled.value.limits.connections)
     _keep_freed_memory()
     with logging_to(settled.value.log) as logs, asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
         runner.run(run(logs))
+
+
+def _few_files(connections: int) -> list[str]:
+    """Allow as many open files as so many clients need; a line that says what to raise if the system allows fewer."""
+    needed = 2 * connections + _OTHER_FILES
+    files = sockets.allow_files(needed)
+    if files == needed:
+        return []
+    return [
+        f"open files: {files}, too few for limits.connections: {connections} (each may need 2); raise the hard limit "
+        f"(ulimit -Hn, LimitNOFILE) to {needed}, or lower limits.connections to {max(1, (files - _OTHER_FILES) // 2)}"
+    ]
 
 
 def _keep_freed_memory() -> None:

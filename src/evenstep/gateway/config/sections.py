@@ -104,7 +104,8 @@ class Limits:
         body_bytes_per_s: least mean rate of a body, not counting its first two seconds; a slower one gets status 408. 0 = no
             such limit.
         idle_s: how long a connection without a request stays open.
-        connections: most open connections; a further one is closed at once.
+        connections: most open connections; a further one is closed at once. Each may need two open files: its own and one to
+            an engine. The start tells if the system allows fewer.
         buffer_bytes: bytes of an answer that may wait for a slow client. With more, the gateway stops reading from the
             engine until a quarter of them is left. What was read by then, and an answer that does not stream, still waits.
         stalled_s: longest time in which a slow client reads nothing of its answer; then its connection is closed. It is
