@@ -7,9 +7,11 @@ import math
 
 import aiohttp
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, raw, serving, until, whole
+from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, raw, request, serving, until, whole
 
 from evenstep.gateway.config.sections import ApiKey, Limits, RequestClass
+from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.serve.ended import Ended
 
 
@@ -179,6 +181,36 @@ def test_what_is_passed_on_is_told_as_well():
             ("GET", "/v1/batches", "error", 400, ""),
         ]
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize(
+    ("path", "where", "status"),
+    [("/tokenize", "send", 500), ("/v1/completions", "send", 500), ("/v1/completions", "start", 200)],
+)
+def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, where, status, monkeypatch):
+    async def scripted(number, head, body, writer):
+        writer.write(EVENTS + framed(chunk(" t1", 1, "length")) + framed(DONE) + END)
+
+    async def story():
+        told: list[Ended] = []
+        async with engine(scripted) as one, serving(one.url) as server:
+            server.gateway.front.listen_to((told.append,), (told.append,))
+            if where == "send":
+                monkeypatch.setattr(Endpoint, "send", lambda *_: 1 / 0)
+            else:
+                sends = Client.send
+
+                def fails(self, data, last=False):
+                    sends(self, data)
+                    self.fail()
+
+                monkeypatch.setattr(Client, "send", fails)
+            body = {"model": "m", "prompt": "x", "stream": True}
+            answer = await raw(server, request(body, path, headers="Connection: close\r\n"))
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert [(one.outcome, one.status) for one in told] == [("error", status)]
 
     asyncio.run(asyncio.wait_for(story(), 60))
 

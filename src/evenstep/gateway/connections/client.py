@@ -48,12 +48,14 @@ class Job(Protocol):
     """The running request of a connection.
 
     Attributes:
-        client_gone: called when the client has left, or by `Client.fail`: stop, and send nothing.
+        client_gone: called when the client has left: stop, and send nothing.
+        failed: called by `Client.fail`, once `Client.job` is None: stop, and send nothing.
         client_resumed: called when the client reads again after `Client.paused`.
         give_up: called when the gateway ends before the answer does: end it with an error for the client, and stop.
     """
 
     def client_gone(self) -> None: ...
+    def failed(self) -> None: ...
     def client_resumed(self) -> None: ...
     def give_up(self) -> None: ...
 
@@ -245,16 +247,16 @@ class Client(asyncio.Protocol):
     def fail(self) -> None:
         """Log the exception being handled, and answer with status 500 if an answer is due; then the connection ends.
 
-        Call it in an ``except`` block. The job is told that the client left. An answer that has begun is cut off there, and
-        the connection ends. After the end of the answer it only logs.
+        Call it in an ``except`` block. The job is told (`Job.failed`). An answer that has begun is cut off there, and the
+        connection ends. After the end of the answer it only logs.
         """
         _log.exception("a request could not be served", extra={"request": self._name})
+        job, self.job = self.job, None
+        if job is not None:
+            job.failed()
         if self._machine.has_begun:
             self.abort()
-            return
-        if self.job is not None:
-            self.job.client_gone()
-        if self.is_busy:
+        elif self.is_busy:
             self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
 
     def refuse(self, refusal: Refusal, close: bool = False) -> None:

@@ -37,7 +37,7 @@ from evenstep.http.head import ResponseHead
 _log = logging.getLogger("evenstep.gateway")
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
-_OK, _TOO_MANY = 200, 429
+_OK, _TOO_MANY, _BUG = 200, 429, 500
 _FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
 #: Bytes of an event for each byte of the prompt that it repeats: as token ids, or as tokens with log probabilities.
@@ -318,6 +318,10 @@ class Exchange:
         self._note_tokens(leg)
         self._over("cancelled", _OK if self.has_started else 0)
 
+    def failed(self) -> None:
+        """A bug of ours met it: end the request as `client_gone` does, but as an error; the connection answers."""
+        self._end_as("error", _BUG)
+
     def give_up(self) -> None:
         """The gateway stops: end the request as `client_gone` does, and send status 503, or an error event in a stream."""
         self._end_unserved(refusals.overloaded(1.0), "error", "the gateway is being stopped")
@@ -333,14 +337,17 @@ class Exchange:
 
     def _end_unserved(self, refusal: Refusal, outcome: Outcome, why: str) -> None:
         """End the request as `client_gone` does, and send the refusal, or an error event, with `why`, in a stream."""
-        has_started = self.has_started
-        self._note_tokens(self._leg)
-        self._over(outcome, _OK if has_started else refusal.status)
-        self.client_gone()
-        if has_started:
+        self._end_as(outcome, refusal.status)
+        if self.has_started:
             self.client.send(refusals.stream_broken(why).event(), last=True)
         else:
             self.client.refuse(refusal)
+
+    def _end_as(self, outcome: Outcome, status: int) -> None:
+        """End the request as `client_gone` does, but with this outcome; `status` is for a client without a stream."""
+        self._note_tokens(self._leg)
+        self._over(outcome, _OK if self.has_started else status)
+        self.client_gone()
 
     @property
     def event_bytes(self) -> int:

@@ -164,6 +164,11 @@ class ProxiedRequest:
         cancel(self)
         self._end("cancelled", self._answer.status if self._answer is not None and self._started else 0)
 
+    def failed(self) -> None:
+        """A bug of ours met it: close the call to the engine, and end the request as an error; the connection answers."""
+        cancel(self)
+        self._end("error", self._answer.status if self._answer is not None and self._started else 500)
+
     def give_up(self) -> None:
         """The gateway stops: break off an answer that has begun; else refuse the request with status 503."""
         cancel(self)
