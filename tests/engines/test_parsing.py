@@ -108,6 +108,12 @@ def test_a_whole_number_may_have_a_decimal_point():
     assert request.body.count(b"16.0") == 1  # engines get it as it is
     with pytest.raises(InputError, match=r"max_tokens is '16.5'; expected an integer"):
         read("completions", PROMPT | {"max_tokens": 16.5})
+    for written, number in (("1e2", 100), ("0.5E+1", 5), ("1.0", 1)):
+        body = b'{"model":"m","prompt":"x","max_tokens":%b}' % written.encode()
+        assert read_request("completions", body).max_tokens == number
+    for written in ("1e-1", "1e400", "1e300", "-1e2"):
+        with pytest.raises(InputError, match="max_tokens is '?-?1"):
+            read_request("completions", b'{"model":"m","prompt":"x","max_tokens":%b}' % written.encode())
     with pytest.raises(InputError, match=r"stream is '1.0'; expected true or false"):
         read("completions", PROMPT | {"stream": 1.0})
 

@@ -206,14 +206,14 @@ _EXPECTED = {
     "stream_options": "an object of true and false",
 }
 _FORMS = {name: b'"%b":%%b' % name.encode() for name in _EXPECTED}
-_WHOLE = re.compile(rb"(-?\d+)\.0+")
+_FLOAT = re.compile(rb"-?\d+[.eE].*")
 _FIELD = re.compile(r"`\$\.(\w+)")
 
 
 def _given(fields: Mapping[str, msgspec.Raw]) -> _Given:
     """Parse the members of `_Given` from their JSON; an `InputError` names the first of the wrong type.
 
-    A whole number may be written as 16.0, as some languages do, and as vLLM takes it.
+    A whole number may be written as 16.0 or 1e2, as some languages do, and as vLLM takes it.
     """
     wanted = [form % fields[name] for name, form in _FORMS.items() if name in fields]
     try:
@@ -221,9 +221,9 @@ def _given(fields: Mapping[str, msgspec.Raw]) -> _Given:
     except (msgspec.MsgspecError, RecursionError) as error:
         found = _FIELD.search(str(error))
         name = found[1] if found else "body"
-        whole = _WHOLE.fullmatch(fields.get(name, _NOTHING)) if _EXPECTED.get(name) == "an integer" else None
-        if whole is not None:
-            return _given({**fields, name: msgspec.Raw(whole[1])})
+        is_float = _EXPECTED.get(name) == "an integer" and _FLOAT.fullmatch(fields.get(name, _NOTHING))
+        if is_float and (number := float(bytes(fields[name]))).is_integer():
+            return _given({**fields, name: msgspec.Raw(b"%d" % number)})
         value = _beginning(fields.get(name, _NOTHING))
         raise InputError(_WHERE, name, value, _EXPECTED.get(name, "JSON as the protocol has it")) from None
 
