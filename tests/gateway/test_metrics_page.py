@@ -104,16 +104,16 @@ def test_each_metric_of_a_model_has_samples():
 
 def test_groups_keep_their_names_when_others_leave():
     dispatcher = Dispatcher("jsq")
-    for name, group in (("a", "b"), ("b", ""), ("c", "x"), ("d", "")):
+    for name, group in (("a", "b"), ("b", ""), ("c", "x"), ("d", ""), ("b#0", "")):
         dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=WorkerSpec(name=name, group=group)))
 
     def shown() -> list[str]:
         steps = page(dispatcher=dispatcher)["evenstep_group_steps"].samples
         return [one.labels["group"] for one in steps]
 
-    assert shown() == ["b#0", "b#1", "x", "d"]  # a group and a worker have the same name
+    assert shown() == ["b#0#0", "b#1", "x", "d", "b#0"]  # a group and a worker have the same name
     dispatcher.handle(ev.WorkerRemoved(now_s=1.0, worker="b", drain=False))
-    assert shown() == ["b", "x", "d"]
+    assert shown() == ["b", "x", "d", "b#0"]
 
 
 def test_the_numbers_are_those_of_the_dispatcher():

@@ -167,10 +167,18 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
 
 
 def _names_of_groups(workers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Number of each barrier group -> its name; the number is added where a worker without a group has the same name."""
+    """Number of each barrier group -> its name; the number is added where a worker without a group has the same name.
+
+    It is added once more where that is another group's name.
+    """
     names = {worker["group"]: worker["group_name"] for worker in workers}
     counted = Counter(names.values())
-    return {number: name if counted[name] == 1 else f"{name}#{number}" for number, name in names.items()}
+    for number, name in names.items():
+        if counted[name] > 1:
+            while name in counted:
+                name += f"#{number}"
+            names[number] = name
+    return names
 
 
 def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> None:
