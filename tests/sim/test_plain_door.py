@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -163,6 +164,10 @@ def test_a_broken_contract_names_policy_decision_and_rule(answer, said):
         (3, "route answers int; expected a RoutingDecision"),
         ([0, 1, -1], "route answers list; expected a RoutingDecision"),
         (np.zeros(3, np.int64), "route answers ndarray; expected a RoutingDecision"),
+        (
+            SimpleNamespace(worker=np.array([0, 1, -1]), memory=None, bound=0.0),
+            "route answers SimpleNamespace; expected a RoutingDecision",
+        ),
         (RoutingDecision([0, 1, -1]), "worker is a list; expected an array of int64"),  # type: ignore[arg-type]
         (RoutingDecision(np.zeros(3, np.int64), [0]), "memory is a list; expected an array of int64"),  # type: ignore[arg-type]
     ],

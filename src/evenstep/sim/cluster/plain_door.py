@@ -15,7 +15,7 @@ from evenstep.compiled import column, sealed
 from evenstep.errors import PolicyError
 from evenstep.request import F8
 from evenstep.routing.idle import send_to_idle
-from evenstep.routing.view import HOLD, RoutingView, broken_rule, reads_cached
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, broken_rule, reads_cached
 from evenstep.sim.cluster.model import RAISED
 from evenstep.sim.cluster.prefix_caches import PrefixCaches
 from evenstep.sim.cluster.state import State
@@ -107,6 +107,8 @@ class PlainDoor:
         decision: Any = view  # as long as there is no answer
         try:
             decision = self.route(view)
+            if not isinstance(decision, RoutingDecision):
+                raise TypeError("no decision")  # `broken_rule` names its class
             worker, memory = decision.worker, decision.memory
             if worker.shape != (waiting,) or (worker.dtype is not _INT64 and worker.dtype != _INT64):
                 raise PolicyError(
