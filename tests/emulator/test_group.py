@@ -136,7 +136,7 @@ def test_a_cancelled_request_leaves_at_once_and_produces_nothing_more():
     assert one.ranks[0].memory.used == 1
     assert shown(one.handle(Due(), 3.0))[0] == ("token", 2, None)
     assert one.handle(Cancelled(99), 3.5) == []
-    assert one.ranks[0].counts.finished == {"stop": 0, "length": 0, "abort": 1}
+    assert one.ranks[0].counts.finished == {"stop": 0, "length": 0, "abort": 1, "error": 0}
 
 
 def test_the_same_prompt_gives_the_same_answer_and_a_continuation_goes_on_with_it():
@@ -234,6 +234,7 @@ def test_kv_that_cannot_be_had_loses_the_request():
     one = group()
     one.handle(Arrived(work(1, 8, 2), 0, awaits=True), 0.0)
     assert one.handle(Fetched(1, found=False), 3.0) == [Lost(1, "kv")]
+    assert one.ranks[0].counts.finished == {"stop": 0, "length": 0, "abort": 0, "error": 1}
     assert is_empty(one)
 
 
@@ -389,7 +390,7 @@ def test_steps_and_tokens_and_the_time_of_each_rank_are_counted():
     drive(one)
     first, idle = one.ranks[0].counts, one.ranks[1].counts
     assert (one.steps, first.produced_tokens, idle.produced_tokens) == (3, 3, 0)
-    assert first.finished == {"stop": 0, "length": 1, "abort": 0}
+    assert first.finished == {"stop": 0, "length": 1, "abort": 0, "error": 0}
     assert one.stepped_s == pytest.approx((0.125 + 0.5 + 0.25 * (16 - 8)) + 2 * (0.125 + 0.5))
     assert first.busy_s == pytest.approx(one.stepped_s)
     assert idle.busy_s == pytest.approx(3 * (0.125 + 0.5)), "a rank without requests runs a dummy token"

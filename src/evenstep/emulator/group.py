@@ -202,6 +202,7 @@ class Group:
         one = self._live[event.key]
         if not event.found:
             del self._live[event.key]
+            self.ranks[one.rank].counts.finished["error"] += 1
             return [Lost(event.key, "kv")]
         one.fetched = one.prompt
         self.ranks[one.rank].waiting.append(one)

@@ -50,7 +50,8 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     page.add("counter", "vllm:prefix_cache_queries_total", counts.looked_up_tokens, **who)
     page.add("counter", "vllm:prefix_cache_hits_total", counts.found_tokens, **who)
     page.add("counter", "vllm:generation_tokens_total", counts.produced_tokens, **who)
-    for reason, value in counts.finished.items():
+    # vLLM does not count a request that its client has left, nor does it look for repetitions unless it is asked
+    for reason, value in {**counts.finished, "abort": 0, "repetition": 0}.items():
         page.add("counter", "vllm:request_success_total", value, **who, finished_reason=reason)
     page.add("counter", "vllm:nixl_num_kv_expired_reqs_total", counts.expired_leases, **who)
     blocks, size = memory.blocks + 1, memory.block_size

@@ -86,7 +86,7 @@ class Counts:
         evictions: number of evictions of running sequences.
         expired_leases: finished sequences whose KV was not fetched in time.
         busy_s: engine seconds of its own part of the steps.
-        finished: number of ended sequences by reason: stop, length, abort.
+        finished: number of ended sequences by reason: stop, length, abort (the client left), error (their KV was not found).
     """
 
     local_tokens: int = 0
@@ -98,7 +98,7 @@ class Counts:
     evictions: int = 0
     expired_leases: int = 0
     busy_s: float = 0.0
-    finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0, "abort": 0})
+    finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error"), 0))
 
 
 class Rank:
