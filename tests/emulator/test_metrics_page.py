@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 from tests.emulator.running import running, url
+from tests.pages import clashes
 
 from evenstep.emulator.fleet import Fleet
 from evenstep.emulator.group import Arrived, Cancelled, Due
@@ -160,6 +161,11 @@ def a_page(dialect):
     return metrics_page(fleet, range(2)).decode()
 
 
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_no_two_metrics_are_one_family_in_openmetrics(dialect):
+    assert clashes(a_page(dialect)) == []
+
+
 @pytest.mark.parametrize(
     ("name", "labels", "expected"),
     [
@@ -189,7 +195,7 @@ def test_figures_of_vllm_by_hand(name, labels, expected):
     rank = {"rank": "1", "group": "1"}
     own = {
         "resident_kv_tokens": 13,
-        "step_seconds": 7.5,
+        "last_step_seconds": 7.5,
         "steps_total": 2,
         "step_seconds_total": 12.0,
         "late_steps_total": 7,

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as read
+from tests.pages import clashes
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
@@ -82,7 +83,7 @@ def served() -> Dispatcher:
 
 def page(gateway: dict[str, object] | None = None, dispatcher: Dispatcher | None = None):
     text = metrics_page({"models": {"m": (dispatcher or served()).snapshot()}, "gateway": gateway or {}}, 0.25).decode()
-    assert text.endswith("\n")
+    assert text.endswith("\n") and clashes(text) == []
     return {family.name: family for family in read(text)}
 
 

@@ -84,7 +84,7 @@ def _own(page: Page, fleet: Fleet, number: int) -> None:
     rank, group = fleet.rank(number), fleet.home[number]
     who = {"rank": str(number), "group": str(fleet.groups.index(group))}
     page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)
-    page.add("gauge", "evenstep:step_seconds", group.step_s, **who)
+    page.add("gauge", "evenstep:last_step_seconds", group.step_s, **who)
     page.add("counter", "evenstep:steps_total", group.steps, **who)
     page.add("counter", "evenstep:step_seconds_total", group.stepped_s, **who)
     page.add("counter", "evenstep:busy_seconds_total", rank.counts.busy_s, **who)
