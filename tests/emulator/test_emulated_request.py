@@ -112,6 +112,8 @@ def test_fields_of_real_engines_that_change_nothing_here_are_ignored():
         ({"stop": ["a", ""]}, 400, "stop"),
         ({"echo": True}, 400, "echo"),
         ({"best_of": 3}, 400, "best_of"),
+        ({"logprobs": -1}, 400, "logprobs"),
+        ({"logprobs": 21}, 400, "logprobs"),
     ],
 )
 def test_a_bad_field_is_refused_with_its_name(body, status, param):
@@ -126,6 +128,8 @@ def test_a_bad_field_is_refused_with_its_name(body, status, param):
         {"messages": []},
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
         {"kv_transfer_params": {"prompt_token_ids": "x"}},
+        {"logprobs": True, "top_logprobs": 21},
+        {"top_logprobs": 1},
         {"messages": "hello"},
     ],
 )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from evenstep.emulator import tokens
 from evenstep.emulator.emulated_request import asked
 from evenstep.emulator.wording import Choice, Wording, error_body, error_event, models_body
 
@@ -98,6 +99,19 @@ def test_a_whole_answer_has_all_choices_and_what_they_cost():
     assert found["kv_transfer_params"] == {"do_remote_prefill": True}
     said = json.loads(wording(chat=True).whole([choices[0]], None))["choices"][0]["message"]
     assert said == {"role": "assistant", "content": " bab"}
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_likeliest_tokens_are_as_many_as_asked_for_the_chosen_one_first(count):
+    for token, text in ((WORD, " bab"), (tokens.END, "")):
+        choice = Choice(0, [token], text, "stop", prompt_tokens=1, produced=1)
+        made = wording(chat=True, logprobs=True, top_logprobs=count)
+        (one,) = read(made.event(choice))["choices"][0]["logprobs"]["content"]
+        assert len(one["top_logprobs"]) == count
+        assert [top["logprob"] for top in one["top_logprobs"]] == [-0.25, -2.25, -4.25][:count]
+        assert all(top["token"] == text for top in (one, *one["top_logprobs"][:1]))
+        (top,) = read(wording(logprobs=count).event(choice))["choices"][0]["logprobs"]["top_logprobs"]
+        assert len(top) == max(1, count) and next(iter(top)) == text
 
 
 @pytest.mark.parametrize(("chat", "asks"), [(False, 1), (True, True)])

@@ -15,6 +15,7 @@ from evenstep.emulator import tokens
 from evenstep.errors import EvenstepError, InputError
 from evenstep.request import I8
 
+_MOST_LOGPROBS = 20  # vLLM's --max-logprobs
 _GREEDY = 1e-5  # temperature below which vLLM takes the likeliest token
 
 
@@ -65,6 +66,7 @@ class _Chat(_Body):
     messages: list[_Message]
     max_completion_tokens: int | None = None
     logprobs: bool | None = False
+    top_logprobs: int | None = 0
     add_generation_prompt: bool = True
     continue_final_message: bool = False
 
@@ -81,6 +83,7 @@ class EmulatedRequest:
         stop, stop_ids: texts, and token ids, that end a sequence.
         ends: whether the model may end a sequence by itself (no ``ignore_eos``).
         seed: seed of sampled answers; None = greedy.
+        logprobs, top_logprobs: whether the answer has log-probabilities, and of how many tokens at each place.
         transfer: ``kv_transfer_params`` as received; empty if the body has no such member.
         rank: rank that the body names, from 0 among those of the port; None if it names no rank.
     """
@@ -98,6 +101,7 @@ class EmulatedRequest:
     ends: bool
     seed: int | None
     logprobs: bool
+    top_logprobs: int
     return_ids: bool
     transfer: dict[str, Any]
     rank: int | None
@@ -139,6 +143,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     except (InputError, msgspec.ValidationError) as error:
         raise RefusedError(400, str(error), "prompt") from None
     _check(read, prompts, sglang)
+    top_logprobs = _top_logprobs(read)
     options = read.stream_options or _StreamOptions()
     max_tokens = tuple(_max_tokens(read, int(prompt.size), longest, sglang) for prompt in prompts)
     if (read.min_tokens or 0) > min(max_tokens):
@@ -158,6 +163,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
         ends=not read.ignore_eos,
         seed=None if read.temperature is not None and read.temperature < _GREEDY else read.seed,
         logprobs=read.logprobs is not None and read.logprobs is not False,
+        top_logprobs=top_logprobs,
         return_ids=bool(read.return_token_ids),
         transfer=read.kv_transfer_params or {},
         rank=read.data_parallel_rank if read.routed_dp_rank is None else read.routed_dp_rank,
@@ -182,6 +188,17 @@ def _check(read: _Completion | _Chat, prompts: tuple[I8, ...], sglang: bool) -> 
         raise RefusedError(400, "echo is not emulated.", "echo")
     if isinstance(read, _Completion) and read.best_of is not None and read.best_of != (read.n or 1):
         raise RefusedError(400, "best_of other than n is not emulated.", "best_of")
+
+
+def _top_logprobs(read: _Completion | _Chat) -> int:
+    """How many tokens at each place are wanted with their log-probabilities; vLLM's bounds, else `RefusedError`."""
+    name = "top_logprobs" if isinstance(read, _Chat) else "logprobs"
+    count = (read.top_logprobs if isinstance(read, _Chat) else read.logprobs) or 0
+    if not 0 <= count <= _MOST_LOGPROBS:
+        raise RefusedError(400, f"{name} must be in 0..{_MOST_LOGPROBS}, got {count}.", name)
+    if count and not read.logprobs:
+        raise RefusedError(400, "when using `top_logprobs`, `logprobs` must be set to true.", name)
+    return count
 
 
 def _prompts(read: _Completion) -> tuple[I8, ...]:

@@ -20,7 +20,8 @@ Dialect: TypeAlias = Literal["vllm", "sglang"]
 #: Media types of answers.
 JSON, HTML, EVENTS = "application/json", "text/html; charset=utf-8", "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
-#: Placeholder for the log-probability of a chosen token; engines send a number, and clients only pass it on.
+#: Placeholder for the log-probability of a chosen token; engines send a number, and clients only pass it on. Each less
+#: likely token at its place has 2 less.
 LOGPROB = -0.25
 _TEXT = tuple(text.encode() for text in tokens.TEXT)
 _TYPES = {400: "BadRequestError", 404: "NotFoundError", 413: "RequestEntityTooLarge", 500: "InternalServerError"}
@@ -176,10 +177,23 @@ class Wording:
         if not self._asked.chat:
             offsets = [*accumulate(map(len, texts), initial=choice.offset)][:-1]
             values = [LOGPROB] * len(texts)
-            top = [{text: LOGPROB} for text in texts]
+            top = [self._likely(i) for i in choice.ids]
             return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}
-        content = [{"token": text, "logprob": LOGPROB, "bytes": list(text.encode()), "top_logprobs": []} for text in texts]
+        shown = [[_shown(*one) for one in self._likely(i).items()] for i in choice.ids]
+        content = [{**one[0], "top_logprobs": one[: self._asked.top_logprobs]} for one in shown]
         return {"content": content}
+
+    def _likely(self, token: int) -> dict[str, float]:
+        """The likeliest tokens in place of a token, text -> log-probability: itself first, others if the request asks."""
+        others = (
+            tokens.FIRST_WORD + (token - tokens.FIRST_WORD + i) % tokens.WORDS for i in range(1, self._asked.top_logprobs)
+        )
+        return {tokens.TEXT[one]: LOGPROB - 2 * i for i, one in enumerate((token, *others))}
+
+
+def _shown(text: str, logprob: float) -> dict[str, Any]:
+    """A token with its log-probability, as a chat has it."""
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
 
 def error_body(status: int, message: str, param: str | None = None) -> bytes:
