@@ -296,6 +296,22 @@ def test_recomputed_is_a_finish_with_its_own_stop_reason():
     assert (out.ended, host.stopped) == (True, [(100, "stop")])
 
 
+def test_a_recomputed_answer_has_the_text_that_was_held_back():
+    made, out, _ = answer(Fault("recomputed", after_tokens=2), stop=[TEXT[4] + "x"])
+    made.begin()
+    feed(made, 3, 4, 5)
+    assert "".join(e["choices"][0]["text"] for e in events(out.sent)[:-1]) == TEXT[3] + TEXT[4]
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_a_token_whose_text_is_held_back_in_a_chat_has_its_log_probability(dialect):
+    made, out, _ = answer(chat=True, dialect=dialect, stop=[TEXT[3] + "x"], logprobs=True)
+    made.begin()
+    feed(made, 3, 4, 5, finish="length")
+    told = [e["choices"][0]["logprobs"] for e in events(out.sent)[:-1]]
+    assert [one["token"] for lp in told if lp for one in lp["content"]] == [TEXT[3], TEXT[4], TEXT[5]]
+
+
 def test_a_recomputed_answer_counts_the_tokens_that_came():
     made, out, _ = answer(Fault("recomputed", after_tokens=2), stream_options={"include_usage": True})
     made.begin()

@@ -219,6 +219,7 @@ class Answer:
                     if other.finish is None:
                         self._stop(other.key, "stop")
                         other.finish, other.stop_reason = "stop", "recomputed"
+                        other.text += other.stopping.rest() if other.stopping else ""
             case "malformed":
                 self._garbage = b'data: {"id": "cmpl-malformed", "choices": [{"index": 0, "te\n\n'
                 return False
