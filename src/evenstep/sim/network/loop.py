@@ -20,13 +20,14 @@ import numpy as np
 
 from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, declared, inlined, part, several, signature
 from evenstep.cost.batch_seconds import seconds_of
+from evenstep.sim.cluster.pool import heap_pop, heap_push
 from evenstep.sim.engine.batch import run_batch
 from evenstep.sim.engine.loop import iterate
 from evenstep.sim.engine.model import DONE, HAS_FORMED, HAS_NONE, HOLDS_FOR_EVER, STOPPED, Lists, Policy, Run
 from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import LEAST_ATTAINED, LISTS_FULL, Net
 from evenstep.sim.network.sending import send, show
-from evenstep.sim.network.times import due_s, next_s, pop, push, set_due
+from evenstep.sim.network.times import due_s, next_s, set_due
 
 #: Most different scheduling policies of a network, and most different routing policies.
 MOST_POLICIES = 8
@@ -91,7 +92,7 @@ def end_batch(net: Net, e: int, now_s: float) -> None:
                 child = nodes.child[k]
                 nodes.pending[child] -= 1
                 if nodes.pending[child] == 0:
-                    push(net, now_s + float(nodes.delay_s[child]), child)
+                    net.clock.heap = heap_push(net.heap, net.clock.heap, now_s + float(nodes.delay_s[child]), child)
     site.formed, site.finished, site.ran = 0, now.finished, now.prefill_tokens + now.decode_tokens
     show(net, e)
 
@@ -106,14 +107,13 @@ def release(routes: Any, net: Net, now_s: float) -> int:
     while clock.most < net.lists.coming.shape[1]:
         is_root = clock.coming < clock.end_root and net.root_s[clock.coming] <= now_s
         if is_root and clock.heap > 0:
-            root_s = net.root_s[clock.coming]
-            is_root = root_s < net.heap_s[0] or (root_s == net.heap_s[0] and net.roots[clock.coming] < net.heap_row[0])
+            is_root = (net.root_s[clock.coming], net.roots[clock.coming]) < (net.heap[0].time_s, net.heap[0].key)
         if is_root:
             row = net.roots[clock.coming]
             clock.coming += 1
-        elif clock.heap > 0 and net.heap_s[0] <= now_s:
-            row = net.heap_row[0]
-            pop(net)
+        elif clock.heap > 0 and net.heap[0].time_s <= now_s:
+            row = net.heap[0].key
+            clock.heap = heap_pop(net.heap, clock.heap)
         else:
             return GOES_ON
         code = send(routes, net, row, now_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evenstep.compiled import Floats, Ints, IntTable, ReadFloats, ReadInts, Record, Rows, Table
+from evenstep.sim.cluster.model import Coming
 from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
 
 #: Codes that the loop returns besides those of `sim.engine.model`: a routing policy gave no engine of its group, or raised;
@@ -200,8 +201,8 @@ class Samples(NamedTuple):
 class Net(NamedTuple):
     """Everything the loop reads and writes, in place.
 
-    `roots` are the calls without parents, released at `root_s`. `heap_s` and `heap_row` are one binary heap of released
-    calls, the first at entry 0. `call_of` has the row of the call at each place of `requests`.
+    `roots` are the calls without parents, released at `root_s`. `heap` is a binary heap of released calls, the first at
+    entry 0. `call_of` has the row of the call at each place of `requests`.
     """
 
     clock: Clock
@@ -212,8 +213,7 @@ class Net(NamedTuple):
     nodes: Nodes
     roots: Ints  # by island and time of release
     root_s: Floats
-    heap_s: Floats  # by time and row
-    heap_row: Ints
+    heap: Rows[Coming]  # by time and row
     attained: Ints  # [T], tokens of a task's finished calls; 0 where neither order nor graph depends on them
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]

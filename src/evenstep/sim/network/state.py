@@ -21,6 +21,7 @@ from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory
 from evenstep.scheduling.order import BY_CLASS, order_of
 from evenstep.scheduling.view import LIMITS, UNLIMITED
 from evenstep.sim.cluster import ask as ask_route
+from evenstep.sim.cluster.model import Coming
 from evenstep.sim.engine import plain_door
 from evenstep.sim.engine.input import largest, shown
 from evenstep.sim.engine.model import Fixed, Kept, Now
@@ -224,8 +225,7 @@ def _net(
         nodes=_nodes(network, places, calls),
         roots=roots,
         root_s=root_s,
-        heap_s=np.zeros(count),
-        heap_row=np.zeros(count, np.int64),
+        heap=rows(Coming, count),
         attained=np.zeros(calls.arrival_s.size, np.int64),
         due_s=np.full(int(islands[len(islands) - 1].tree), math.inf),
         fixed=fixed,

@@ -1,4 +1,4 @@
-"""The next event of a network: the heap of released calls, and the engines' due times with their minima."""
+"""The next event of a network: the engines' due times with their minima, and the next call to be sent."""
 
 from __future__ import annotations
 
@@ -6,47 +6,6 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.sim.network.model import Net
-
-
-@part
-def is_before(net: Net, i: int, j: int) -> bool:
-    """Whether entry i of the heap of released calls comes before entry j: by time, equal times by row."""
-    one_s, other_s = net.heap_s[i], net.heap_s[j]
-    return one_s < other_s or (one_s == other_s and net.heap_row[i] < net.heap_row[j])
-
-
-@part
-def swap(net: Net, i: int, j: int) -> None:
-    """Exchange two entries of the heap of released calls."""
-    net.heap_s[i], net.heap_s[j] = net.heap_s[j], net.heap_s[i]
-    net.heap_row[i], net.heap_row[j] = net.heap_row[j], net.heap_row[i]
-
-
-@part
-def push(net: Net, at_s: float, row: int) -> None:
-    """Add the call in `row`, to be sent at `at_s`, to the heap of released calls, which has room for all calls."""
-    at = net.clock.heap
-    net.clock.heap += 1
-    net.heap_s[at], net.heap_row[at] = at_s, row
-    while at > 0 and is_before(net, at, (at - 1) >> 1):
-        swap(net, at, (at - 1) >> 1)
-        at = (at - 1) >> 1
-
-
-@part
-def pop(net: Net) -> None:
-    """Remove the first call, entry 0, from the heap of released calls; it must not be empty."""
-    net.clock.heap -= 1
-    end, at = net.clock.heap, 0
-    swap(net, 0, end)
-    while 2 * at + 1 < end:
-        child = 2 * at + 1
-        if child + 1 < end and is_before(net, child + 1, child):
-            child += 1
-        if not is_before(net, child, at):
-            break
-        swap(net, child, at)
-        at = child
 
 
 @part
@@ -77,7 +36,7 @@ def next_s(net: Net) -> float:
     if clock.coming < clock.end_root:
         release_s = net.root_s[clock.coming]
     if clock.heap > 0:
-        release_s = min(release_s, net.heap_s[0])
+        release_s = min(release_s, net.heap[0].time_s)
     clock.low, clock.high = clock.end, -1
     if release_s < at_s:
         return release_s
