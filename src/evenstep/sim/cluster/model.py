@@ -463,20 +463,6 @@ class Admitted(Record):
     visible_s: float
 
 
-class ShortSteps(NamedTuple):
-    """The short loop's records of steps, in columns of `StepRows`; `short_state.step_rows` computes the other columns."""
-
-    running: Ints
-    admitted: Ints
-    start_s: Floats
-    duration_s: Floats
-    envelope: Floats
-    load_sum: Floats
-    load_min: Floats
-    energy_busy_idle_j: Floats
-    energy_step_average_j: Floats
-
-
 class ShortRun(NamedTuple):
     """Everything the short loop reads and writes. Fields named as in `Run` mean the same.
 
@@ -495,5 +481,5 @@ class ShortRun(NamedTuple):
     law: Law
     done: Rows[Admitted]
     ended: Ints
-    steps: ShortSteps
+    steps: StepRows  # the columns that `short_state.step_rows` can compute are not written
     samples: Samples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +51,15 @@ def is_linear(law: PiecewiseLinear) -> bool:
 def step_rows(run: ShortRun) -> StepTable:
     """The table of the steps since the host last emptied it. Columns that the loop wrote are views that it may overwrite."""
     slope, steps, rows = run.fixed.slope, int(run.now.steps), int(run.now.step_rows)
-    kept = {name: values[:rows] for name, values in run.steps._asdict().items()}
-    return StepTable(
+    kept = StepTable(**{name: values[:rows] for name, values in run.steps._asdict().items()})
+    return replace(
+        kept,
         group=np.zeros(rows, np.int64),
         step=np.arange(steps - rows, steps),
-        running_all=kept["running"],
-        tokens=kept["running"],
-        local_max_s=slope * kept["envelope"],
-        local_sum_s=slope * kept["load_sum"],
-        **kept,
+        running_all=kept.running,
+        tokens=kept.running,
+        local_max_s=slope * kept.envelope,
+        local_sum_s=slope * kept.load_sum,
     )
 
 

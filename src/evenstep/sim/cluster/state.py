@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -30,6 +29,7 @@ KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 MOST_STEP_ROWS = 1 << 21
 #: Most tokens of a worker's step with an entry of its own in `Law.token_power`: full power for six minutes, by default.
 MOST_POWERS = 1 << 20
+_STEP_KINDS = get_type_hints(model.StepRows, include_extras=True).values()
 _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
 
 
@@ -64,10 +64,9 @@ class State:
         run = self.run
         run.now.step_rows = 0
         if isinstance(run, ShortRun):
-            self.run = run._replace(steps=_columns(model.ShortSteps, count))
+            self.run = run._replace(steps=_steps(count))
         else:
-            records = run.records._replace(steps=_columns(model.StepRows, count))
-            self.run = run._replace(records=records)
+            self.run = run._replace(records=run.records._replace(steps=_steps(count)))
 
     def grow(self) -> None:
         """Double the pool and its working space, in the long loop also heap, carry list and queues. `run` is replaced."""
@@ -124,7 +123,7 @@ def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
         calendar=np.full(fixed.ring_mask + 1, model.NO_SLOT),
         done=rows(model.Admitted, len(trace) if fixed.keep else room),
         ended=np.zeros(room, np.int64),
-        steps=_columns(model.ShortSteps, _step_room(trace, cluster) if fixed.keep else room),
+        steps=_steps(_step_room(trace, cluster) if fixed.keep else room),
         **parts,
     )
 
@@ -141,7 +140,7 @@ def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
     records = model.Records(
         rows(model.Completed, len(trace) if fixed.keep else room),
         np.zeros(room, np.int64),
-        _columns(model.StepRows, _step_room(trace, cluster) if is_long else room),
+        _steps(_step_room(trace, cluster) if is_long else room),
         rows(model.Decided, room * fixed.record_decisions),
     )
     return Run(
@@ -321,16 +320,9 @@ def _samples(fixed: Fixed, count: int) -> model.Samples:
     )
 
 
-def _columns(shape: Any, room: int) -> Any:
-    """A struct `shape` of arrays with `room` entries, not initialised."""
-    return shape(*(np.empty(room, kind) for kind in _kinds(shape)))
-
-
-@cache
-def _kinds(shape: Any) -> tuple[type, ...]:
-    """The NumPy type of each array of a struct: int64 for `Ints`, else float64."""
-    hints = get_type_hints(shape, include_extras=True)
-    return tuple(np.int64 if hints[name] == Ints else np.float64 for name in shape._fields)
+def _steps(room: int) -> model.StepRows:
+    """A table of `room` steps, not initialised."""
+    return model.StepRows._make(np.empty(room, np.int64 if kind == Ints else np.float64) for kind in _STEP_KINDS)
 
 
 def _chain(nodes: Rows[model.Node], start: int, end: int) -> None:
