@@ -13,6 +13,7 @@ from evenstep import compiled, wording
 from evenstep.compiled import column
 from evenstep.errors import InputError, PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun, EngineTotals, IterationTable
+from evenstep.measure.records import concatenate
 from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
 from evenstep.request import Trace
@@ -46,10 +47,12 @@ def run(task: Task) -> EngineRun:
                 tables.append(iterations(size))
                 course.write_to(tables[-1])
             code = course.advance()
+    table = None
     if tables:
         used = int(course.run.now.rows)
         tables[-1] = Iterations._make(column[:used] for column in tables[-1])
-    return made(conditions_of(task), course.run, tables, counted([course.run], task.policy), task.trace)
+        table = concatenate(IterationTable, [IterationTable(*piece) for piece in tables])
+    return made(conditions_of(task), course.run, table, counted([course.run], task.policy), task.trace)
 
 
 class Course:
@@ -177,20 +180,15 @@ def conditions_of(task: Task) -> EngineConditions:
 def made(
     conditions: EngineConditions,
     run: Run,
-    tables: Sequence[Iterations],
+    table: IterationTable | None,
     counts: Mapping[str, int],
     trace: Trace | None = None,
 ) -> EngineRun:
-    """Make the run's tables and totals. `tables` holds the table of iterations in pieces; empty = it was not kept.
+    """Make the record of a run, with its table of iterations; None = it was not kept.
 
     `counts` are further counters by name, for the totals. The table of requests has those that finished, in order of id.
     """
     requests = _request_table(run)
-    table = None
-    if len(tables) == 1:
-        table = IterationTable(*tables[0])
-    elif tables:
-        table = IterationTable(*(np.concatenate(pieces) for pieces in zip(*tables, strict=True)))
     return EngineRun(conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, trace)
 
 

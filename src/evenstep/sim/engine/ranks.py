@@ -16,7 +16,6 @@ single rank gives the run of one engine, bit by bit. All ranks count iterations 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from evenstep.cost.batch import FEATURES
 from evenstep.cost.lockstep import parts_of
 from evenstep.errors import PolicyError
-from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.engine_records import EngineRun, IterationTable
 from evenstep.request import I8
 from evenstep.scheduling.view import PRODUCED, PROMPT
 from evenstep.sim.engine import model
@@ -53,7 +52,7 @@ def run(task: Task) -> EngineRun:
     counts = counted([one.run for one in group.ranks], task.policy)
     if len(group.ranks) > 1:
         counts |= {"dummy_batches": group.dummies}
-    done = made(conditions_of(task), group.front, group.tables(), counts, task.trace)
+    done = made(conditions_of(task), group.front, group.table(), counts, task.trace)
     return replace(
         done,
         totals=replace(done.totals, barrier_s=group.barrier_s),
@@ -103,7 +102,7 @@ class Ranks:
         self.times: list[tuple[float, float]] = []
 
     def go_on(self) -> None:
-        """Run all steps until all requests are finished or `until_s` is reached; then call `gather` and `tables`.
+        """Run all steps until all requests are finished or `until_s` is reached; then call `gather` and `table`.
 
         A PolicyError if a policy broke its contract, or holds for ever.
         """
@@ -211,10 +210,10 @@ class Ranks:
                 setattr(front.now, name, getattr(front.now, name) + getattr(one.run.now, name))
             front.now.gap_max_s = max(front.now.gap_max_s, one.run.now.gap_max_s)
 
-    def tables(self) -> Sequence[Iterations]:
-        """The table of steps, counts summed over ranks, as a list of one; an empty list where records are not kept."""
+    def table(self) -> IterationTable | None:
+        """The table of steps, counts summed over ranks; None where records are not kept."""
         if not self.task.records:
-            return []
+            return None
         ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T
         floats = np.array(self.times, np.float64).reshape(-1, 2).T
-        return [named(floats.copy(), ints.copy())]
+        return IterationTable(*named(floats.copy(), ints.copy()))

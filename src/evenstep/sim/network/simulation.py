@@ -214,7 +214,7 @@ def _arriving_s(network: Network, calls: Calls) -> float:
 def _engine_run(ready: Prepared, place: Place, e: int, conditions: EngineConditions) -> EngineRun:
     """The run of engine e as the engine simulator records it, with rows of `Calls` as request ids."""
     run = run_of(ready.net, e)
-    found = made(conditions, run, [], counted([run], place.task.policy))
+    found = made(conditions, run, None, counted([run], place.task.policy))
     left = int(run.now.known) - found.totals.requests
     ids = ready.number[ready.net.call_of[found.requests.request_id]]
     requests = replace(found.requests, request_id=ids)
