@@ -123,18 +123,13 @@ class _Doors:
         self.error, self.asked = error, self.engines[e][0]
         run_of(self.net, e).now.raised = 1
 
-    def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Ask the routing policy of `Clock.group`, as `decide` does; returns 0."""
-        self.decide(decision, now_s)
-        return 0.0
-
     def stop(self, error: BaseException) -> None:
         """Keep an error of the routing policy of `Clock.group`, and stop the loop."""
         self.error, self.asked = error, self.ready.places[int(self.net.clock.group)].section.routing
         self.net.clock.raised = 1
 
-    def decide(self, decision: int, now_s: float) -> None:
-        """Ask the routing policy of `Clock.group`, check its answer, and write it for the loop."""
+    def route(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
+        """Ask the routing policy of `Clock.group`, check its answer, and write it for the loop; returns 0."""
         net, g = self.net, int(self.net.clock.group)
         group, ends, routing = net.groups[g], net.groups[g + 1], net.routing
         n = int(group.count)
@@ -158,6 +153,7 @@ class _Doors:
         routing.worker[0] = found.worker[0]
         if found.memory is not None:
             memory[:] = found.memory
+        return 0.0
 
 
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
