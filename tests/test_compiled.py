@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
 import subprocess
 import sys
 import types
@@ -182,3 +183,19 @@ def test_the_plain_form_of_a_rule_reaches_no_compiled_code(room, name, entry):
     """`policy check` compares the two forms: a kernel left compiled would be compared with itself."""
     module = importlib.import_module(f"evenstep.{room}.policies.{name.replace('-', '_')}")
     assert not [*compiled_code_in(compiled.as_plain(getattr(module, entry)))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit counts on Linux only")
+def test_a_limit_of_memory_too_small_for_the_libraries_is_one_error():
+    """SciPy's OpenBLAS asked for memory again and again, so that `evenstep compare` never ended."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (400 << 20, -1));"
+        "from evenstep.cli.main import main; sys.exit(main(['compare', 'sample:azure-conv', '--limit', '20']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(
+        r"evenstep: limit of memory \(ulimit -v\) is '400 MiB'; expected at least \d+ MiB\. "
+        r"Raise it, or set OPENBLAS_NUM_THREADS=1\.\n",
+        ended.stderr,
+    )

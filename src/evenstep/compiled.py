@@ -31,9 +31,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import kernel_cache
+from evenstep.errors import InputError
 from evenstep.kernel_locks import locks
 from evenstep.late import Late, change
 
+
+def _check_memory() -> None:
+    """Raise an `InputError` if the limit of this process's memory is below what numba, SciPy and pyarrow need to load.
+
+    Below it they abort, raise errors of their own, or wait for ever: SciPy's OpenBLAS, which reserves 40 MiB a thread.
+    """
+    if sys.platform != "linux":
+        return
+    import resource
+
+    asked, cores = os.environ.get("OPENBLAS_NUM_THREADS", ""), len(os.sched_getaffinity(0))
+    threads = min(int(asked), cores) if asked.isdecimal() and int(asked) else cores
+    limit, needed = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20, 460 + 80 * threads
+    if 0 <= limit < needed:
+        hint = "Raise it, or set OPENBLAS_NUM_THREADS=1."
+        raise InputError("evenstep", "limit of memory (ulimit -v)", f"{limit} MiB", f"at least {needed} MiB", hint)
+
+
+_check_memory()
 if "1" in (os.environ.get("EVENSTEP_PLAIN"), os.environ.get("NUMBA_DISABLE_JIT")):
     numba: Any = None
 else:
