@@ -160,6 +160,16 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
     assert message in one_line(capfd.readouterr().err)
 
 
+def test_a_folder_that_was_deleted_is_one_clear_line(echo, capsys, tmp_path, monkeypatch):
+    """It said ``evenstep: output: No such file or directory``."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    echo(lambda args: len(str(Path.cwd())))
+    assert cli.main(["echo"]) == 2
+    said = "evenstep: the folder it was started in was deleted; change to one that exists"
+    assert one_line(capsys.readouterr().err) == said
+
+
 def test_what_others_code_raises_is_no_bug_of_ours(echo, capsys, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def fails(args):\n    return {}['x']\n")

@@ -169,6 +169,8 @@ def _say(error: Exception) -> int:
     """Print the error as one line on stderr; returns exit code 70 if it is a bug of evenstep, else 2."""
     if isinstance(error, EvenstepError):
         text, code = str(error), BAD_INPUT
+    elif isinstance(error, FileNotFoundError) and not _has_folder():
+        text, code = "evenstep: the folder it was started in was deleted; change to one that exists", BAD_INPUT
     elif isinstance(error, OSError) and error.strerror:
         text, code = f"evenstep: {error.filename or 'output'}: {error.strerror}", BAD_INPUT
         _silence(sys.stdout)
@@ -182,6 +184,14 @@ def _say(error: Exception) -> int:
             text, code = f"evenstep: {said}. This is a bug of evenstep; --debug shows the traceback to report", OUR_BUG
     _on_stderr(" ".join(text.split()))
     return code
+
+
+def _has_folder() -> bool:
+    """Whether the folder in which this process works exists."""
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _on_stderr(line: str) -> None:
