@@ -7,18 +7,21 @@ and field; for an unknown key it offers the nearest names. `schema` publishes th
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import math
 import re
+import sys
 import types
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from functools import cache
 from numbers import Integral
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from evenstep.errors import MOST, InputError, nearest
@@ -275,7 +278,7 @@ def objects(
             kind = by_name[name]
             part["additionalProperties"] = False
             part.pop("title", None)
-            part["description"] = re.sub(r"\s+", " ", (kind.__doc__ or "").partition("\n\n")[0]).replace("`", "")
+            part["description"] = re.sub(r"\s+", " ", docstring(kind).partition("\n\n")[0]).replace("`", "")
             for value in part["properties"].values():
                 if value.get("default") == {}:  # told by msgspec from 0.23 on
                     del value["default"]
@@ -627,6 +630,15 @@ def _reachable(kind: Any) -> list[Any]:
     return found
 
 
+def docstring(kind: type) -> str:
+    """The docstring of a class, without its indentation; from the source if ``python -OO`` dropped it; empty if none."""
+    text = kind.__doc__ or ""  # Python 3.13 has cleaned it, earlier ones have not
+    if sys.flags.optimize > 1:
+        with suppress(OSError, TypeError):  # a class without source, such as object
+            text = ast.get_docstring(cast("ast.ClassDef", ast.parse(dedent(inspect.getsource(kind))).body[0])) or ""
+    return inspect.cleandoc(text)
+
+
 def meaning(kind: Any) -> dict[str, str]:
     """Field name -> its description in one line, from the ``Args:`` in the docstrings of a class and its base classes.
 
@@ -634,7 +646,7 @@ def meaning(kind: Any) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        _, _, tail = inspect.cleandoc(base.__doc__ or "").partition("Args:")  # Python 3.13 cleans it, earlier ones do not
+        _, _, tail = docstring(base).partition("Args:")
         body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
         for fields, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {5,}.*)*)", body, flags=re.M):
             for field in fields.split(", "):

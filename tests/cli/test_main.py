@@ -338,8 +338,19 @@ def test_a_terminal_without_our_letters_gets_question_marks(changes):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "+1.2 ?0.3\n", "")
 
 
-def test_every_command_helps_without_docstrings():
-    code = "import sys; from evenstep.cli.main import main; sys.exit(max(main([name, '--help']) for name in sys.argv[1:]))"
-    command = [sys.executable, "-OO", "-c", code, *names.members("cli")]
+def printed(words: list[str], *options: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of commands, given by their words, in a Python with these options."""
+    code = "import sys; from evenstep.cli.main import main; sys.exit(max(main(words.split()) for words in sys.argv[1:]))"
+    command = [sys.executable, *options, "-c", code, *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_a_python_that_drops_docstrings_prints_the_same_texts(tmp_path):
+    """``python -OO`` showed policies as ``BR0(horizon: 'int' = 0, ...)``, and flags without their meaning."""
+    (tmp_path / "mine.py").write_text('class Mine:\n    """Says what it does."""\n\npolicy = Mine\n')
+    words = [f"{name} --help" for name in names.members("cli")]
+    words += ["policy list", "policy list --kind scheduling", "policy show br-0", f"policy show {tmp_path}/mine.py"]
+    found = printed(words, "-OO")
+    assert "Says what it does." in found[1]
+    assert found == printed(words)

@@ -10,7 +10,6 @@ import argparse
 import ast
 import dataclasses
 import importlib.util
-import inspect
 import itertools
 import json
 import keyword
@@ -79,7 +78,7 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
     """A policy's name, summary (first paragraph), description (docstring), and each default with its meaning."""
     kind = names.find(kind_of, name)
     names.check_class(kind, name)
-    text = inspect.cleandoc(kind.__doc__ or "")
+    text = config.docstring(kind)
     said = config.meaning(kind) if dataclasses.is_dataclass(kind) else {}
     options = {
         field.name: {"default": _plain_value(field.default), "meaning": said.get(field.name, "")}
