@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 
 import pytest
 from tests.experiments.sweeps import tiny
 
-from evenstep.errors import InputError, PolicyError
+from evenstep.errors import InputError, PolicyError, check_range
 from evenstep.experiments import executors
 from evenstep.experiments.executors import Here, Processes, attempt, can_fork, serve_spawned
 from evenstep.experiments.sweep.sweeping import Sweep
 from evenstep.experiments.sweep.task import Workloads
+from evenstep.wording import counted
 
 DEADLY = """
 import os, signal
@@ -70,6 +74,35 @@ def test_an_object_that_another_process_cannot_load_is_one_error(monkeypatch):
     monkeypatch.setattr(executors, "can_fork", lambda: False)
     with pytest.raises(InputError, match=said):
         Processes(2, lambda: None)
+
+
+class FailsToPickle:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (counted, (counted(self, "object"),))  # type: ignore[arg-type]  # no number, so that it fails
+
+
+@dataclass(frozen=True)
+class MadeBy:
+    """Unpickled, it is what `make` returns."""
+
+    make: Callable[[], object]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self.make, ()
+
+
+def test_an_error_of_ours_on_the_way_to_another_process_is_not_said_of_the_object(monkeypatch):
+    """It was said of the user's object, or the other process died and the user was told of memory."""
+    monkeypatch.setattr(executors, "can_fork", lambda: False)
+    with pytest.raises(TypeError, match="unsupported format string"):
+        Processes(2, FailsToPickle())
+    bug, refusal = partial(counted, "x", "row"), partial(check_range, "a", "a number >= 2", low=2, b=1)  # type: ignore[arg-type]
+    for make, said in ((bug, "ValueError: Cannot specify ',' with 's'."), (refusal, "a: b is 1; expected a number >= 2.")):
+        ours, theirs = Pipe()
+        ours.send_bytes(pickle.dumps(MadeBy(make)))
+        ours.send("job")
+        serve_spawned(theirs)
+        assert str(ours.recv().error) == said
 
 
 @pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -19,12 +19,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from evenstep.errors import EvenstepError, InputError
+from evenstep.kernel_cache import ROOT
 
 #: Number of times that a job is started again after its process died.
 RETRIES = 1
+_KEPT = (EvenstepError, MemoryError, OSError)
 
 
 class Job(Protocol):
@@ -124,8 +127,11 @@ class Processes:
         self._count, self._shared = count, shared
         try:
             self._packed = None if can_fork() else pickle.dumps(shared)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise _not_loaded(error) from error
+        except Exception as error:
+            said = _not_loaded(error)
+            if said is error:
+                raise
+            raise said from error
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}
 
@@ -256,12 +262,17 @@ def attempt(job: Any, shared: Any) -> Ended:
     started = time.perf_counter()
     try:
         return Ended(job, job.carry_out(shared), seconds=time.perf_counter() - started)
-    except (EvenstepError, MemoryError, OSError) as error:
-        return Ended(job, error=error)
     except Exception as error:
-        failed = RuntimeError(f"{type(error).__name__}: {error}")
-        failed.add_note(traceback.format_exc())
-        return Ended(job, error=failed)
+        return Ended(job, error=_noted(error))
+
+
+def _noted(error: Exception) -> Exception:
+    """An error of the block that handles it, in a form that can be pickled, as `attempt` describes."""
+    if isinstance(error, _KEPT):
+        return error
+    failed = RuntimeError(f"{type(error).__name__}: {error}")
+    failed.add_note(traceback.format_exc())
+    return failed
 
 
 def cores() -> int:
@@ -310,14 +321,21 @@ def serve_spawned(pipe: Connection) -> None:
         packed = pipe.recv_bytes()
         try:
             shared = pickle.loads(packed)
-        except (AttributeError, ImportError) as error:  # a class of a notebook, say
-            pipe.send(Ended(pipe.recv(), error=_not_loaded(error)))
+        except Exception as error:
+            pipe.send(Ended(pipe.recv(), error=_noted(_not_loaded(error))))
             return
         _serve(pipe, shared)
 
 
-def _not_loaded(error: Exception) -> InputError:
-    """The error for objects, as a policy of a notebook, that this process cannot hand to another one."""
+def _not_loaded(error: Exception) -> Exception:
+    """The error for objects, as a policy of a notebook, that this process cannot hand to another one.
+
+    The same error if it is one of evenstep's, of memory or of the system, or if evenstep's own code raised it.
+    """
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    file = Path(last.f_code.co_filename)
+    if isinstance(error, _KEPT) or (file.is_relative_to(ROOT) and file != Path(__file__)):
+        return error
     hint = "Define its class in a file that is imported, or ask for one process."
     return InputError("processes", "object", str(error), "one that another process can load", hint)
 
