@@ -72,6 +72,13 @@ def test_a_quick_page_says_so_and_gives_no_verdict():
     assert "does not hold" not in text
 
 
+def test_heads_stand_over_the_numbers_of_their_columns():
+    """``ours`` and ``difference`` stood at the left of columns that are flush right."""
+    text = page(made(), "<svg></svg>")
+    assert text.count('<table class="texts numbers">') == 1
+    assert "table.numbers :is(th, td):nth-child(n + 4) { text-align: right;" in text
+
+
 def test_names_of_modules_and_files_break_at_their_marks_and_numbers_do_not():
     page = table_of(["code"], [["routing.policies.bf_io, tests/report, 0.5 <x>"]])
     assert "<td>routing.<wbr>policies.<wbr>bf_<wbr>io, tests/<wbr>report, 0.5 &lt;x&gt;</td>" in page

@@ -49,7 +49,7 @@ def page(found: Reproduction, drawing: str) -> str:
     body = f"""<h1>{escape(found.title)}</h1>
 <p>{escape(found.source)}</p>{quick}
 {drawing[drawing.index("<svg") :]}
-<h2>Numbers</h2>{table_of(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
+<h2>Numbers</h2>{table_of(head, rows, "texts numbers")}<p>{escape(intervals_sentence(found))}</p>
 <h2>Claims of the paper</h2>{table_of(["verdict", "claim", "ours"], claims) if claims else "<p>It makes none to test.</p>"}
 <h2>Where and why we differ</h2><p>{escape(said.remark)}.</p>
 <p>Stands in: {escape(said.stands_in)}.</p>
@@ -58,12 +58,9 @@ def page(found: Reproduction, drawing: str) -> str:
     return html.document(found.name, [body])
 
 
-def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table of plain texts, which are escaped here; columns from index `numbers`, at least 1, are flush right."""
-    shown = (
-        [f'<td class="n">{escape(v)}</td>' if i >= numbers else _breakable(v) for i, v in enumerate(row)] for row in rows
-    )
-    return html.table([(name, "") for name in head], shown, "texts")
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "texts") -> str:
+    """An HTML table of plain texts, which are escaped here; `kind` ``texts numbers``: numbers from the fourth column on."""
+    return html.table([(name, "") for name in head], ([*map(_breakable, row)] for row in rows), kind)
 
 
 def _breakable(text: str) -> str:
