@@ -13,13 +13,13 @@ MISSING = "-"
 def short(value: float | None, digits: int = 3) -> str:
     """A number with `digits` significant digits, but all digits before the point: ``0.0123``, ``1.23``, ``12,345``.
 
-    It has at most nine decimals. `MISSING` for None and nan, ``inf`` for infinity.
+    It has at most nine decimals; less than half of the last one is ``0``. `MISSING` for None and nan, ``inf`` for infinity.
     """
     if value is None or math.isnan(value):
         return MISSING
     if math.isinf(value):
         return str(value)
-    if value == 0:
+    if abs(value) <= 5e-10:
         return "0"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(places, 9)}f}"
