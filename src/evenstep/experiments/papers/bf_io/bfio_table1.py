@@ -95,7 +95,7 @@ def _draw(figure: Any, runs: ex.Runs) -> None:
     shares = [_share(runs, p, "energy_busy_idle_j") for p in runs]
     ex.bars(last, list(runs), shares, [100 * ENERGY[p] / ENERGY[bf.FCFS] for p in runs])
     last.set(ylim=(80, 110), title="energy, % of FCFS (from 80)")
-    last.legend(frameon=False, loc="upper right", ncols=2)
+    panels[0].legend(frameon=False, loc="upper right")  # above the short bars of BF-IO
 
 
 experiment = ex.Experiment("BF-IO against FCFS and JSQ on a saturated fleet", "BF-IO Table 1", run)
