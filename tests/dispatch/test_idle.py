@@ -127,7 +127,7 @@ def test_a_request_that_gathered_slots_of_an_ejected_worker_is_decided_about_at_
     assert sent(story.tick()) == []  # it holds two slots of "a", and waits for the third
     story.worker("b", slots=3, kv_tokens=1000)
     story.tick()
-    story.d.life.eject("a")
+    story.d.lifecycle.eject("a")
     assert story.d.due and sent(story.tick()) == [(1, "b")]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from evenstep.dispatch.commands import Reject
 from evenstep.dispatch.events import Arrived
-from evenstep.dispatch.life import Life
+from evenstep.dispatch.lifecycle import Lifecycle
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.tenants import retry_after
 from evenstep.dispatch.transitions import Cause
@@ -24,8 +24,8 @@ _ARRIVES = Cause.ARRIVES_FOR_DECODE
 class Arrivals:
     """Admits requests that arrive, with a row and a queue for each, or refuses them with a `Reject`."""
 
-    def __init__(self, parts: Parts, life: Life) -> None:
-        self._parts, self._life = parts, life
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+        self._parts, self._lifecycle = parts, lifecycle
         self._turn, self._rows, self._pool, self._limits = parts.turn, parts.rows, parts.pool, parts.limits
         self._mirror = parts.fleet.mirror
         self._most: tuple[float, int] | None = None
@@ -60,7 +60,7 @@ class Arrivals:
             row = self._enter(event)
             deadlines.arrives(row, waits=not is_split)
             if is_split:
-                self._life.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
+                self._lifecycle.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
                 continue
             rows.move(row, _ARRIVES)
             rows.at.queued_s[row] = turn.now_s

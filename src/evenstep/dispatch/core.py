@@ -23,7 +23,7 @@ from evenstep.dispatch.checkpoint import dump, load
 from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.deliveries import Deliveries
 from evenstep.dispatch.events import Arrived, Event, Finished
-from evenstep.dispatch.life import Life
+from evenstep.dispatch.lifecycle import Lifecycle
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
@@ -85,10 +85,10 @@ class Dispatcher:
         self.parts, self._turn, self._journal = parts, parts.turn, parts.journal
         self._rounds, self._deadlines, self._timers = parts.rounds, parts.deadlines, parts.fleet.timers
         self.rows, self.pool, self.fleet, self.mirror = parts.rows, parts.pool, parts.fleet, parts.fleet.mirror
-        self.life = Life(parts)
-        self.arrivals = Arrivals(parts, self.life)
+        self.lifecycle = Lifecycle(parts)
+        self.arrivals = Arrivals(parts, self.lifecycle)
         self.admission = Admission(parts)
-        self.deliveries = deliveries = Deliveries(parts, self.life)
+        self.deliveries = deliveries = Deliveries(parts, self.lifecycle)
         self.produced = deliveries.produced
 
     # --- what a host reads and writes ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Dispatcher:
 
         Call it only without a decision log, which would lack it, and when all events so far have been handled.
         """
-        self.life.correct(row, prompt_tokens)
+        self.lifecycle.correct(row, prompt_tokens)
 
     def rejected(self, status: int) -> None:
         """Count a request that ended with a `Reject`, by the HTTP status that the host answered with."""
@@ -268,7 +268,7 @@ class Dispatcher:
             return self.arrivals.arrived(_run_of(events, event, most))
         assert isinstance(event, Finished)
         run = _run_of(events, event, most)
-        self.life.finished(run)
+        self.lifecycle.finished(run)
         return len(run)
 
     def _told(self) -> list[Command]:
@@ -295,29 +295,29 @@ class Dispatcher:
     # --- requests ------------------------------------------------------------------------------------------------
 
     def _prefilldone(self, event: ev.PrefillDone) -> None:
-        life = self.life
-        row = life.row_of(event.request, event.leg)
+        lifecycle = self.lifecycle
+        row = lifecycle.row_of(event.request, event.leg)
         if row < 0:
             return
         if event.prompt_tokens > 0:
-            life.correct(row, event.prompt_tokens)
-        life.answered(row, self.parts.prefills.prefiller_of[row])
-        life.enqueue(row, Cause.PREFILLED)
+            lifecycle.correct(row, event.prompt_tokens)
+        lifecycle.answered(row, self.parts.prefills.prefiller_of[row])
+        lifecycle.enqueue(row, Cause.PREFILLED)
 
     def _promptcounted(self, event: ev.PromptCounted) -> None:
         row = self.rows.by_request.get(event.request)
         if row is not None and event.prompt_tokens > 0:
-            self.life.correct(row, event.prompt_tokens)
+            self.lifecycle.correct(row, event.prompt_tokens)
 
     def _failed(self, event: ev.Failed) -> None:
-        life = self.life
-        row = life.row_of(event.request, event.leg)
+        lifecycle = self.lifecycle
+        row = lifecycle.row_of(event.request, event.leg)
         if row < 0:
             return
         worker = self.rows.at.worker[row]
         name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
-        life.leg_failed(row, name, event.kind, event.retry_after_s)
-        life.forget_if_empty(name)
+        lifecycle.leg_failed(row, name, event.kind, event.retry_after_s)
+        lifecycle.forget_if_empty(name)
         self._rounds.open()
 
     def _clientgone(self, event: ev.ClientGone) -> None:
@@ -325,7 +325,7 @@ class Dispatcher:
         if row is None:
             self.parts.meters.late += 1
         else:
-            self.life.gone(row)
+            self.lifecycle.gone(row)
 
     # --- time ----------------------------------------------------------------------------------------------------
 
@@ -341,8 +341,8 @@ class Dispatcher:
             self._look_at_timers()
         if deadlines.overdue_s <= turn.now_s:
             while (row := deadlines.overdue()) >= 0:
-                self.life.abort(row)
-                self.life.give_up(row, "overdue")
+                self.lifecycle.abort(row)
+                self.lifecycle.give_up(row, "overdue")
         self.admission.close_rounds()
         if deadlines.newcomers:
             deadlines.set_newcomers()
@@ -352,9 +352,9 @@ class Dispatcher:
         while (found := self._timers.pop(self._turn.now_s)) is not None:
             name, number = found
             if name == "ttl":
-                self.life.give_up(number, "expired")
+                self.lifecycle.give_up(number, "expired")
             elif name == "backoff":
-                self.life.backed_off(number)
+                self.lifecycle.backed_off(number)
             elif name == "probe":
                 self.fleet.probe(number, self._turn.now_s)
             else:  # "again"
@@ -369,7 +369,7 @@ class Dispatcher:
         if removed in self._turn.out:
             self._turn.out.remove(removed)
         if self.fleet.add(event.spec, self._turn.now_s):
-            self.life.regroup()
+            self.lifecycle.regroup()
         self._fleet_changed()
 
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
@@ -385,11 +385,11 @@ class Dispatcher:
         if place is not None:
             self.parts.slots.clear(place)
         if not event.drain:
-            for row in self.life.rows_on(name):
+            for row in self.lifecycle.rows_on(name):
                 self._move_off(row, name)
-        self.life.go_without_prefill()
-        self.life.give_up_stranded()
-        self.life.forget_if_empty(name)
+        self.lifecycle.go_without_prefill()
+        self.lifecycle.give_up_stranded()
+        self.lifecycle.forget_if_empty(name)
         self._fleet_changed()
 
     def _move_off(self, row: int, name: str) -> None:
@@ -404,7 +404,7 @@ class Dispatcher:
             prefills.leave(row, told=True)
             return
         self._turn.out.append(Abort(self.rows.at.request[row], self.rows.at.leg[row], name))
-        self.life.leg_failed(row, name, "status", is_counted=False)
+        self.lifecycle.leg_failed(row, name, "status", is_counted=False)
 
     def _sampling(self, event: ev.Sampling) -> None:
         place = self.mirror.place.get(event.worker)

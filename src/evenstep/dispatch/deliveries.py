@@ -13,7 +13,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.dispatch.columns import numbers
-from evenstep.dispatch.life import Life
+from evenstep.dispatch.lifecycle import Lifecycle
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.steps.lockstep import AHEAD, count_chunks
 from evenstep.dispatch.steps.state import NEW
@@ -25,10 +25,10 @@ _count = compiled.entry(count_chunks)
 class Deliveries:
     """Counts delivered chunks: their tokens, and the steps of barrier groups that they begin and end."""
 
-    def __init__(self, parts: Parts, life: Life) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
         self._turn, self._rows, self._mirror = parts.turn, parts.rows, parts.fleet.mirror
         self._barriers, self._rounds, self._pool = parts.barriers, parts.rounds, parts.pool
-        self._life, self._journal = life, parts.journal
+        self._lifecycle, self._journal = lifecycle, parts.journal
         self._is_logged, self._chunks = parts.journal.log is not None, parts.journal.chunks
         self._one: I8 = np.zeros(2, np.int64)
         self._single = numbers(self._one)
@@ -76,7 +76,7 @@ class Deliveries:
         """
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
-            self._life.first_token(row, worker)
+            self._lifecycle.first_token(row, worker)
             joined = row
         self._barriers.all.make_room(self._group[worker], last, tokens)
         self._single[0], self._single[1] = row, tokens

@@ -21,7 +21,7 @@ _CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
 _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
-class Life:
+class Lifecycle:
     """Moves requests to their next state, by a cause of `transitions.TABLE`, and appends the commands that follow."""
 
     def __init__(self, parts: Parts) -> None:
