@@ -50,6 +50,23 @@ def test_a_policy_itself_or_with_its_predictor_is_a_contender():
     assert policy == Ahead() and isinstance(predictor, Oracle)
 
 
+def test_an_object_without_a_repr_has_the_name_of_its_class():
+    """Tables and errors called it ``<__main__.Mine object at 0x7f7df7424690>``."""
+
+    class Mine:
+        def route(self, view): ...
+
+    first = Mine()
+    assert [one.name for one in contenders([first, "jsq", Mine(), (Mine(), "oracle")])] == [
+        "Mine",
+        "jsq",
+        "Mine 2",
+        "Mine with oracle",
+    ]
+    with pytest.raises(InputError, match="policy is 'Mine'; expected each policy once"):
+        contenders([first, first])
+
+
 @pytest.mark.parametrize("asked", [Ahead(), "br-h:horizon=20"])
 def test_looking_ahead_needs_a_predictor_and_the_error_names_one(asked):
     with pytest.raises(InputError, match="Name its predictor, e.g. predictor=oracle"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from evenstep import names
@@ -25,7 +25,8 @@ class Contender:
     """One policy with its predictor, as the user asked for it.
 
     Args:
-        name: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it.
+        name: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it. Of an
+            object without a `repr` of its own it is the name of its class; `contenders` numbers further ones.
         policy: a spec for `names.build`, or the policy itself.
         predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
     """
@@ -77,8 +78,8 @@ def contender(asked: PolicySpec) -> Contender:
             raise InputError("policy", "pair", asked, "a policy and its predictor", "Put several policies in a list.")
         policy, predictor = asked
         spec = _named(predictor)
-        return Contender(f"{policy!r} with {_shown(spec)}", policy, spec)
-    return Contender(repr(asked), asked)
+        return Contender(f"{_name_of(policy)} with {_shown(spec)}", policy, spec)
+    return Contender(_name_of(asked), asked)
 
 
 def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
@@ -88,11 +89,28 @@ def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
     """
     if not asked:
         raise InputError("compare", "policies", "empty", "at least one policy")
-    found = [contender(one) for one in asked]
+    found, objects = list[Contender](), dict[str, list[Any]]()
+    for one in map(contender, asked):
+        same = objects.setdefault(one.name, [])
+        if same and _is_unnamed(one.policy) and all(one.policy is not other for other in same):
+            found.append(replace(one, name=f"{one.name} {len(same) + 1}"))
+        else:
+            found.append(one)
+        same.append(one.policy)
     check_each_once(one.name for one in found)
     for one in found:
         one.build()
     return found
+
+
+def _is_unnamed(policy: object) -> bool:
+    """True if the `repr` of a policy is an address in memory, which differs from process to process."""
+    return type(policy).__repr__ is object.__repr__
+
+
+def _name_of(policy: object) -> str:
+    """A policy's `repr`, or the name of its class if the `repr` is an address."""
+    return type(policy).__name__ if _is_unnamed(policy) else repr(policy)
 
 
 def check_each_once(names: Iterable[str]) -> None:
