@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evenstep
+from evenstep.errors import InputError
 from evenstep.experiments.compare.compared import Compared, versions
 from evenstep.request import Trace
 from evenstep.routing.policies.jsq import JSQ
@@ -101,3 +102,8 @@ def test_an_objective_is_a_metric_of_every_policy():
     one = evenstep.compare(trace, ["jsq", "br-0"], cluster=CLUSTER, seeds=1, slo="ttft=20ms")
     assert 0 < one["jsq"].mean("slo_share") < 1
     assert "SLO met" in str(one) and "goodput" in one._repr_html_()
+
+
+def test_a_plot_on_what_are_no_axes_is_one_error(found):
+    with pytest.raises(InputError, match=r"plot: axes is 'tuple'; expected axes of matplotlib\. Of plt\.subplots\(\), give"):
+        found.plot(axes=("figure", "axes"))

@@ -105,11 +105,14 @@ class Compared(Comparison):
                 ``save("idle.svg")`` writes it.
 
         Raises:
-            InputError: no such metric, or one that is not a number.
+            InputError: no such metric, or one that is not a number; or no axes.
         """
         from evenstep.report.policy_bars import Picture, draw_bars
 
         if axes is not None:
+            if not hasattr(axes, "barh"):
+                hint = "Of plt.subplots(), give the second part."
+                raise InputError("plot", "axes", type(axes).__name__, "axes of matplotlib", hint)
             draw_bars(axes, self, metric)
             return axes
         return Picture(self, metric)
