@@ -1,6 +1,7 @@
 """Proposition 2 at a reduced size."""
 
 import pytest
+from matplotlib.figure import Figure
 from tests.experiments.papers.quick import quick
 
 from evenstep import names
@@ -13,6 +14,13 @@ def test_a_policy_that_keeps_up_reaches_the_fluid_throughput_and_none_is_above()
     shares = {row.case: row.ours for row in found.findings.rows}
     assert 0.85 < shares["sarathi, load 0.9"].value < 1.01
     assert all(share.high < 1.01 for share in shares.values())
+
+
+def test_the_legend_names_only_the_loads_that_ran():
+    """The reduced size has one load of three, and the legend showed all."""
+    figure = Figure()
+    quick("wait-fluid-bound").findings.draw(figure)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["load 0.9"]
 
 
 @pytest.mark.parametrize("name", ["a-max", "a-ell"])

@@ -94,7 +94,7 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, x)
         axes.set_ylim(bottom=0)
-        ex.labelled(axes, "slots a worker B" if sweep == "B" else "workers G", "", sweep, legend=True, loc="lower right")
+        ex.labelled(axes, "slots a worker B" if sweep == "B" else "workers G", "", sweep, legend=True)
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
 
 

@@ -71,7 +71,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _draw(figure: Any, most: Any) -> None:
     axes = figure.subplots()
-    for colour, load in zip(ex.COLOURS, LOADS, strict=False):
+    for colour, load in zip(ex.COLOURS, dict.fromkeys(at for _, at in most), strict=False):
         own = {name: one.value for (name, at), one in most.items() if at == load}
         axes.plot(list(own.values()), list(own), ".", color=colour, label=f"load {load:g}")
     axes.axvline(1.0, color="0.5")
