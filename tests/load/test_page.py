@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from tests.load.outcomes import four
 
+from evenstep.load import page as load_page
 from evenstep.load.page import charts_of, page, table
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import summary
@@ -35,12 +37,87 @@ def test_the_table_of_a_run_without_good_answers_has_dashes():
     assert re.fullmatch(r"ITL( +-)+", lines[-2])
 
 
+def test_the_table_tells_failures_and_goodput_only_if_there_are_any():
+    found = shown()[1]
+    assert table(found)[3].endswith("; 10 % of a core")
+    lines = table(found | {"errors_by_kind": {}, "request_goodput": None})
+    assert lines[0].endswith(" s") and lines[1].endswith("tokens/s with prompts")
+
+
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows():
     text = page("Load on <x>", {"a<b": shown(), "c": shown()}, ["<p>lead</p>"], {"server": "<s>"}, "evenstep load <t>")
     assert text.count("<svg") == 6
     assert "<x>" not in text and "a<b" not in text and "<s>" not in text and "<t>" not in text
     assert "<script" not in text and "http://" not in text
     assert "<p>lead</p>" in text
+
+
+def test_a_page_of_one_run_has_no_legend():
+    for names, legends in (("a", 0), ("ab", 2)):
+        text = page("t", {name: shown() for name in names}, [], {}, "evenstep load")
+        assert text.count('<div class="legend">') == legends
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What charts are made of: the series of each, its titles of axes, and whether its x axis is logarithmic."""
+    charts = []
+
+    def draw(series, label, x_title, y_title, log=False):
+        charts.append((series, x_title, y_title, log))
+        return "<svg>"
+
+    monkeypatch.setattr(load_page, "distribution", draw)
+    monkeypatch.setattr(load_page, "lines", draw)
+    return charts
+
+
+def test_distributions_are_of_good_answers_in_the_unit_of_their_axis_and_gaps_are_of_all(drawn):
+    one = shown()
+    one[0].records.error[:] = ["cut", "", "", ""]  # 5 tokens failed; 1, 3 and 2 did not
+    charts_of({"a": one})
+    assert [chart[1:] for chart in drawn[:4]] == [
+        ("TTFT, ms", "share of requests, %", True),
+        ("TPOT, ms", "share of requests, %", False),
+        ("ITL, ms", "share of gaps, %", False),
+        ("E2EL, s", "share of requests, %", True),
+    ]
+    ttft, tpot, itl, e2el = (chart[0][0][1] for chart in drawn[:4])
+    assert ttft == pytest.approx([200.0, 400.0, 100.0])
+    assert tpot == pytest.approx([50.0, 100.0]), "the answer of one token has none"
+    assert e2el == pytest.approx([0.2, 0.58, 0.4])
+    assert itl.size == 1001 and itl[[0, 200, 300, 400, 1000]] == pytest.approx([50, 50, 75, 100, 100], rel=1e-2)
+
+
+def test_output_tokens_are_shown_a_second_at_the_middle_of_each(drawn):
+    charts_of({"a": shown()})
+    (_, at, rate), *_ = drawn[4][0]
+    assert (at.tolist(), rate.tolist()) == ([0.5, 1.5, 2.5], [5.0, 4.0, 2.0])
+    assert drawn[4][1:3] == ("time, s", "tokens/s")
+
+
+@pytest.mark.parametrize(("seconds", "points"), [(300, 300), (301.25, 241)])
+def test_a_run_of_over_300_seconds_has_longer_stretches_of_the_same_rate(drawn, seconds, points):
+    charts_of({"a": shown(tokens=np.full(round(4 * seconds), 3))})
+    (_, at, rate), *_ = drawn[4][0]
+    assert rate.tolist() == [12.0] * points
+    assert at[-1] + at[0] == seconds
+
+
+def test_requests_under_way_are_those_sent_and_not_ended(drawn):
+    charts_of({"a": shown()})
+    (_, at, running), *_ = drawn[5][0]
+    assert (at.size, at[0], at[-1], running[0], running[-1]) == (300, 0.0, 2.4, 1.0, 0.0)
+    near = np.searchsorted(at, [0.25, 0.75, 1.1, 1.4, 1.8, 2.2])
+    assert running[near].tolist() == [1, 0, 2, 1, 0, 1]
+
+
+def test_requests_of_a_run_without_an_end_are_under_way_for_its_first_second(drawn):
+    one = shown()
+    one[0].records.ended_s[:] = np.nan
+    charts_of({"a": one})
+    (_, at, running), *_ = drawn[5][0]
+    assert (at[0], at[-1], running[0], running[-1]) == (0.0, 1.0, 1.0, 2.0)
 
 
 def test_every_chart_has_a_line_for_each_run():
