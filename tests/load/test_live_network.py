@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.sim.network.networks import call, example
+from tests.load.outcomes import four
+from tests.sim.network.networks import call, example, one_engine
 
 from evenstep.errors import InputError
+from evenstep.load import live_network
 from evenstep.load.live_network import emulated, gateway_config, priorities, routing_of, run_live, slots_of
+from evenstep.load.records import Records
 from evenstep.sim.network.description import EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
@@ -87,6 +91,70 @@ def test_groups_with_different_routing_are_refused():
 def test_a_speed_of_zero_is_refused():
     with pytest.raises(InputError, match="--speed is 0.0; expected a finite number > 0"):
         run_live(SMALL, speed=0.0)
+
+
+@pytest.fixture
+def stage(monkeypatch):
+    """A stage without processes: what was started, with which config and settings; `ends` gives each call's end and error."""
+    seen = {"engines": [], "ends": lambda row: (math.nan, "not-ended")}
+
+    @contextmanager
+    def beside(words, port, path, wait_s):
+        seen["engines"].append((words[words.index("--model") + 1], words[words.index("--speed") + 1], port, path))
+        yield 1
+
+    @contextmanager
+    def gateway(config, listen, admin, wait_s):
+        seen["config"], seen["ports"] = config, (listen, admin)
+        yield 2
+
+    def drive(trace, settings, workflow):
+        seen["settings"], seen["workflow"] = settings, workflow
+        records = Records.of(trace)
+        while (found := workflow.due(math.inf)) is not None:
+            row, records.due_s[row] = found
+            records.ended_s[row], records.error[row] = seen["ends"](row)
+            workflow.ended(row, records.ended_s[row])
+        return four(records=records)
+
+    for stub in (beside, gateway, drive):
+        monkeypatch.setattr(live_network, stub.__name__, stub)
+    return seen
+
+
+def test_times_of_a_live_run_are_on_the_scale_of_the_network(stage):
+    """Two tasks of two calls at four times the pace: the first takes 8 s, of the second's calls one fails and one is on."""
+    network = one_engine({"plan": call("one"), "act": call("one", after=["plan"])}, count=2, until_s=100.0)
+    calls = draw(network, seed=3)
+    came_s = calls.arrival_s
+    ends = {row: (float(came_s[calls.task[row]] + 3.0) / 4, "") for row in range(4)}
+    plans, acts = np.flatnonzero(calls.kind == 0), np.flatnonzero(calls.kind == 1)
+    ends[int(acts[0])] = ((came_s[0] + 8.0) / 4, "")
+    ends[int(plans[1])] = ((came_s[1] + 3.0) / 4, "cut")
+    ends[int(acts[1])] = (math.nan, "not-ended")
+    stage["ends"] = ends.__getitem__
+    live = run_live(network, seed=3, speed=4.0)
+    assert (live.order, live.seed, live.tasks, live.unfinished, live.failed) == ("fcfs", 3, 2, 1, 1)
+    assert live.latencies["task_mean_s"] == pytest.approx(8.0)
+    assert live.latencies["call_mean_s"] == pytest.approx((3.0 + 5.0 + 3.0) / 3)
+    assert stage["workflow"].until_s == 25.0
+
+
+def test_every_engine_and_the_gateway_have_a_port_of_their_own_and_know_each_other(stage):
+    run_live(SMALL, seed=5, speed=2.0)
+    engines, settings = stage["engines"], stage["settings"]
+    assert [(model, speed, path) for model, speed, _, path in engines] == [(m, "2.0", "/health") for m in ("one", "two")]
+    ports = [port for _, _, port, _ in engines]
+    assert len({*ports, *stage["ports"]}) == 4
+    assert [one["url"] for one in stage["config"]["workers"]] == [f"http://127.0.0.1:{port}" for port in ports]
+    assert settings.url == f"http://127.0.0.1:{stage['ports'][0]}"
+    assert (settings.seed, settings.source) == (5, SMALL.name)
+
+
+def test_a_call_waits_at_the_client_for_as_long_as_in_the_pool_of_the_gateway(stage):
+    """In a network that blows up, calls wait for longer than the ten minutes after which `evenstep load` gives up."""
+    run_live(SMALL)
+    assert stage["settings"].timeout_s == stage["config"]["dispatch"]["ttl_s"] == 3600.0
 
 
 @pytest.mark.slow

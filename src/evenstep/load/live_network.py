@@ -25,6 +25,7 @@ from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.tasks import Calls, draw
 
 _START_S = 600.0  # longest wait for the start; kernels may have to be compiled
+_WAIT_S = 3600.0  # longest wait of a call, at the client and in the gateway's pool
 #: Slots of an engine that has no limit of its own.
 _SLOTS = 256
 #: KV tokens of an engine whose memory the file does not limit: more than its calls can hold.
@@ -65,7 +66,8 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
         for name, section in network.engines.items():
             stack.enter_context(beside(emulated(name, section, ports[name], speed), ports[name], "/health", _START_S))
         stack.enter_context(gateway(gateway_config(network, routing, ports), listen, admin, _START_S))
-        settings = LoadSettings(source=network.name, url=f"http://{HOST}:{listen}", model="any", seed=seed)
+        url = f"http://{HOST}:{listen}"
+        settings = LoadSettings(source=network.name, url=url, model="any", seed=seed, timeout_s=_WAIT_S)
         trace = Trace(calls.prompt, calls.output, name=network.name)
         outcome = drive(trace, settings, workflow=workflow(network, calls, speed))
     return _measured(network, calls, outcome, seed, speed)
@@ -141,7 +143,7 @@ def gateway_config(network: Network, routing: str, ports: Mapping[str, int]) -> 
             own = f"{name}-{rank}" if section.count > 1 else name
             one = {"url": f"http://{HOST}:{ports[name]}", "name": own, "group": own, "models": [name]}
             workers.append(one | {"slots": slots_of(section)} | ({"rank": rank} if section.count > 1 else {}))
-    dispatch = {"order": _ORDERS[network.order], "gather_ms": 0.0, "ttl_s": 3600.0, "pool_limit": 1_000_000}
+    dispatch = {"order": _ORDERS[network.order], "gather_ms": 0.0, "ttl_s": _WAIT_S, "pool_limit": 1_000_000}
     return {"policy": routing, "workers": workers, "dispatch": dispatch}
 
 
