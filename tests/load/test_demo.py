@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.load.outcomes import four
 
 from evenstep.errors import InputError
-from evenstep.load.demo import gateway_config, replayed, shown, window
+from evenstep.load import demo
+from evenstep.load.demo import gateway_config, replayed, run_demo, shown, window
 from evenstep.load.demo_settings import DemoSettings
+from evenstep.load.run import Progress
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import summary
 from evenstep.load.watching import Sample
@@ -30,9 +35,9 @@ def sample(at_s, running, step, stepped_s, busy_s, tokens=0.0, late=0.0, **gatew
     return Sample(at_s, {**engine, "ranks": 2.0}, gateway, {"engines": at_s / 10, "gateway": at_s / 5})
 
 
-def row(samples, name="jsq"):
+def row(samples, name="jsq", settings=SETTINGS):
     outcome = four()
-    return shown(SETTINGS, name, outcome, summary(outcome, LoadSettings()), samples)
+    return shown(settings, name, outcome, summary(outcome, LoadSettings()), samples)
 
 
 RUN = [
@@ -68,17 +73,41 @@ def test_idle_time_is_what_ranks_wait_for_the_heaviest_and_the_fixed_part_is_wor
     assert found.oldest_wait_s == 5.0
 
 
-def test_rounds_that_the_fallback_decided_are_counted():
-    first, last = (
-        sample(1.0, 8, 10, 0.5, 0.5, rounds=10.0),
-        sample(2.0, 8, 20, 1.3, 1.6, rounds=30.0, fallbacks=5.0),
-    )
-    assert row([first, last]).fallback_share == pytest.approx(0.25)
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        ({"rounds": 10.0}, {"rounds": 30.0, "fallbacks": 5.0}, 0.25),
+        ({"rounds": 10.0, "fallbacks": 2.0}, {"rounds": 30.0, "fallbacks": 5.0}, 0.15),
+        ({}, {"rounds": 1.0, "fallbacks": 1.0}, 1.0),
+        ({"rounds": 30.0, "fallbacks": 5.0}, {"rounds": 30.0, "fallbacks": 5.0}, math.nan),
+        ({"rounds": 10.0}, {"rounds": 30.0}, 0.0),
+    ],
+)
+def test_rounds_that_the_fallback_decided_are_counted(before, after, share):
+    found = row([sample(1.0, 8, 10, 0.5, 0.5, **before), sample(2.0, 8, 20, 1.3, 1.6, **after)])
+    assert found.fallback_share == pytest.approx(share, nan_ok=True)
 
 
 def test_a_gateway_that_tells_nothing_has_no_figure():
     found = row([sample(1.0, 8, 10, 0.5, 0.5), sample(2.0, 8, 20, 1.5, 1.6)])
-    assert math.isnan(found.idle_gateway) and math.isnan(found.oldest_wait_s)
+    assert math.isnan(found.idle_gateway) and math.isnan(found.oldest_wait_s) and math.isnan(found.steps_seen)
+
+
+def test_a_window_in_which_no_step_ends_has_tokens_of_no_step():
+    """Its steps were said to be ones of which the gateway saw none."""
+    first, last = (sample(at_s, 8, 3, 0.5, 0.5, steps=3, idle_device_s=at_s) for at_s in (1.0, 5.0))
+    found = row([first, last])
+    assert all(map(math.isnan, (found.tokens_per_s, found.step_ms, found.steps_seen)))
+    assert (found.late_share, found.wall_tokens_per_s) == (0.0, 0.0)
+    assert found.idle_gateway == pytest.approx(4.0 / (2 * 4.0))
+
+
+def test_slots_are_full_from_98_of_100_on():
+    settings = replace(SETTINGS, ranks=5, slots=10)
+    fewer, full, also = (sample(at_s, running, 10 * at_s, at_s, at_s) for at_s, running in ((1.0, 48), (2.0, 49), (4.0, 49)))
+    assert row([fewer, full, also, also], settings=settings).window_s == 2.0
+    assert row([full, also], settings=settings).is_full
+    assert not row([fewer, also], settings=settings).is_full
 
 
 def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
@@ -101,6 +130,64 @@ def test_the_config_of_the_gateway_is_one_it_takes():
     assert [worker.rank for worker in config.fleet()] == [0, 1]
     assert {worker.slots for worker in config.fleet()} == {4}
     assert config.settings().gather_ms == 0.0
+    assert "gather_ms" not in gateway_config(SETTINGS, "best", None, 8100)["dispatch"]
+
+
+def test_engines_start_once_and_each_policy_has_a_gateway_of_its_own(monkeypatch):
+    begun, seen = [], []
+
+    @contextmanager
+    def beside(words, port, path, wait_s):
+        begun.append(("engines", dict(zip(words[1::2], words[2::2], strict=True)), port))
+        yield 7
+        begun.append("engines ended")
+
+    @contextmanager
+    def gateway(config, listen, admin, wait_s):
+        begun.append((config["policy"], config["dispatch"].get("gather_ms"), config["workers"][0]["url"]))
+        seen.append((listen, admin))
+        yield 8
+
+    @contextmanager
+    def watched(engine, admin, processes):
+        assert not engine.secure and not admin.secure
+        seen.append((engine.port, admin.port, processes))
+        yield RUN
+
+    def drive(trace, asked, watch):
+        assert len(trace) == 3
+        seen.append((asked.url, asked.model, asked.seed, asked.source))
+        if watch is not None:
+            watch(Progress(0, 0, 0, 3, 0, 0.0))
+        return four()
+
+    for stub in (beside, gateway, watched, drive):
+        monkeypatch.setattr(demo, stub.__name__, stub)
+    settings = replace(SETTINGS, policies=["jsq", "best@5"], seed=9, source="mine.csv", requests=3)
+    trace, told = read_trace("sample:azure-conv").head(3), []
+    runs = run_demo(settings, trace, lambda name, progress: told.append((name, progress.total)))
+    assert next(runs).name == "jsq" and len(begun) == 2, "the second policy has not begun"
+    _, words, engine = begun[0]
+    (listen, admin), watched_at, asked = seen
+    assert len({engine, listen, admin}) == 3
+    assert (watched_at, asked) == (
+        (engine, admin, {"engines": 7, "gateway": 8}),
+        (f"http://127.0.0.1:{listen}", "emulated", 9, "mine.csv"),
+    )
+    given = {name: float(words[f"--{name}"]) for name in ("ranks", "slots", "overhead-s", "per-token-s")}
+    assert given == {"ranks": 2, "slots": 4, "overhead-s": 0.01, "per-token-s": settings.per_token_s}
+    assert (words["--prefill-per-token-s"], words["--token-budget"]) == ("0", "0"), "no prefill on these ranks"
+    assert [one.name for one in runs] == ["best@5"]
+    url = f"http://127.0.0.1:{engine}"
+    assert begun[1:] == [("jsq", None, url), ("best", 5.0, url), "engines ended"]
+    assert told == [("jsq", 3), ("best@5", 3)]
+    assert next(run_demo(settings, trace)).name == "jsq", "it can run unwatched"
+
+
+def test_a_trace_without_times_gets_them_from_the_seed():
+    trace = replace(read_trace("sample:azure-conv"), arrival_s=None)
+    first, again, other = (replayed(trace, DemoSettings(requests=20, seed=seed)).arrival_s for seed in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
 def test_the_trace_is_brought_to_the_load():

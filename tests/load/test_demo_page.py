@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.load.test_demo import RUN, SETTINGS, row
 
-from evenstep.load.demo_page import cells, foot, head, line, page, values
+from evenstep.load.demo_page import COLUMNS, cells, foot, head, line, page, strained, values
 
 
 def test_a_line_has_a_figure_under_each_heading():
@@ -22,10 +22,41 @@ def test_a_line_has_a_figure_under_each_heading():
     assert cells(replace(first, tokens_per_s=math.nan), first)[0] == "-"
 
 
+def test_every_heading_and_figure_is_in_its_column():
+    first = row(RUN)
+    ends = [len("policy".ljust(12)) + sum(2 + width for _, _, width in COLUMNS[: at + 1]) for at in range(len(COLUMNS))]
+    for text, words in (
+        (head()[0], [name for name, _, _ in COLUMNS]),
+        (head()[1], [unit for _, unit, _ in COLUMNS]),
+        (line(first, first), cells(first, first)),
+    ):
+        assert [text[:end].endswith(f" {word}") for end, word in zip(ends, words, strict=True)] == [True] * len(COLUMNS)
+    assert cells(first, first)[4:] == ["12.5", "10.0", "80.0", "5.00", "1"]
+    dark = replace(first, idle_engines=math.nan, oldest_wait_s=math.nan)
+    assert [cells(dark, first)[at] for at in (4, 5, 7)] == ["-", "10.0", "-"]
+
+
+def test_a_run_without_steps_is_compared_with_nothing():
+    none, some = replace(row(RUN), tokens_per_s=0.0), row(RUN, "best")
+    assert cells(some, none)[1] == "-"
+    assert "No policy here made more" in page(SETTINGS, [none, some], {}, "evenstep demo")
+    slow = replace(row(RUN), tokens_per_s=0.5)
+    assert cells(replace(some, tokens_per_s=0.75), slow)[1] == "+50.0"
+    assert "made 50.0 % more" in page(SETTINGS, [slow, replace(some, tokens_per_s=0.75)], {}, "evenstep demo")
+
+
 def test_a_machine_that_was_too_slow_is_told():
     one = row(RUN)
     assert any("too slow" in text for text in foot(SETTINGS, [one]))
     assert not any("too slow" in text for text in foot(SETTINGS, [replace(one, late_share=0.0)]))
+    assert any("25 % of steps began late" in text for text in strained([replace(one, late_share=0.0), one]))
+
+
+def test_the_highest_share_of_a_core_of_each_process_is_told():
+    rows = [
+        replace(row(RUN), cpu=cpu) for cpu in ({"engines": 0.5, "gateway": math.nan}, {"engines": 0.25, "client": 0.125})
+    ]
+    assert strained(rows)[0].startswith("CPU of a core at most: engines 50 %, client 12 %; ")
 
 
 def test_steps_that_the_gateway_did_not_see_are_told():
@@ -59,6 +90,7 @@ def test_the_figures_as_json_have_none_for_what_was_not_told():
         None,
     )
     assert found["client"]["completed"] == 3
+    assert [found[f"cpu_{name}"] for name in ("engines", "gateway", "client")] == pytest.approx([0.1, 0.2, 0.1])
     json.dumps(found, allow_nan=False)
 
 

@@ -42,7 +42,7 @@ class Shown:
         wall_tokens_per_s: output tokens a second of wall-clock time.
         idle_engines: share of worker time lost at the barrier, as the engines report.
         idle_gateway: share of worker time lost at the barrier, as the gateway computes it; nan if not reported.
-        steps_seen: share of the engines' steps that the gateway detected; nan if not reported.
+        steps_seen: share of the engines' steps that the gateway detected; nan if not reported, or without steps.
         fallback_share: share of decision rounds that least load decided in place of the policy; nan without rounds.
         oldest_wait_s: longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
         step_ms: mean length of a step in engine time; nan without steps.
@@ -135,23 +135,23 @@ def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, 
     """
     full = FULL * settings.ranks * settings.slots
     first, last = window(samples, full)
-    ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
+    ranks, seconds = settings.ranks, last.at_s - first.at_s
     moved = {key: last.engine[key] - first.engine[key] for key in first.engine}
     stepped_s, steps = moved["stepped_s"], moved["steps"]
     work_s = ranks * (stepped_s - steps * settings.overhead_s)
-    told = last.gateway.get("idle_device_s", math.nan) - first.gateway.get("idle_device_s", math.nan)
+    told, seen = (last.gateway.get(k, math.nan) - first.gateway.get(k, math.nan) for k in ("idle_device_s", "steps"))
     cpu = {name: (used_s - first.cpu_s[name]) / seconds for name, used_s in last.cpu_s.items()}
     return Shown(
         name=name,
         outcome=outcome,
         summary=found,
-        window_s=last.at_s - first.at_s,
+        window_s=seconds,
         is_full=min(first.engine["running"], last.engine["running"]) >= full,
         tokens_per_s=moved["tokens"] / stepped_s if stepped_s > 0 else math.nan,
         wall_tokens_per_s=moved["tokens"] / seconds,
         idle_engines=lost_share(work_s - moved["busy_s"], ranks * stepped_s),
         idle_gateway=lost_share(told, ranks * seconds),
-        steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan)) / max(steps, 1.0),
+        steps_seen=seen / steps if steps else math.nan,
         fallback_share=_fallbacks(first, last),
         oldest_wait_s=_oldest_s(samples),
         step_ms=1e3 * stepped_s / steps if steps else math.nan,
