@@ -89,6 +89,13 @@ def test_a_step_lasts_as_long_as_that_of_the_heaviest_rank_and_is_the_same_for_a
     assert [rank.counts.busy_s for rank in one.ranks] == [1.5 + 2.0, 10.0 + 10.5]
 
 
+def test_a_group_that_is_about_to_start_a_step_is_woken_once():
+    one = group()
+    assert (one.steps, one.step_s, one.stepped_s) == (0, 0.0, 0.0)
+    assert one.handle(Arrived(work(1, 3, 9), rank=0), 4.0) == [Wake(4.0)]
+    assert one.handle(Arrived(work(2, 3, 9), rank=1), 4.0) == []
+
+
 def test_what_arrives_during_a_step_joins_the_next():
     one = group()
     one.handle(Arrived(work(1, 2, 5), rank=0), 0.0)
@@ -169,6 +176,16 @@ def test_eviction_changes_the_time_of_tokens_and_not_the_tokens():
     assert some > 0
 
 
+def test_an_answer_ends_after_each_token_with_a_chance_of_one_over_the_mean():
+    """Of 400 answers with a mean of 4 tokens, 100 end with the first, and 400 x 0.75^8 = 40 have more than eight."""
+    one = group(ranks=1, slots=400, blocks=800, mean_output_tokens=4.0)
+    for key in range(400):
+        one.handle(Arrived(work(key, 1, 9, state=tokens.drawn(key), ends=True), 0), 0.0)
+    lengths = np.bincount([a.key for _, a in drive(one) if isinstance(a, Produced)])
+    assert abs((lengths == 1).sum() - 100) < 30
+    assert abs((lengths == 9).sum() - 40) < 20
+
+
 @pytest.mark.slow
 def test_answers_end_by_themselves_as_often_as_said_unless_told_not_to():
     def lengths(**more):
@@ -212,6 +229,63 @@ def test_a_lease_that_nobody_uses_runs_out_and_is_counted():
     one.expire(ended + 30.0)
     assert is_empty(one)
     assert one.ranks[0].counts.expired_leases == 1
+
+
+def test_the_leases_of_a_dead_rank_are_gone_and_those_of_others_stay():
+    """Its memory is empty again at once: a lease that gave its blocks back later would give them twice."""
+    one = group(lease_s=30.0)
+    for key in (0, 1):
+        one.handle(Arrived(work(key, 8, 1, leased=True), key), 0.0)
+    ended = drive(one)[-1][0]
+    assert one.handle(Killed(0), ended) == []
+    one.check()
+    assert one.leased(0) is None and one.leased(1).prompt == 8
+    one.handle(Pulled(0), ended)
+    one.expire(ended + 30.0)
+    one.check()
+    assert [rank.counts.expired_leases for rank in one.ranks] == [0, 1]
+    assert [rank.memory.available for rank in one.ranks] == [32, 32]
+
+
+def test_a_dead_rank_produces_nothing_more_of_the_step_it_died_in():
+    one = group()
+    for key in (0, 1):
+        one.handle(Arrived(work(key, 4, 3), key), 0.0)
+    one.handle(Due(), 0.0)
+    one.handle(Killed(0), 1.0)
+    one.handle(Revived(0), 1.5)
+    assert one.handle(Arrived(work(2, 4, 3), 0), 1.5) == []
+    assert shown(one.handle(Due(), 3.0)) == [("token", 1, None), Wake(3.0 + 1.0 + 2.5)]
+    assert [rank.counts.produced_tokens for rank in one.ranks] == [0, 1]
+
+
+def block_without_a_holder(one):
+    one.ranks[0].memory.take(1)
+
+
+def in_two_places(one):
+    one.ranks[1].waiting.append(one.ranks[0].running[0])
+
+
+def in_no_place(one):
+    one.ranks[0].running.clear()
+
+
+def lease_without_blocks(one):
+    one._leases[2][0].private -= 1
+
+
+@pytest.mark.parametrize("harm", [block_without_a_holder, in_two_places, in_no_place, lease_without_blocks])
+def test_the_check_that_storms_rely_on_sees_what_is_wrong(harm):
+    one = group()
+    one.handle(Arrived(work(1, 8, 9), 0), 0.0)
+    one.handle(Arrived(work(2, 8, 1, leased=True), 0), 0.0)
+    one.handle(Due(), 0.0)
+    one.handle(Due(), one._wake_s)
+    one.check()
+    harm(one)
+    with pytest.raises(RuntimeError):
+        one.check()
 
 
 def test_what_waits_for_leased_memory_is_woken_when_the_lease_ends():

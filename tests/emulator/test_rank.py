@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from evenstep.emulator.memory import Memory
 from evenstep.emulator.rank import Rank, Sequence
 
@@ -134,3 +136,53 @@ def test_a_prompt_that_is_cut_shares_only_the_blocks_it_has_filled():
         step(one)
         found.append(one.memory.found([101, 102]))
     assert found == [1, 2]
+
+
+def test_a_step_that_evicts_admits_no_sequence_even_if_one_would_fit():
+    """Of four blocks, the first has two that are shared and takes a third; the second has a copy of one of the shared."""
+    one = rank(blocks=4, sharing=True)
+    one.waiting += [work(1, 8, chain=[101, 102]), work(2, 8, chain=[101, 102])]
+    assert step(one) == [1, 2] and one.memory.used == 3
+    assert step(one) == [1]
+    assert (one.waiting[0].evictions, one.memory.available) == (1, 1)
+    assert step(one) == [1, 2], "both shared blocks were found, and one more was enough"
+    assert (one.prefill_tokens, one.decode_tokens, one.memory.used) == (0, 2, 4)
+    assert one.running[1].private == 1
+
+
+def test_decodes_leave_the_rest_of_the_budget_to_prompts():
+    one = rank(budget=3)
+    one.waiting += [work(1, 1), work(2, 1), work(3, 6)]
+    assert step(one) == [1, 2]
+    found = []
+    for _ in range(4):
+        step(one)
+        found.append((one.decode_tokens, one.prefill_tokens, one.running[2].resident))
+    assert found == [(2, 1, 2), (2, 1, 3), (2, 1, 4), (2, 1, 5)]
+
+
+def idle_block(one):
+    one.memory.give(1)
+
+
+def no_block(one):
+    one.running[0].private = 0
+
+
+def held_in_the_queue(one):
+    one.waiting.append(work(9, 4, private=1))
+
+
+def one_slot_fewer(one):
+    one.slots = 0
+
+
+@pytest.mark.parametrize("harm", [idle_block, no_block, held_in_the_queue, one_slot_fewer])
+def test_the_check_that_storms_rely_on_sees_what_is_wrong(harm):
+    one = rank()
+    one.waiting.append(work(1, 4))
+    step(one)
+    one.check()
+    harm(one)
+    with pytest.raises(RuntimeError):
+        one.check()

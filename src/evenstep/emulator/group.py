@@ -231,7 +231,6 @@ class Group:
         self._leases = {k: v for k, v in self._leases.items() if v[0].rank != number}
         rank.waiting.clear()
         rank.running.clear()
-        rank.scheduled = []
         rank.memory.clear()
         return [Lost(key, "dead") for key in lost]
 

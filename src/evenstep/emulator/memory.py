@@ -49,8 +49,6 @@ class Memory:
 
     def found(self, chain: list[int]) -> int:
         """Number of leading blocks of a chain that are in memory, held or idle; 0 without `sharing`. Changes nothing."""
-        if not self.sharing:
-            return 0
         for index, block in enumerate(chain):
             if block not in self._holders and block not in self._idle:
                 return index
