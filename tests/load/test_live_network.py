@@ -40,6 +40,8 @@ def test_an_engine_is_emulated_with_its_own_batch_time_law():
 def test_an_engine_without_a_limit_on_its_memory_is_emulated_without_one():
     words = emulated("one", EngineSection(engine="batch-limit=256"), 80)
     assert int(words[words.index("--kv-tokens") + 1]) > 256 * 2**20
+    assert "--block-size" not in words, "none is said"
+    assert [words[words.index(flag) + 1] for flag in ("--token-budget", "--slots", "--speed")] == ["2048", "256", "1.0"]
     limited = emulated("one", EngineSection(engine="batch-limit=256,kv-tokens=4096,block-tokens=32"), 80)
     assert [limited[limited.index(flag) + 1] for flag in ("--kv-tokens", "--block-size")] == ["4096", "32"]
 
@@ -51,6 +53,7 @@ def test_an_engine_without_a_limit_on_its_memory_is_emulated_without_one():
         ("batch-limit=8,resident-limit=4", 4),
         ("batch-limit=0,resident-limit=6,token-budget=512", 6),
         ("batch-limit=0,token-budget=512", 512),
+        ("batch-limit=0,token-budget=0", 256),
     ],
 )
 def test_an_engine_has_as_many_slots_as_its_lower_limit_on_requests(engine, slots):
@@ -64,7 +67,15 @@ def test_a_group_is_a_pool_of_single_ranks():
     assert [(one["rank"], one["group"], one["models"]) for one in config["workers"]] == [
         (k, f"pool-{k}", ["pool"]) for k in range(3)
     ]
-    assert gateway_config(SMALL, "jsq", PORTS)["dispatch"]["order"] == "priority"
+    single = gateway_config(SMALL, "jsq", PORTS)
+    assert single["dispatch"] == {"order": "priority", "gather_ms": 0.0, "ttl_s": 3600.0, "pool_limit": 1_000_000}
+    assert single["workers"][1] == {
+        "url": "http://127.0.0.1:2",
+        "name": "two",
+        "group": "two",
+        "models": ["two"],
+        "slots": 1,
+    }
 
 
 @pytest.mark.parametrize("order", ["critical-path", "longest-path"])
@@ -81,6 +92,13 @@ def test_priorities_rank_calls_first_and_order_them_by_their_paths_then():
     assert longest[calls.kind == 0][0] == 2**44 - (34 + 402)
 
 
+def test_slack_counts_only_under_the_order_that_asks_for_it():
+    network = example("research-agents")
+    calls = draw(network)
+    slack = {order: priorities(replace(network, order=order), calls) % 2**44 for order in ("fcfs", "critical-path")}
+    assert not slack["fcfs"].any() and slack["critical-path"].any()
+
+
 def test_groups_with_different_routing_are_refused():
     pool = example("agent-loop").engines["pool"]
     network = replace(SMALL, engines={"one": pool, "two": replace(pool, routing="random")})
@@ -88,9 +106,17 @@ def test_groups_with_different_routing_are_refused():
         routing_of(network)
 
 
-def test_a_speed_of_zero_is_refused():
-    with pytest.raises(InputError, match="--speed is 0.0; expected a finite number > 0"):
-        run_live(SMALL, speed=0.0)
+def test_the_routing_of_a_group_is_the_gateway_s_and_that_of_a_single_engine_does_not_matter():
+    pool = replace(example("agent-loop").engines["pool"], routing="random")
+    assert routing_of(replace(SMALL, engines={"one": pool, "two": replace(pool, count=1, routing="jsq")})) == "random"
+    assert routing_of(replace(SMALL, engines=dict.fromkeys(("one", "two"), replace(pool, count=2)))) == "random"
+    assert routing_of(replace(SMALL, engines=dict.fromkeys(("one", "two"), replace(pool, count=1)))) == "jsq"
+
+
+@pytest.mark.parametrize("speed", [0.0, math.inf])
+def test_a_speed_of_zero_or_without_end_is_refused(speed):
+    with pytest.raises(InputError, match=f"--speed is {speed}; expected a finite number > 0"):
+        run_live(SMALL, speed=speed)
 
 
 @pytest.fixture
@@ -123,21 +149,28 @@ def stage(monkeypatch):
 
 
 def test_times_of_a_live_run_are_on_the_scale_of_the_network(stage):
-    """Two tasks of two calls at four times the pace: the first takes 8 s, of the second's calls one fails and one is on."""
+    """Two tasks of two calls at four times the pace: of the first's calls one fails and one is on, the second takes 8 s."""
     network = one_engine({"plan": call("one"), "act": call("one", after=["plan"])}, count=2, until_s=100.0)
     calls = draw(network, seed=3)
     came_s = calls.arrival_s
     ends = {row: (float(came_s[calls.task[row]] + 3.0) / 4, "") for row in range(4)}
     plans, acts = np.flatnonzero(calls.kind == 0), np.flatnonzero(calls.kind == 1)
-    ends[int(acts[0])] = ((came_s[0] + 8.0) / 4, "")
-    ends[int(plans[1])] = ((came_s[1] + 3.0) / 4, "cut")
-    ends[int(acts[1])] = (math.nan, "not-ended")
+    ends[int(plans[0])] = ((came_s[0] + 3.0) / 4, "cut")
+    ends[int(acts[0])] = (math.nan, "not-ended")
+    ends[int(acts[1])] = ((came_s[1] + 8.0) / 4, "")
+    assert came_s[1] > 0
     stage["ends"] = ends.__getitem__
     live = run_live(network, seed=3, speed=4.0)
     assert (live.order, live.seed, live.tasks, live.unfinished, live.failed) == ("fcfs", 3, 2, 1, 1)
     assert live.latencies["task_mean_s"] == pytest.approx(8.0)
     assert live.latencies["call_mean_s"] == pytest.approx((3.0 + 5.0 + 3.0) / 3)
     assert stage["workflow"].until_s == 25.0
+
+
+def test_without_a_speed_and_a_seed_time_passes_as_in_the_file_and_the_seed_is_0(stage):
+    live = run_live(SMALL)
+    assert (live.seed, live.tasks, stage["workflow"].until_s) == (0, int(draw(SMALL, seed=0).arrival_s.size), 5.0)
+    assert {speed for _, speed, _, _ in stage["engines"]} == {"1.0"}
 
 
 def test_every_engine_and_the_gateway_have_a_port_of_their_own_and_know_each_other(stage):

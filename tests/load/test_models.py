@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -49,9 +51,10 @@ def test_what_is_no_list_of_models_is_the_server_s_fault(served, body):
 
 
 def test_a_key_that_is_refused_is_ours(served):
-    served["status"] = 401
-    with pytest.raises(InputError, match=r"--api-key is '\(hidden\)'"):
-        first_model(served["target"], "secret")
+    for status in (401, 403):
+        served["status"] = status
+        with pytest.raises(InputError, match=rf"--api-key is '\(hidden\)'.*answered {status}"):
+            first_model(served["target"], "secret")
     served["status"] = 500
     with pytest.raises(EngineError, match=r"500"):
         first_model(served["target"], None)
@@ -60,8 +63,34 @@ def test_a_key_that_is_refused_is_ours(served):
 def test_any_path_can_be_read(served):
     served["body"] = b"up 1"
     assert get(served["target"], "/metrics") == (200, b"up 1")
+    assert served["seen"] == [("/deep/metrics", None)], "no key is sent that was not given"
+
+
+def test_a_server_without_tls_is_not_read_where_tls_is_asked_for(served):
+    with pytest.raises(InputError, match=r"--url is 'https://127.0.0.1:\d+'; expected a server that answers"):
+        get(replace(served["target"], secure=True), "/metrics")
+    assert served["seen"] == []
 
 
 def test_a_server_that_is_not_there_is_an_input_error():
     with pytest.raises(InputError, match=r"--url is 'http://127.0.0.1:1'"):
         get(target_of("http://127.0.0.1:1"), "/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+        (http.client.BadStatusLine("SSH-2.0"), "SSH-2.0"),
+        (TimeoutError("timed out"), "timed out"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_what_kept_a_server_from_answering_is_said_in_its_words(served, monkeypatch, error, said):
+    def fails(self):
+        assert self.timeout == 10.0
+        raise error
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", fails)
+    with pytest.raises(InputError, match=rf"expected a server that answers. {said}\.$"):
+        get(served["target"], "/metrics")

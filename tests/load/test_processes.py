@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from evenstep.errors import EngineError
 from evenstep.load import processes
 from evenstep.load.models import first_model
-from evenstep.load.processes import beside, cpu_s, free_ports, resident_mb
+from evenstep.load.processes import beside, cpu_s, emulator, free_ports, gateway, resident_mb
 from evenstep.load.settings import target_of
 
 
@@ -56,6 +61,74 @@ def test_a_command_that_is_never_ready_is_ended():
     asked = beside(["emulate", "--port", str(port)], port, "/no-such-path", 0.0)
     with pytest.raises(EngineError, match=r"was not ready within 0"), asked:
         pass
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Let a shell script play Python; it is ready once it has made the file `ready`. Returns the folder that is `$here`."""
+
+    def plays(script):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\nhere={tmp_path}\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(path))
+        monkeypatch.setattr(processes, "get", lambda target, path: (200 if (tmp_path / "ready").exists() else 503, b""))
+        return tmp_path
+
+    return plays
+
+
+STUBBORN = "trap '' TERM; touch $here/ready; exec sleep 100"
+
+
+def test_a_command_that_does_not_end_when_told_is_killed(play, monkeypatch):
+    play(STUBBORN)
+    monkeypatch.setattr(processes, "_END_S", 0.01)
+    with beside(["emulate"], 1, "/health", 30.0) as pid:
+        pass
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_command_that_ends_when_told_is_not_killed(play, monkeypatch):
+    play("touch $here/ready; exec sleep 100")
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: pytest.fail("it was killed"))
+    with beside(["emulate"], 1, "/health", 30.0):
+        pass
+
+
+def test_a_command_that_ends_without_a_word_is_an_error_that_says_so(play):
+    play("exit 3")
+    with pytest.raises(EngineError, match=r"evenstep emulate ended with 3: nothing was said$"):
+        beside(["emulate"], 1, "/health", 30.0).__enter__()
+
+
+def test_a_gateway_gets_its_config_after_its_policy_was_compiled_even_if_that_fails(play, monkeypatch):
+    folder = play(f'if [ "$1" = -c ]; then echo "$3" > $here/compiled; exit 3; fi; cp "$5" $here/config; {STUBBORN}')
+    monkeypatch.setattr(processes, "_END_S", 0.01)
+    with gateway({"policy": "br-0", "slots": 4}, 81, 82, 30.0):
+        assert (folder / "compiled").read_text() == "br-0\n"
+        assert json.loads((folder / "config").read_text()) == {
+            "version": 1,
+            "listen": {"host": "127.0.0.1", "port": 81},
+            "admin": {"host": "127.0.0.1", "port": 82},
+            "policy": "br-0",
+            "slots": 4,
+        }
+
+
+def test_the_words_that_start_engines():
+    words = emulator(81, {"ranks": 2, "overhead-s": 0.5})
+    assert words == ["emulate", "--host", "127.0.0.1", "--port", "81", "--ranks", "2", "--overhead-s", "0.5"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux only")
+def test_cpu_and_memory_are_in_seconds_and_megabytes():
+    before, now_s, after = time.process_time(), cpu_s(os.getpid()), time.process_time()
+    assert before - 0.05 <= now_s <= after + 0.05
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    assert resident_mb(os.getpid()) == pytest.approx(1024 * kib / 1e6, rel=0.1)
 
 
 def test_cpu_and_memory_of_a_process_are_known_while_it_lives():

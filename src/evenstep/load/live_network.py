@@ -123,7 +123,7 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
         "slots": slots_of(section),
         "overhead-s": server.overhead_s,
         "batch-time": section.batch_time,
-        "token-budget": server.token_budget or 0,
+        "token-budget": server.token_budget,
         "kv-tokens": server.kv_tokens or _KV_TOKENS,
         "speed": speed,
     }
