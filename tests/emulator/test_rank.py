@@ -63,6 +63,7 @@ def test_the_oldest_evicts_itself_when_it_is_alone_and_others_hold_the_memory():
     assert step(one) == [1]
     assert step(one) == []
     assert (len(one.running), one.waiting[0].key) == (0, 1)
+    assert (one.scheduled, one.prefill_tokens, one.decode_tokens) == ([], 0, 0), "an empty step is none"
 
 
 def test_a_prompt_waits_until_the_whole_of_it_fits():
@@ -77,6 +78,7 @@ def test_what_another_engine_prefilled_is_not_computed_but_for_its_last_token():
     one.waiting.append(work(1, 8, fetched=8))
     assert step(one) == [1]
     assert (one.load, one.prefill_tokens, one.counts.fetched_tokens, one.counts.local_tokens) == (8, 1, 8, 0)
+    assert (one.counts.looked_up_tokens, one.counts.found_tokens) == (0, 0), "there is no cache"
 
 
 def test_a_prompt_seen_before_is_found_in_the_cache():

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import re
 import signal
 import ssl
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import clock
 from tests.load.running import MODEL, against_emulator, emulated, loaded, server, small
 from tests.load.test_connection import SIZED
+from tests.sim.network.networks import call, one_engine
 
 from evenstep.emulator.faults import fault_of
 from evenstep.errors import InputError
-from evenstep.load.run import Interrupted, drive, timed
+from evenstep.load.run import Interrupted, Run, drive, timed
+from evenstep.load.schedule import Workflow
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import counting
+from evenstep.request import Trace
+from evenstep.sim.network.tasks import draw
 
 CERTIFICATES = Path(__file__).parents[1] / "gateway" / "certificates"
 
@@ -59,6 +67,59 @@ def test_what_a_host_has_frozen_stays_frozen():
     gc.freeze()
     against_emulator(small(2))
     assert gc.get_freeze_count() > 0
+
+
+def test_what_a_run_froze_is_not_frozen_after_it():
+    gc.unfreeze()
+    against_emulator(small(2))
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_run_that_is_over_sets_no_timer_in_its_host_s_loop():
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            run = Run(timed(small(1), LoadSettings()), LoadSettings(url=url), "m")
+            await run.whole()
+            return run._ticking.cancelled()
+
+    assert asyncio.run(go())
+
+
+def test_a_workflow_sends_its_calls_with_their_model_task_and_priority():
+    drawn = draw(one_engine({"plan": call("one"), "act": call("one", after=["plan"])}, count=1))
+    drawn.arrival_s[0] = 0.0
+    flow, seen = Workflow(drawn, ["m0", "m1"], np.array([0.0, 2.5])), []
+
+    async def serve(reader, writer):
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                body = await reader.readexactly(int(re.search(r"Content-Length: (\d+)", head)[1]))
+                said = [line for line in head.splitlines() if line.startswith("X-Evenstep-")]
+                seen.append((json.loads(body)["model"], *said))
+                writer.write(SIZED)
+        writer.close()
+
+    async def go():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            trace = Trace(drawn.prompt, np.full(2, 4), name="two")
+            return await asyncio.to_thread(drive, trace, LoadSettings(url=url, model="any"), None, flow)
+
+    assert kinds(asyncio.run(go())) == {"": 2}
+    assert seen == [
+        ("m0", "X-Evenstep-Task: task-0", "X-Evenstep-Priority: 0.0"),
+        ("m1", "X-Evenstep-Task: task-0", "X-Evenstep-Priority: 2.5"),
+    ]
+
+
+def test_a_workflow_that_is_out_of_time_ends_the_run_without_the_calls_to_come():
+    drawn = draw(one_engine({"late": call("one", delay_s=3600.0)}, count=1))
+    flow = Workflow(drawn, ["m"], np.zeros(1), until_s=0.0)
+    found = drive(
+        Trace(drawn.prompt, drawn.output, name="one"), LoadSettings(url="http://127.0.0.1:1", model="m"), None, flow
+    )
+    assert kinds(found) == {"not-ended": 1} and np.isnan(found.records.started_s[0]) and np.isnan(found.duration_s)
 
 
 def test_connections_are_kept_for_later_requests():
@@ -157,6 +218,37 @@ def test_whoever_watches_is_told_how_far_it_is():
     against_emulator(watch=seen.append)
     assert seen[0].total == 12
     assert seen[0].done <= seen[-1].done <= 12
+
+
+def test_requests_start_when_they_are_due_and_progress_is_told_five_times_a_second():
+    seen = []
+
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            trace = small(3, 1.5)
+            trace.output_tokens[:] = 4
+            return await loaded(url, trace, watch=seen.append)
+
+    outcome, _ = clock.run(go())
+    records = outcome.records
+    assert kinds(outcome) == {"": 3} and records.due_s.tolist() == [0.0, 1.5, 3.0]
+    assert records.started_s == pytest.approx(records.due_s, abs=1e-6)
+    assert len(seen) in (15, 16) and [at.now_s for at in seen] == pytest.approx(0.2 * np.arange(len(seen)), abs=1e-6)
+    assert [(at.done, at.failed, at.running, at.total, at.tokens) for at in (seen[0], seen[7], seen[14])] == [
+        (0, 0, 0, 3, 0),
+        (1, 0, 0, 3, 4),
+        (2, 0, 0, 3, 8),
+    ]
+    assert outcome.lag_s.size // 10 in (14, 15) and outcome.lag_s == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_request_without_an_answer_ends_when_its_time_is_up():
+    async def go():
+        async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
+            return await loaded(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", small(1), timeout_s=7.0)
+
+    outcome, _ = clock.run(go())
+    assert kinds(outcome) == {"timeout": 1} and outcome.duration_s == pytest.approx(7.0)
 
 
 def test_an_interrupted_run_has_the_results_until_then():

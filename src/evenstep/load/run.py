@@ -160,9 +160,7 @@ class Run:
         self._trace, self._settings, self._watch, self._started = trace, settings, watch, started
         self._model, self._prompts = model, Prompts(trace, settings, model)
         self._workflow = workflow
-        self._schedule = workflow or Schedule(
-            trace, users=settings.closed, times=trace.arrival_s if not settings.closed else None, speed=settings.speed
-        )
+        self._schedule = workflow or Schedule(trace, users=settings.closed, times=trace.arrival_s, speed=settings.speed)
         self._records = Records.of(trace)
         self._gaps, self._gap_sum_s, self._gap_squares = LogHistogram(), 0.0, 0.0
         self._lag_s: list[float] = []
