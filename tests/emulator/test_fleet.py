@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import aiohttp
 import numpy as np
@@ -51,6 +52,26 @@ def test_what_names_no_rank_goes_where_least_waits_and_runs():
                 1,
             ]
             first.close()
+
+    asyncio.run(story())
+
+
+def test_a_waiting_request_weighs_as_much_as_four_running_ones():
+    async def story():
+        fleet = Fleet(EmulatorSettings(ranks=4), asyncio.get_running_loop(), (1,) * 4)
+
+        def load(rank, waits, runs):
+            one = fleet.rank(rank)
+            one.waiting, one.running = deque(["w"] * waits), ["r"] * runs
+
+        for rank, waits, runs in ((0, 1, 0), (1, 0, 3), (2, 0, 3), (3, 0, 0)):
+            load(rank, waits, runs)
+        fleet.rank(3).dead = True
+        assert fleet.lightest(range(4)) == 1
+        load(1, 0, 5)
+        load(2, 1, 1)
+        assert fleet.lightest(range(4)) == 0
+        fleet.close()
 
     asyncio.run(story())
 

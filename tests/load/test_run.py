@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import ssl
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -229,7 +230,10 @@ def test_requests_start_when_they_are_due_and_progress_is_told_five_times_a_seco
             trace.output_tokens[:] = 4
             return await loaded(url, trace, watch=seen.append)
 
+    before_s = time.process_time()
     outcome, _ = clock.run(go())
+    assert 0 <= outcome.cpu_s <= time.process_time() - before_s
+    assert (outcome.gap_sum_s, outcome.gap_squares) == (0.0, 0.0), "each answer is one read"
     records = outcome.records
     assert kinds(outcome) == {"": 3} and records.due_s.tolist() == [0.0, 1.5, 3.0]
     assert records.started_s == pytest.approx(records.due_s, abs=1e-6)
