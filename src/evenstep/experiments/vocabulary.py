@@ -26,6 +26,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 #: Rows and claims in the order of the paper, as a part of an experiment yields them; `told` separates them.
 Told: TypeAlias = Iterator[Row | Claim]
+#: The matplotlib figure that an experiment draws on.
+Figure: TypeAlias = Any
 
 
 def told(*parts: Iterable[Row | Claim]) -> dict[str, Any]:

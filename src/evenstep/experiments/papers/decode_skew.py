@@ -187,7 +187,7 @@ def _told(name: str, kind: str, own: Table) -> ex.Told:
     )
 
 
-def _draw(figure: Any, found: dict[str, dict[str, Table]]) -> None:
+def _draw(figure: ex.Figure, found: dict[str, dict[str, Table]]) -> None:
     for i, (name, kinds) in enumerate(found.items()):
         for j, (kind, own) in enumerate(kinds.items()):
             axes = figure.add_subplot(len(found), 2, 2 * i + j + 1)

@@ -202,7 +202,7 @@ def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
     )
 
 
-def _draw(figure: Any, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None:
+def _draw(figure: ex.Figure, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None:
     shown = ("TTFT", "TPOT", "end to end")
     for i, (name, (real, ours)) in enumerate(pairs.items()):
         for j, quantity in enumerate(shown):

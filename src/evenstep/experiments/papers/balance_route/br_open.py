@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -207,7 +206,7 @@ def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
     return own + [one for one in shared if one.name in ("B", "step time", "age bound", "heavy")]
 
 
-def _draw(figure: Any, kept: Kept) -> None:
+def _draw(figure: ex.Figure, kept: Kept) -> None:
     axes = figure.add_subplot(1, 1, 1)
     means = {key: ex.mean_interval(own).value for key, own in kept.items()}
     noises = list(dict.fromkeys(noise for _, noise in kept))

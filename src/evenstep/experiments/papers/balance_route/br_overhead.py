@@ -185,7 +185,7 @@ def _claims(g: int, taken: Sequence[F8], step_s: float) -> list[ex.Claim]:
     ]
 
 
-def _draw(figure: Any, found: dict[int, list[F8]], step_s: dict[int, float]) -> None:
+def _draw(figure: ex.Figure, found: dict[int, list[F8]], step_s: dict[int, float]) -> None:
     shares, times = figure.subplots(1, 2)
     for number, (g, taken) in enumerate(found.items()):
         bottom = 0.0

@@ -103,7 +103,7 @@ def _segment(run: Run) -> tuple[Any, Any]:
     return table.start_s[first : first + SEGMENT], table.load[first : first + SEGMENT]
 
 
-def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: int) -> None:
+def _draw(figure: ex.Figure, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: int) -> None:
     grid = figure.subplots(len(drawn), across, squeeze=False)
     for line, (gallery, runs) in zip(grid, drawn, strict=True):
         top = max(float(_segment(own[0])[1].max()) for own in runs.values()) / 1e3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
@@ -115,7 +114,7 @@ def _remark(runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, 
     )
 
 
-def _draw(figure: Any, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> None:
+def _draw(figure: ex.Figure, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> None:
     sizes = sorted({g for g, _ in runs})
     panels = figure.subplots(len(sizes), 2, squeeze=False, sharey="row")
     lines = {

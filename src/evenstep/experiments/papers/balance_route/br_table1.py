@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def _remark(runs: ex.Runs) -> str:
     )
 
 
-def _draw(figure: Any, runs: Mapping[str, ex.Runs]) -> None:
+def _draw(figure: ex.Figure, runs: Mapping[str, ex.Runs]) -> None:
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True)
     columns = (
         (br.SPREAD, 1e-3, "spread, 10^3 tokens", 1e-3),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
@@ -81,7 +80,7 @@ def _paper_gain(g: int, method: str) -> float:
     return round(100 * (PAPER[g][method][2] / best - 1), 1)
 
 
-def _draw(figure: Any, runs: Mapping[int, ex.Runs]) -> None:
+def _draw(figure: ex.Figure, runs: Mapping[int, ex.Runs]) -> None:
     spreads, gains = figure.subplots(1, 2)
     x = list(runs)
     for colour, method in zip(ex.COLOURS, METHODS, strict=False):

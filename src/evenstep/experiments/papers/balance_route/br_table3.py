@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import RECURRING_LINE
@@ -94,7 +93,7 @@ def _claim(kind: str, horizon: int, found: dict[tuple[str, str, int], Scores], s
     return ex.Claim(said, holds, seen.format(ex.with_interval(apart)))
 
 
-def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:
+def _draw(figure: ex.Figure, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:
     panels = figure.subplots(1, 2)
     lines = list(dict.fromkeys((kind, predictor) for kind, predictor, _ in found))
     for axes, name, place, title in zip(panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True):

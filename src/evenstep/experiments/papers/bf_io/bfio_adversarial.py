@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -127,7 +126,7 @@ def _claim(name: str, slope: ex.Interval, chance: bool) -> ex.Claim:
     return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.with_interval(slope)}")
 
 
-def _draw(figure: Any, found: Mapping[tuple[str, int], Sequence[float]], sizes: Sequence[int]) -> None:
+def _draw(figure: ex.Figure, found: Mapping[tuple[str, int], Sequence[float]], sizes: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     axes.plot(sizes, sizes, color="#888888", ls=":", label="G")
     for (name, *_), colour, marker in zip(VICTIMS, ex.COLOURS, "osD", strict=False):

@@ -97,7 +97,7 @@ def _segment(run: Run) -> tuple[Any, F8]:
     return table.step[rows] - table.step[rows][0], table.load[rows]
 
 
-def _draw(figure: Any, run: Run, slots: int) -> None:
+def _draw(figure: ex.Figure, run: Run, slots: int) -> None:
     step, load = _segment(run)
     above, below = figure.subplots(2, 1, sharex=True)
     ex.worker_lines(above, step.astype(np.float64), load, points=STEPS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
@@ -62,7 +61,7 @@ def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
     return ex.Claim(f"imbalance over H is a U, best at a moderate window, discount {discount:g}", holds, seen)
 
 
-def _draw(figure: Any, runs: ex.Runs, windows: Sequence[int]) -> None:
+def _draw(figure: ex.Figure, runs: ex.Runs, windows: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     means = {d: [ex.mean(runs[_name(h, d)], bf.IMBALANCE, 1e-4) for h in windows] for d in DISCOUNTS}
     ex.bands(axes, {f"discount {d:g}": (windows, own) for d, own in means.items()})

@@ -94,7 +94,7 @@ def _figures(values: I8) -> tuple[float, float, float]:
     return _gap(values), float(values.std()) / mean, mean
 
 
-def _draw(figure: Any, lengths: dict[str, I8]) -> None:
+def _draw(figure: ex.Figure, lengths: dict[str, I8]) -> None:
     across = min(3, len(lengths))
     for place, (path, values) in enumerate(lengths.items(), 1):
         axes = figure.add_subplot(-(-len(lengths) // across), across, place)

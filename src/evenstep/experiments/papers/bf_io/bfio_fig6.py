@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
     return ex.compared(says, *ex.pair(runs, one, other, field), -1, f"{means} tokens, difference {{}}")
 
 
-def _draw(figure: Any, tables: Mapping[str, WorkerTable]) -> None:
+def _draw(figure: ex.Figure, tables: Mapping[str, WorkerTable]) -> None:
     grid = figure.subplots(2, 2, sharex=True, sharey=True)
     for axes, (policy, table) in zip(grid.flat, tables.items(), strict=True):
         ex.worker_lines(axes, table.step.astype(np.float64), table.load)

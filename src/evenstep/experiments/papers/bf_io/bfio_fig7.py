@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
     return ex.limited(says, low, 399.5, -1, "its lowest stretches draw {} W")
 
 
-def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
+def _draw(figure: ex.Figure, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (name, title) in zip(panels, bf.ACCOUNTINGS.items(), strict=True):
         ex.lines(axes, {policy: series[policy, name] for policy in PAPER}, lw=1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
@@ -71,7 +70,7 @@ def _claim(found: Found, policy: str) -> ex.Claim:
     return ex.Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", ex.below(end, first), seen)
 
 
-def _draw(figure: Any, found: Found) -> None:
+def _draw(figure: ex.Figure, found: Found) -> None:
     loads, gains = figure.subplots(1, 2)
     x = list(range(len(found)))
     ex.bands(loads, {p: (x, [ex.mean(runs[p], bf.IMBALANCE, 1e-4) for runs in found.values()]) for p in POLICIES})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def _each_step(steps: I8) -> tuple[I8, I8]:
     return job, np.arange(job.size) - offsets_of(steps)[job]
 
 
-def _draw(figure: Any, idle: Mapping[tuple[str, str], list[float]]) -> None:
+def _draw(figure: ex.Figure, idle: Mapping[tuple[str, str], list[float]]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     policies = list(bf.POLICIES)
     ex.lines(axes, {d: (policies, [np.mean(idle[d, p]) for p in policies]) for d in DOMAINS}, marker="o", ls="-")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
@@ -82,7 +81,7 @@ def _told(runs: Mapping[tuple[str, int], ex.Runs], slopes: Mapping[str, ex.Inter
         yield ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
 
 
-def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
+def _draw(figure: ex.Figure, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, len(lines), sharey=True)
     for axes, colour, (sweep, line) in zip(panels, ex.COLOURS, lines.items(), strict=False):
         x = list(line)

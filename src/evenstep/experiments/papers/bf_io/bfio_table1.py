@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
@@ -82,7 +81,7 @@ def _claims(runs: ex.Runs, saved: Mapping[str, ex.Interval]) -> list[ex.Claim]:
     ]
 
 
-def _draw(figure: Any, runs: ex.Runs) -> None:
+def _draw(figure: ex.Figure, runs: ex.Runs) -> None:
     shown = (
         (bf.IMBALANCE, 1e-4, "average imbalance, 10^4 tokens", IMBALANCE),
         ("window_tokens_per_s", 1e-4, "throughput, 10^4 tok/s", THROUGHPUT),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -307,7 +306,7 @@ def exponents(line: Line, along: str) -> list[float]:
     return ex.slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
 
 
-def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
+def _draw(figure: ex.Figure, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, 2)
     for axes, along, label in zip(panels, ("B", "log G"), ("slots a worker B", "workers G"), strict=True):
         own = {name: line for name, line in lines.items() if f", {along}," in name}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -153,7 +152,7 @@ class Sweep:
             near | {NEAR:.0%} | the paper says nearly identical
         """)
 
-    def draw(self, figure: Any) -> None:
+    def draw(self, figure: ex.Figure) -> None:
         panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]
         for axes, name in zip(panels, self.intervals, strict=True):
             means = {label: [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts] for label in POLICIES}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
     return ex.limited(says, grows, allowed, -1, "{} times")
 
 
-def _draw(figure: Any, memories: Sequence[int], taken: Times) -> None:
+def _draw(figure: ex.Figure, memories: Sequence[int], taken: Times) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for colour, longest in zip(ex.COLOURS, LONGEST, strict=False):
         axes.loglog(memories, [1e6 * np.mean(taken[longest, m]) for m in memories], color=colour, label=f"to {longest}")

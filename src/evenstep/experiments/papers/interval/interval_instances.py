@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -202,7 +201,7 @@ def _said(which: Mapping[str, bool]) -> str:
     return "; ".join(f"{name}: {'yes' if is_so else 'no'}" for name, is_so in which.items())
 
 
-def _draw(figure: Any, values: Values, setting: ex.Setting) -> None:
+def _draw(figure: ex.Figure, values: Values, setting: ex.Setting) -> None:
     panels = figure.subplots(1, 3)
     panels[0].plot(ALPHAS, [a_max_ratio(a)[0] for a in ALPHAS], "k--", label="Theorem 3.4")
     for colour, (says, mix) in zip(ex.COLOURS, MIXES.items(), strict=False):

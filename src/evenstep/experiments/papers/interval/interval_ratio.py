@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -472,7 +472,7 @@ def random_case(seed: int, draw: int) -> Case:
     return Case(prompt, lower, mix)
 
 
-def _draw(figure: Any) -> None:
+def _draw(figure: ex.Figure) -> None:
     left, middle, right = figure.subplots(1, 3)
     left.plot(LENGTHS, [theory.a_min_worst(n)[0] for n in LENGTHS], color=ex.COLOURS[0], label="largest eigenvalue")
     left.plot(LENGTHS, [theory.a_min_fit(n) for n in LENGTHS], "k:", label="the paper's fit")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenstep.cost.fitting import Fit, fit_laws
@@ -67,7 +65,7 @@ def _told(name: str, fits: list[Fit], every: list[float]) -> ex.Told:
     yield ex.Claim(says, min(explained) > PAPER, f"R^2 {min(explained):.4f}")
 
 
-def _draw(figure: Any, points: dict[str, Points], fits: dict[str, list[Fit]]) -> None:
+def _draw(figure: ex.Figure, points: dict[str, Points], fits: dict[str, list[Fit]]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for k, (name, (tokens, seconds)) in enumerate(points.items()):
         axes.plot(tokens, seconds * 1e3, "o", markersize=3, color=ex.COLOURS[k])

@@ -68,7 +68,7 @@ def _claims(spreads: dict[tuple[str, int], list[float]], names: list[str], budge
     ]
 
 
-def _draw(figure: Any, variation: dict[tuple[str, int], ex.Interval], names: list[str], budgets: Any) -> None:
+def _draw(figure: ex.Figure, variation: dict[tuple[str, int], ex.Interval], names: list[str], budgets: Any) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for k, name in enumerate(names):
         ex.band_line(axes, budgets, [variation[name, budget] for budget in budgets], name, ex.COLOURS[k])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
     ]
 
 
-def _draw(figure: Any, drawn: Mapping[float, Agents]) -> None:
+def _draw(figure: ex.Figure, drawn: Mapping[float, Agents]) -> None:
     panels = figure.subplots(1, 2)
     for axes, (load, own) in zip(panels, drawn.items(), strict=True):
         series = {f"agent {agent} ({name})": (own.times, own.calls[agent]) for agent, name in enumerate(AGENTS)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -185,7 +185,7 @@ def claims(paths: Paths) -> list[ex.Claim]:
     ]
 
 
-def _draw(figure: Any, drawn: Mapping[str, Path]) -> None:
+def _draw(figure: ex.Figure, drawn: Mapping[str, Path]) -> None:
     panels = figure.subplots(2, 2)
     for line, (order, own) in zip(panels, drawn.items(), strict=True):
         for axes, name in zip(line, ("requests", "tokens"), strict=True):

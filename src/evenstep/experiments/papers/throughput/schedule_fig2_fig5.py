@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenstep import names
@@ -78,7 +76,7 @@ def fig2() -> list[int]:
     return [sum(tokens for tokens, _ in batch.values()) for batch in batches]
 
 
-def _draw(figure: Any, found: dict[str, str]) -> None:
+def _draw(figure: ex.Figure, found: dict[str, str]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for line, batches in enumerate(found.values()):
         for place, members in enumerate(batches.strip("{}").split("}{")):

@@ -167,7 +167,7 @@ def _remark() -> str:
     )
 
 
-def _draw(figure: Any, paths: Paths) -> None:
+def _draw(figure: ex.Figure, paths: Paths) -> None:
     panels = figure.subplots(1, len(LAWS), sharey=True)
     for axes, tp in zip(panels, LAWS, strict=True):
         for colour, line in zip(ex.COLOURS, LINES, strict=False):

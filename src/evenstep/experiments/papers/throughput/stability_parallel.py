@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -151,7 +151,7 @@ def _heated(setting: ex.Setting) -> ex.Told:
     )
 
 
-def _draw(figure: Any, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -> None:
+def _draw(figure: ex.Figure, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2)
     for axes, load in zip(panels, (net.BELOW, net.ABOVE), strict=True):
         ex.lines(axes, {label: drawn[label, load] for label in ROUTINGS}, lw=1.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -181,7 +181,7 @@ def _fluid(paths: Mapping[float, Path]) -> ex.Claim:
     )
 
 
-def _draw(figure: Any, paths: Mapping[float, Path]) -> None:
+def _draw(figure: ex.Figure, paths: Mapping[float, Path]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for colour, (load, one) in zip(ex.COLOURS, paths.items(), strict=False):
         axes.plot(one.times, one.work / 1e3, color=colour, lw=1.2, label=f"load {load:g}")

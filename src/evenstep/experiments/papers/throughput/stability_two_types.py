@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.networks import tokens_per_s
@@ -115,7 +115,7 @@ def claim(policy: str, found: Mapping[Key, net.Sides]) -> ex.Claim:
     return net.limit_claim(f"{says}{net.BELOW:g} of it", own, LINE, SHARE)
 
 
-def _draw(figure: Any, found: Mapping[Key, net.Sides]) -> None:
+def _draw(figure: ex.Figure, found: Mapping[Key, net.Sides]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     ends = [LINE / TOKENS[name] for name in TYPES]
     axes.plot([ends[0], 0], [0, ends[1]], color="#222222", lw=1, label=LINE_SAID)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ def _claims(runs: Runs, law: str, load: float) -> Iterator[ex.Claim]:
         yield ex.Claim(f"{says}, {where}", ex.all_of([ex.clearly(one, -1) for one in apart.values()]), seen)
 
 
-def _draw(figure: Any, runs: Runs, load: float) -> None:
+def _draw(figure: ex.Figure, runs: Runs, load: float) -> None:
     panels = figure.subplots(1, 2)
     law = list(LAWS)[-1]
     for axes, (name, spans) in zip(panels, _SPANS.items(), strict=True):

@@ -276,7 +276,7 @@ def _claim(
     return ex.Claim(f"{label} {says} {other}", ex.all_of([ex.clearly(one, sign) for one in apart.values()]), seen)
 
 
-def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case]) -> None:
+def _draw(figure: ex.Figure, runs: Runs, labels: Sequence[str], cases: Sequence[Case]) -> None:
     panels = figure.subplots(len(TOKEN_LIMITS), 2, squeeze=False)
     for line, tokens in zip(panels, TOKEN_LIMITS, strict=True):
         own = sorted((case for case in cases if case.tokens == tokens), key=lambda case: case.rate)

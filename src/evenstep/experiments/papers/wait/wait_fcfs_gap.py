@@ -141,7 +141,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _draw(figure: Any, long: Any) -> None:
+def _draw(figure: ex.Figure, long: Any) -> None:
     axes = figure.subplots()
     axes.bar(list(long), [own[:, 0].mean() for own in long.values()], color=ex.COLOURS[0])
     axes.axhline(GROWTH, color=ex.COLOURS[1])

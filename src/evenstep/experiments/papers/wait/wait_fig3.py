@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenstep.cost.batch import Batch
@@ -84,7 +82,7 @@ def _claim(kind: str, fits: dict[str, Fit]) -> ex.Claim:
     return ex.Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
 
 
-def _draw(figure: Any, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:
+def _draw(figure: ex.Figure, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:
     wide = len(next(iter(kinds.values())))
     for i, (name, own) in enumerate(kinds.items()):
         for j, (kind, (kv, fit)) in enumerate(own.items()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def _named(who: tuple[int, ...]) -> str:
     return " ".join(f"P{k}" for k in who)
 
 
-def _draw(figure: Any, found: dict[int, tuple[int, ...]]) -> None:
+def _draw(figure: ex.Figure, found: dict[int, tuple[int, ...]]) -> None:
     axes = figure.subplots()
     for start, who in found.items():
         axes.barh([f"P{k}" for k in who], [1.0] * len(who), left=start, color="tab:blue")

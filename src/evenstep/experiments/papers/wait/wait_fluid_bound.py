@@ -69,7 +69,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _draw(figure: Any, most: Any) -> None:
+def _draw(figure: ex.Figure, most: Any) -> None:
     axes = figure.subplots()
     for colour, load in zip(ex.COLOURS, dict.fromkeys(at for _, at in most), strict=False):
         own = {name: one.value for (name, at), one in most.items() if at == load}

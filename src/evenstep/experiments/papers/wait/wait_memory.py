@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -101,7 +100,7 @@ def _told(found: Found, counts: Sequence[int]) -> ex.Told:
         yield ex.row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", least)
 
 
-def _draw(figure: Any, found: Found) -> None:
+def _draw(figure: ex.Figure, found: Found) -> None:
     panels = figure.subplots(1, len(RATES))
     for axes, rate in zip(panels, RATES, strict=True):
         own = {panel: tried for panel, tried in found.items() if panel[1] == rate}

@@ -76,7 +76,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _draw(figure: Any, peaks: Any, enough: Any) -> None:
+def _draw(figure: ex.Figure, peaks: Any, enough: Any) -> None:
     axes = figure.subplots()
     axes.hist(peaks, 30, color=ex.COLOURS[0])
     for colour, (delta, kv) in zip(ex.COLOURS[1:], enough.items(), strict=False):

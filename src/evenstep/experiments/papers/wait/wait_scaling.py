@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     )
 
 
-def _draw(figure: Any, runs: Runs) -> None:
+def _draw(figure: ex.Figure, runs: Runs) -> None:
     for axes, (quantity, unit) in zip(figure.subplots(1, 2), UNITS.items(), strict=True):
         zetas = list(dict.fromkeys(zeta for _, zeta in runs))
         ex.lines(axes, {kind: (zetas, [np.mean(runs[kind, z][quantity]) for z in zetas]) for kind in KINDS}, marker=".")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -220,7 +219,7 @@ def _by_arrival(runs: Runs, whole_s: float) -> tuple[F8, dict[tuple[str, str, st
     return (edges[1:] + edges[:-1]) / 2, found
 
 
-def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str, str], F8]) -> None:
+def _draw(figure: ex.Figure, middles: F8, latency: Mapping[tuple[str, str, str], F8]) -> None:
     panels = figure.subplots(len(PROFILES), len(FAMILIES))
     shown = [(profile, family.name) for profile in PROFILES for family in FAMILIES]
     for axes, (profile, family) in zip(panels.flat, shown, strict=True):
