@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -28,7 +29,7 @@ from evenstep.gateway.operate.metrics_page import HELP, kind_of
 from evenstep.gateway.operate.openapi import document
 from evenstep.gateway.serve.ended import Ended
 from evenstep.load.settings import LoadSettings
-from evenstep.report.papers import markdown
+from evenstep.report.papers import Paper
 from evenstep.sim.network.description import Network
 from evenstep.workload.synthetic import yaml_schema
 
@@ -50,7 +51,7 @@ def pages() -> dict[Path, str]:
         HERE / "leaderboard.md": page(board, data="leaderboard.parquet", picture=f"../images/{image.name}"),
         image: picture(board),
         HERE / "gateway.md": _gateway(),
-        HERE / "papers.md": PAPERS.format(papers=markdown(papers())),
+        HERE / "papers.md": PAPERS.format(papers=_papers(papers())),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "compare-engine.json": _json(
@@ -153,6 +154,20 @@ BurstGPT itself, and Mooncake's conversation trace where long prompts matter. `b
 
 If a paper is silent or its text lost a formula, the docstring of the code gives our reading.
 """
+
+
+def _papers(papers: Sequence[Paper]) -> str:
+    """The papers as Markdown text: for each a heading, its title, and a table of its items with their verdicts."""
+    lines: list[str] = []
+    for paper in papers:
+        lines += [f"## {paper.name}", "", paper.title, "", "| item | what | code | command | verdict |"]
+        lines.append("|---|---|---|---|---|")
+        for item in paper.rows:
+            code, commands = (", ".join(f"`{name}`" for name in names) for names in (item.code, item.commands))
+            judged = f"**{item.verdict}**{f': {item.why}' if item.why else ''}"
+            lines.append(f"| {', '.join(item.of)} | {item.says} | {code} | {commands} | {judged} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _gateway() -> str:

@@ -95,6 +95,13 @@ def test_an_old_file_in_a_folder_that_may_not_be_written_to_is_refused_before_a_
     outputs.check_writable("--plot", "/dev/null")
 
 
+def test_a_report_that_cannot_be_written_is_one_clear_error(tmp_path):
+    assert outputs.write_report(str(tmp_path / "r.html"), "<p>page</p>") == f"report: {tmp_path / 'r.html'}"
+    assert (tmp_path / "r.html").read_text() == "<p>page</p>"
+    with pytest.raises(InputError, match="a file that can be written"):
+        outputs.write_report(str(tmp_path / "nowhere" / "r.html"), "<p>page</p>")
+
+
 def test_versions_say_what_runs_the_kernels():
     assert set(outputs.versions()) == {"evenstep", "python", "numpy", "kernels"}
 

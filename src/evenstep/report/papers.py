@@ -1,4 +1,4 @@
-"""The claims of the five papers, item by item, with code, command and verdict: as Markdown, and as an HTML page of a run."""
+"""The claims of the five papers, item by item, with code, command and verdict: as an HTML page of a run."""
 
 from __future__ import annotations
 
@@ -63,20 +63,6 @@ class Papers:
     """The content of the data file ``experiments/papers/papers.yaml``: all papers, in the order shown."""
 
     papers: tuple[Paper, ...]
-
-
-def markdown(papers: Sequence[Paper]) -> str:
-    """The papers as Markdown text: for each a heading, its title, and a table of its items with their verdicts."""
-    lines: list[str] = []
-    for paper in papers:
-        lines += [f"## {paper.name}", "", paper.title, "", "| item | what | code | command | verdict |"]
-        lines.append("|---|---|---|---|---|")
-        for item in paper.rows:
-            code, commands = (", ".join(f"`{name}`" for name in names) for names in (item.code, item.commands))
-            judged = f"**{item.verdict}**{f': {item.why}' if item.why else ''}"
-            lines.append(f"| {', '.join(item.of)} | {item.says} | {code} | {commands} | {judged} |")
-        lines.append("")
-    return "\n".join(lines)
 
 
 def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
