@@ -23,19 +23,12 @@ class Predict:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", metavar="evaluate", required=True)
         judged = verbs.add_parser("evaluate", help="learn from the first part of a trace, judge on the rest")
-        judged.add_argument("file", metavar="TRACE", help="trace file, workload YAML or sample:azure-conv")
+        flags.add_reading(judged, "--trace-format")
         text = "a predictor to judge; may be given many times (default survival, memorised)"
         flags.add_many(judged, "--predictor", "NAME[:KEY=VALUE,...]", text, dest="predictors", default=None)
         text = "steps to look ahead; may be given many times (default 20, 40, 80)"
         flags.add_many(judged, "--horizon", "H", text, dest="horizons", type=int, default=None)
         flags.add_values(judged, {"--train-share X": ("share that is learned from (default 0.5)", float, 0.5)})
-        judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
-        judged.add_argument(
-            "--trace-format", "--format-name", metavar="NAME", help="format of the trace, when it is not recognised"
-        )
-        flags.add_columns_flag(judged)
-        judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
-        judged.add_argument("--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)")
         flags.add_format(judged)
         judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
 
@@ -43,13 +36,10 @@ class Predict:
         from evenstep.predict.evaluation import evaluate
         from evenstep.report import prediction
         from evenstep.workload.replicate import replicate
-        from evenstep.workload.sources import open_source
 
         outputs.check_report(args.report)
-        form = flags.format_of(args, args.trace_format)
-        workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
         found = evaluate(
-            replicate(workload.source, 0, args.seed),
+            replicate(flags.workload_of(args).source, 0, args.seed),
             args.predictors or ["survival", "memorised"],
             args.horizons or [20, 40, 80],
             train_share=args.train_share,

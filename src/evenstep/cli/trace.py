@@ -28,11 +28,11 @@ class Trace:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="inspect|convert")
         inspect = actions.add_parser("inspect", help="show what a trace is like")
-        _add_reading(inspect)
+        flags.add_reading(inspect)
         flags.add_format(inspect)
         inspect.add_argument("--plot", metavar="FILE", help="also draw it, to .html, .png or .svg")
         convert = actions.add_parser("convert", help="write a trace as Parquet")
-        _add_reading(convert)
+        flags.add_reading(convert)
         convert.add_argument("out", metavar="OUT.parquet", help="file to write")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -42,24 +42,16 @@ class Trace:
 command = Trace()
 
 
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
-    parser.add_argument("--format-name", metavar="NAME", help="format of FILE, with options if any: mooncake:ticks=keep")
-    flags.add_columns_flag(parser)
-    parser.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read")
-    parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
-    parser.add_argument("--seed", type=int, default=0, help="key of what is drawn or spread (0)")
-
-
 def _inspect(args: argparse.Namespace) -> int:
     from evenstep.workload import reading, statistics
+    from evenstep.workload.sources import first_trace
 
     outputs.check_report(args.plot, "--plot", ".html", ".png", ".svg")
     path, form = reading.file_of(args.file), flags.format_of(args, args.format_name)
     if form is None and path.suffix not in {".yaml", ".yml"} and statistics.is_generator(path):
         found, trace = statistics.describe_clients(path), None
     else:
-        trace = _read(args)
+        trace = first_trace(flags.workload_of(args), args.seed)
         found = statistics.describe(trace)
     rows = _rows(found)
     width = max(len(label) for label, _ in rows)
@@ -79,10 +71,11 @@ def _inspect(args: argparse.Namespace) -> int:
 
 def _convert(args: argparse.Namespace) -> int:
     from evenstep.workload.readers import parquet
+    from evenstep.workload.sources import first_trace
 
     outputs.check_report(args.out, "OUT", ".parquet")
     out = Path(args.out)
-    trace = _read(args)
+    trace = first_trace(flags.workload_of(args), args.seed)
     with replacing(out) as file:
         file.write(parquet.packed(trace))
     told = sys.stdout if out.is_file() else sys.stderr  # a device may be stdout, which then has the Parquet file
@@ -90,14 +83,6 @@ def _convert(args: argparse.Namespace) -> int:
         print(note, file=told)
     print(f"{counted(len(trace), 'request')} written to {out}", file=told)
     return 0
-
-
-def _read(args: argparse.Namespace) -> Any:
-    from evenstep.workload.sources import first_trace, open_source
-
-    form = flags.format_of(args, args.format_name)
-    workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
-    return first_trace(workload, args.seed)
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:

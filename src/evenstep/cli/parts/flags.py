@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from evenstep.config import Document, Layer, Settled, meaning, read_yaml, settle
 from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.workload.synthetic.yaml_file import Workload
 
 T = TypeVar("T")
 
@@ -119,6 +122,25 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
         help="columns of any CSV file: prompt, output, and where it has them time, unit (s, ms, us, ns), request_class, "
         "session, max_tokens; e.g. prompt=in,output=out,time=ts,unit=ms",
     )
+
+
+def add_reading(parser: argparse.ArgumentParser, *format_names: str) -> None:
+    """Add a trace and the flags that say how to read it, for `workload_of`; `format_names` also mean ``--format-name``."""
+    parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
+    text = "format of FILE, with options if any: mooncake:ticks=keep"
+    parser.add_argument(*format_names, "--format-name", dest="format_name", metavar="NAME", help=text)
+    add_columns_flag(parser)
+    parser.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read")
+    parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
+    parser.add_argument("--seed", type=int, default=0, help="key of what is drawn or spread (0)")
+
+
+def workload_of(args: argparse.Namespace) -> Workload:
+    """Open the workload that the arguments of `add_reading` describe; `InputError` if it cannot be read."""
+    from evenstep.workload.sources import open_source
+
+    form = format_of(args, args.format_name)
+    return open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:

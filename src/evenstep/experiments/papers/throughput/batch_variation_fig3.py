@@ -70,8 +70,7 @@ def _claims(spreads: dict[tuple[str, int], list[float]], names: list[str], budge
 
 def _draw(figure: ex.Figure, variation: dict[tuple[str, int], ex.Interval], names: list[str], budgets: Any) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for k, name in enumerate(names):
-        ex.band_line(axes, budgets, [variation[name, budget] for budget in budgets], name, ex.COLOURS[k])
+    ex.bands(axes, {name: (budgets, [variation[name, budget] for budget in budgets]) for name in names})
     axes.set_xscale("log", base=2)
     axes.set(ylim=(0, None), xlabel="token budget, full", ylabel="coefficient of variation of the batch time")
     axes.legend(frameon=False)
