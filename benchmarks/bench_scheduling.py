@@ -31,7 +31,8 @@ import sys
 
 import numpy as np
 
-from evenstep.experiments.compare.engine_compare import built, traces_of
+from evenstep import names
+from evenstep.experiments.compare.engine_compare import traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.sim.engine.simulation import simulate_engine
 
@@ -124,7 +125,7 @@ def memory_binds(name: str, load: float, seeds: int, limit: int) -> float:
     server, shares = settings.server(), []
     budget, seats = server.token_budget or np.inf, server.batch_limit or np.inf
     for replicate in traces_of(settings, False):
-        run = simulate_engine(replicate, built(TODAY), engine=server, batch_time=settings.law())
+        run = simulate_engine(replicate, names.build("scheduling", TODAY), engine=server, batch_time=settings.law())
         table = run.iterations
         kept_out = (table.waiting > 0) & (table.tokens < budget) & (table.running < seats)
         shares.append(table.seconds[kept_out].sum() / table.seconds.sum())

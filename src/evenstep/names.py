@@ -168,14 +168,16 @@ def options(text: str, where: str) -> dict[str, str]:
     return spec
 
 
-def build(room: str, spec: Mapping[str, Any]) -> Any:
+def build(room: str, spec: Mapping[str, Any] | str) -> Any:
     """Make an instance of the member of a room called ``name`` in `spec`, with all other keys of `spec` as its options.
+
+    A `spec` as text is parsed first (`parse`).
 
     Raises:
         InputError: an unknown name, unknown options (all at once, with the nearest name), a value that does not fit, or a
             class without the methods of the room's members.
     """
-    options = dict(spec)
+    options = dict(parse(spec) if isinstance(spec, str) else spec)
     name = str(options.pop("name"))
     made, parts = make(find(room, name), options, name), _PARTS.get(room, ())
     if not all(hasattr(made, part) for part in parts):

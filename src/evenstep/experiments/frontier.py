@@ -120,7 +120,7 @@ class Case:
     @property
     def built(self) -> SchedulingPolicy:
         """The scheduling policy, built anew at each call."""
-        return names.build("scheduling", names.parse(self.policy))
+        return names.build("scheduling", self.policy)
 
     def guess(self) -> float:
         """A first guess of the largest stable rate, requests a second: the closed form, else the bound of all policies.

@@ -61,7 +61,7 @@ def contender(text: str) -> tuple[str, float | None]:
     from evenstep import names
 
     policy, at, gather = text.partition("@")
-    names.build("routing", names.parse(policy))
+    names.build("routing", policy)
     if not at:
         return policy, None
     try:

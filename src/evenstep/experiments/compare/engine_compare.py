@@ -30,11 +30,6 @@ from evenstep.workload.replicate import check_rate, rate, replicate, rescaled
 from evenstep.workload.synthetic.yaml_file import check_arriving
 
 
-def built(spec: str) -> SchedulingPolicy:
-    """Build the scheduling policy of a spec; `InputError` if it is unknown, has a bad option, or lacks `form_batch`."""
-    return names.build("scheduling", names.parse(spec))
-
-
 def capacity(trace: Trace, settings: EngineSettings) -> float:
     """Requests a second that the engine serves if all of them wait from the start, under `best:patience=0,paced=false`.
 
@@ -133,7 +128,7 @@ def run_engine_comparison(
         raise InputError("compare", "policies", "empty", "at least one policy")
     baseline = place_of(settings.baseline, settings.policies)
     check_each_once(settings.policies)
-    policies = [built(spec) for spec in settings.policies]
+    policies: list[SchedulingPolicy] = [names.build("scheduling", spec) for spec in settings.policies]
     traces = traces_of(settings, fewer)
     runs: list[list[EngineRun]] = collected(Shared(settings, policies, traces), settings.processes, progress)
     comparison = compare_engine_runs(runs, baseline, slo_of(settings.slo))

@@ -10,7 +10,6 @@ import numpy as np
 from evenstep import names
 from evenstep.cost.linear import Linear
 from evenstep.experiments import vocabulary as ex
-from evenstep.names import parse
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
 from evenstep.sim.cluster.simulation import Cluster, simulate
@@ -114,7 +113,7 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
     trace = instance(against, workers)
     is_long = trace.output_tokens > SHORT
     place = np.where(is_long, np.cumsum(is_long) - 1, np.cumsum(~is_long) - 1)
-    victim: RoutingPolicy = names.build("routing", parse(spec))
+    victim: RoutingPolicy = names.build("routing", spec)
     dealt = _Dealt(np.ascontiguousarray(place % workers))
     return _work(victim, trace, workers, seed) / _work(dealt, trace, workers, seed)
 

@@ -12,7 +12,6 @@ from evenstep import names
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.measure.records import Run
-from evenstep.names import parse
 from evenstep.request import F8
 from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
@@ -118,7 +117,7 @@ def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: in
     """The counted steps of a policy (label) at `size`, (G, B), one entry a replicate; each slot is used `turns` times."""
     cluster = model.cluster(*size)
     workload = model.workload(turns * size[0] * size[1] + cluster.pool)
-    rule: RoutingPolicy = names.build("routing", parse(POLICIES[policy]))
+    rule: RoutingPolicy = names.build("routing", POLICIES[policy])
     traces = (workload.draw(setting.seed + r) for r in range(setting.replicates))
     runs = (simulate(t, rule, cluster=cluster, step_time=bf.STEP_TIME, seed=setting.seed, workers=4_000) for t in traces)
     return [counted(one, model) for one in runs]

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenstep import streams
+from evenstep import names, streams
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
 from evenstep.request import F8, I8, Trace
-from evenstep.scheduling.policies.a_max import AMax
-from evenstep.scheduling.policies.a_min import AMin
-from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.laws import Lognormal
@@ -24,12 +21,7 @@ COUNTS = tuple(range(200, 2001, 200))
 #: KV tokens: the paper's value, and others to see its effect.
 MEMORY, MEMORIES = 16_492, (4_096, 16_492, 32_768)
 HINDSIGHT, LITERAL = "H-SF", "A_min"
-POLICIES: Mapping[str, SchedulingPolicy] = {
-    "A_max": AMax(),
-    LITERAL: AMin(),
-    "A_min, repaired": AMin(reading="repaired"),
-    HINDSIGHT: HindsightShortestFirst(),
-}
+POLICIES = {"A_max": "a-max", LITERAL: "a-min", "A_min, repaired": "a-min:reading=repaired", HINDSIGHT: "h-sf"}
 #: Median, sigma and end of the lengths that stand in, as drawn and as text.
 LAWS = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
 LAWS_SAID = "lognormal, " + ", ".join(f"{name} median {median:g}, sigma {s} on 1..{high}" for name, median, s, high in LAWS)
@@ -101,14 +93,15 @@ class Sweep:
         sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
         for name, label, size in itertools.product(self.intervals, POLICIES, sizes):
             replicates = range(self.setting.replicates)
-            own = [self.one(POLICIES[label], self.intervals[name], *size, r) for r in replicates]
+            own = [self.one(label, self.intervals[name], *size, r) for r in replicates]
             self.values[name, label, *size] = own
         return self
 
-    def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
+    def one(self, label: str, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
         """Mean latency, seconds, of `count` requests in `memory` KV tokens; `H-SF` is told the true lengths as bounds."""
+        policy: SchedulingPolicy = names.build("scheduling", POLICIES[label])
         prompt, output = lengths(count, self.setting.seed, replicate)
-        believed = (output, output) if isinstance(policy, HindsightShortestFirst) else bounds(output)
+        believed = (output, output) if label == HINDSIGHT else bounds(output)
         trace, seed = Trace(prompt, output, name="lognormal", synthetic=True), self.setting.seed + replicate
         engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True)
         law = TokenBudget(fit="llama-70b-tp2")

@@ -11,7 +11,6 @@ import numpy as np
 from evenstep import streams
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval.interval_instances import engine_run
-from evenstep.scheduling.policies.a_min import AMin
 
 MEMORIES = (4_000, 16_000, 64_000, 256_000)
 #: Longest outputs: with short ones a tenth of the batch ends and joins in each iteration.
@@ -56,7 +55,7 @@ def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
     output = 1 + (longest * u).astype(np.int64)
     bounds = np.ones_like(output), np.full_like(output, longest)
     begin_s = time.process_time()
-    done = engine_run(AMin(), output, bounds, memory, seed + replicate, prompt=PROMPT)
+    done = engine_run("a-min", output, bounds, memory, seed + replicate, prompt=PROMPT)
     return (time.process_time() - begin_s) / done.totals.iterations
 
 

@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evenstep import streams
+from evenstep import names, streams
 from evenstep.cost.unit import Unit
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import LAWS_SAID, STANDS_IN, lengths
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import I8, Trace
-from evenstep.scheduling.policies.a_max import AMax
-from evenstep.scheduling.policies.a_random import ARandom
-from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.intervals import a_max_on_instance, a_max_ratio
@@ -41,7 +38,7 @@ Values = dict[tuple[str, str], list[float]]
 
 
 def engine_run(
-    policy: SchedulingPolicy,
+    policy: SchedulingPolicy | str,
     output: I8,
     bounds: tuple[I8, I8],
     memory: int,
@@ -54,7 +51,7 @@ def engine_run(
     """Run requests that are all present at the start, with one unit of time an iteration.
 
     Args:
-        policy: the policy.
+        policy: the policy, or its spec.
         output, bounds: int64[N] each, output lengths and their believed bounds.
         memory: KV tokens.
         seed: key of the policy's draws.
@@ -65,10 +62,11 @@ def engine_run(
     prompts, arrival_s = np.full_like(output, prompt), np.zeros(output.size)
     trace = Trace(prompts, output, arrival_s=arrival_s, request_class=request_class, synthetic=True)
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds)
-    return simulate_engine(trace, policy, engine=engine, batch_time=Unit(), bounds=bounds, seed=seed)
+    built = names.build("scheduling", policy) if isinstance(policy, str) else policy
+    return simulate_engine(trace, built, engine=engine, batch_time=Unit(), bounds=bounds, seed=seed)
 
 
-def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
+def started(policy: str, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
     """int64[N], iteration in which each request starts, the first start being 0; prompts of one token (`engine_run`)."""
     first = engine_run(policy, output, (low, high), memory, seed, holds=holds).requests.first_iteration
     return first - int(first.min())
@@ -83,8 +81,8 @@ def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[floa
     output = np.repeat([SHORT, long], [round(mix * batches) * long, batches * SHORT])
     low, high = np.full_like(output, SHORT), np.full_like(output, long)
     memory = SHORT * long
-    most = started(AMax(), output, low, high, memory, seed, holds=False)
-    best = started(HindsightShortestFirst(), output, output, output, memory, seed, holds=False)
+    most = started("a-max", output, low, high, memory, seed, holds=False)
+    best = started("h-sf", output, output, output, memory, seed, holds=False)
     return float(total_latency(most, output)), float(total_latency(best, output))
 
 
@@ -141,7 +139,7 @@ def _example() -> ex.Told:
     packed = {name: optimally_packed(s, prompt, OUTPUT, MEMORY) for name, s in schedules.items()}
     totals = {name: total_latency(s, OUTPUT) for name, s in schedules.items()}
     least = min(total_latency(s, OUTPUT) for s in every if occupied(s, prompt, OUTPUT).max() <= MEMORY)
-    hindsight = started(HindsightShortestFirst(), OUTPUT, OUTPUT, OUTPUT, MEMORY, 0)
+    hindsight = started("h-sf", OUTPUT, OUTPUT, OUTPUT, MEMORY, 0)
     orders = {f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)}
     delays = {name: is_delayed(schedules[name], schedules["I3"]) for name in ("I1", "I2")}
     yield from (ex.row(f"Example 8.2, {n}", "total latency", "iterations", [total]) for n, total in totals.items())
@@ -163,9 +161,8 @@ def _scaled(setting: ex.Setting, values: Values) -> ex.Told:
     for draw in range(draws):
         u = streams.uniform(setting.seed, "interval-packed", np.arange(MANY), draw=draw)
         output = 1 + np.floor(u * LONGEST).astype(np.int64)
-        whole, part = (
-            started(ARandom(memory_scale=scale), output, output, output, ROOM, setting.seed + draw) for scale in (1.0, BETA)
-        )
+        specs = ("a-random", f"a-random:memory_scale={BETA}")
+        whole, part = (started(spec, output, output, output, ROOM, setting.seed + draw) for spec in specs)
         packed.append(optimally_packed(whole, np.ones_like(output), output, ROOM))
         both.append(packed[-1] and optimally_packed(part, np.ones_like(output), output, round(BETA * ROOM)))
         is_one_order &= same_order(whole, part)

@@ -15,11 +15,7 @@ from evenstep.experiments.papers.interval.interval_instances import engine_run
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, I8
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.policies.a_ell import AEll
-from evenstep.scheduling.policies.a_max import AMax
 from evenstep.scheduling.policies.a_min import AMin
-from evenstep.scheduling.policies.a_random import ARandom
-from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import BatchDecision, Belief, EngineView, SchedulingPolicy
 from evenstep.theory import intervals as theory
 
@@ -41,13 +37,13 @@ SETTLED, MOST = 100, 150_000
 ROOMY = 200
 A_MIN, HINDSIGHT = "A_min", "H-SF"
 #: Policies that see bounds alone.
-BLIND: Mapping[str, SchedulingPolicy] = {
-    A_MIN: AMin(),
-    "A_min, repaired": AMin(reading="repaired"),
-    "A_min, evicts the least KV": AMin(victim="least-kv"),
-    "A_min, evicts the last": AMin(victim="last"),
-    "A_max": AMax(),
-    "A_ell": AEll(),
+BLIND = {
+    A_MIN: "a-min",
+    "A_min, repaired": "a-min:reading=repaired",
+    "A_min, evicts the least KV": "a-min:victim=least-kv",
+    "A_min, evicts the last": "a-min:victim=last",
+    "A_max": "a-max",
+    "A_ell": "a-ell",
 }
 #: A_min with the assumptions of Lemma 4.6's proof: all of them, or with Algorithm 2's order of victims.
 VICTIMS: Mapping[Literal["grown", "any"], str] = {"grown": "as proved", "any": "freed memory to the queue"}
@@ -107,7 +103,7 @@ class Case:
         """The output lengths that occur, ascending."""
         return [int(j) for j in np.flatnonzero(self.mix) + 1]
 
-    def run(self, policy: SchedulingPolicy, count: int, seed: int, *, tells: bool = False) -> EngineRun:
+    def run(self, policy: SchedulingPolicy | str, count: int, seed: int, *, tells: bool = False) -> EngineRun:
         """Simulate about `count` requests, all present at the start, under a policy that is told l and u as bounds.
 
         If `tells`, a request's class is its output, for policies that count by it.
@@ -140,7 +136,7 @@ class Case:
         stays[self.lower] += every
         return float(run.summary["e2e_mean_s"]), stays / np.maximum(every, 1)
 
-    def latencies(self, policy: SchedulingPolicy, count: int, seed: int) -> tuple[float, F8]:
+    def latencies(self, policy: SchedulingPolicy | str, count: int, seed: int) -> tuple[float, F8]:
         """(mean latency in iterations, float64[u]: share of the requests of each output 1..u never evicted)."""
         run = self.run(policy, count, seed)
         table = run.requests
@@ -148,7 +144,7 @@ class Case:
         every = np.bincount(table.output_tokens, minlength=self.mix.size + 1)
         return float(run.summary["e2e_mean_s"]), (kept / np.maximum(every, 1))[1:]
 
-    def mean_latencies(self, setting: ex.Setting, policy: SchedulingPolicy, count: int) -> list[float]:
+    def mean_latencies(self, setting: ex.Setting, policy: str, count: int) -> list[float]:
         """The mean latency in iterations of about `count` requests under a policy, one number a replicate."""
         return [self.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
 
@@ -302,7 +298,7 @@ def _lemma(setting: ex.Setting, values: Values) -> ex.Told:
         count = case.enough(setting.pick(LOADED, 3))
         seeds = [setting.seed + r for r in range(setting.replicates)]
         learned = [case.latencies(BLIND[A_MIN], count, seed) for seed in seeds]
-        best = case.mean_latencies(setting, HindsightShortestFirst(), count)
+        best = case.mean_latencies(setting, "h-sf", count)
         own = values["Lemma 4.6", case.name, "ratio"] = ex.quotients([mine for mine, _ in learned], best)
         values["Lemma 4.6", case.name, "H-SF"] = best
         first.append(_at_first(case, [shares for _, shares in learned]))
@@ -329,7 +325,7 @@ def _proof(setting: ex.Setting, values: Values) -> ex.Told:
     found: list[tuple[ex.Interval, float]] = []
     for case in CASES:
         count = min(case.enough(setting.pick(SETTLED, 3)), MOST)
-        best = case.mean_latencies(setting, HindsightShortestFirst(), count)
+        best = case.mean_latencies(setting, "h-sf", count)
         printed = theory.a_min_mixed(case.mix, case.prompt, case.lower)
         for victim, which in VICTIMS.items():
             proved = [case.as_proved(victim, count, setting.seed + r)[0] for r in range(setting.replicates)]
@@ -404,11 +400,11 @@ def _random(setting: ex.Setting, values: Values) -> ex.Told:
     tested: dict[str, list[ex.Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
     for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
         alpha, count = case.lower / case.mix.size, case.enough(setting.pick(LOADED, 3))
-        policies: dict[str, SchedulingPolicy] = {
-            "A_max": AMax(),
-            "A_random(alpha M)": ARandom(memory_scale=alpha),
-            "A_random": ARandom(),
-            HINDSIGHT: HindsightShortestFirst(),
+        policies = {
+            "A_max": "a-max",
+            "A_random(alpha M)": f"a-random:memory_scale={alpha}",
+            "A_random": "a-random",
+            HINDSIGHT: "h-sf",
         }
         own = {name: case.mean_latencies(setting, policy, count) for name, policy in policies.items()}
         outputs = f"{case.name}, {np.count_nonzero(case.mix)} outputs"
@@ -431,7 +427,7 @@ def _search(setting: ex.Setting, values: Values) -> ex.Told:
     tried = setting.pick(24, 3)
     cases = [random_case(setting.seed, draw) for draw in range(tried)]
     counts = [case.enough(setting.pick(LOADED, 3)) for case in cases]
-    best = [case.mean_latencies(setting, HindsightShortestFirst(), n) for case, n in zip(cases, counts, strict=True)]
+    best = [case.mean_latencies(setting, "h-sf", n) for case, n in zip(cases, counts, strict=True)]
     found: dict[str, list[list[float]]] = {name: [] for name in BLIND}
     for name, policy in BLIND.items():
         for case, n, base in zip(cases, counts, best, strict=True):

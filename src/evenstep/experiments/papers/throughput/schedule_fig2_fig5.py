@@ -62,7 +62,7 @@ def fig5(policy: str) -> str:
     output = np.array([2, 4, 3, 1, 1])
     arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
     trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)
-    batches = schedule(names.build("scheduling", {"name": policy}), trace, token_budget=4)[1:]
+    batches = schedule(names.build("scheduling", policy), trace, token_budget=4)[1:]
     named = ([LETTERS[k] + ("" if batch[k][1] else "p") for k in sorted(batch)] for batch in batches)
     return "".join("{" + "".join(members) + "}" for members in named)
 
@@ -72,7 +72,7 @@ def fig2() -> list[int]:
     trace = Trace(
         np.array([1, 3, 4]), np.array([2, 2, 1]), arrival_s=np.array([0.0, _SOON, _SOON]), name="Fig. 2", synthetic=True
     )
-    batches = schedule(names.build("scheduling", {"name": "sarathi"}), trace, token_budget=6)[1:]
+    batches = schedule(names.build("scheduling", "sarathi"), trace, token_budget=6)[1:]
     return [sum(tokens for tokens, _ in batch.values()) for batch in batches]
 
 

@@ -32,7 +32,7 @@ def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[f
     types = Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).at_load(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
     engine = free_engine(int(np.ceil(MEMORY * fluid.kv_tokens)))
-    policy = names.build("scheduling", {"name": name})
+    policy = names.build("scheduling", name)
     hindsight = getattr(policy, "believes", "") == "truth"  # the simulator shows it the lengths
     found: list[float] = []
     for replicate in range(setting.replicates):
