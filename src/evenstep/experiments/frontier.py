@@ -143,7 +143,6 @@ class Case:
         random draws.
         """
         times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
-        assert times is not None
         work = float(tokens_of(drawn, self.engine.first_token).sum())
         times = times * (work / (self.size * rate * float(times[-1])))
         return simulate_engine(

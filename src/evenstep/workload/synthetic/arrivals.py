@@ -75,7 +75,7 @@ class Poisson:
     def __post_init__(self) -> None:
         _hold(self, "requests_per_s")
 
-    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+    def times(self, requests: int, seed: int, replicate: int) -> F8:
         return _from_gaps(_exponential("poisson", requests, seed, replicate) / self.requests_per_s)
 
 

@@ -142,7 +142,6 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
     """float64[T], tokens left at the times, with `backlog` requests at time 0 and Poisson arrivals at `rate` a second."""
     count = round(1.2 * rate * float(times[-1])) + 100
     come = Poisson(rate).times(count, seed, replicate)
-    assert come is not None
     arrival_s = np.concatenate([np.zeros(backlog), come])
     trace = Trace(np.full(arrival_s.size, PROMPT), np.full(arrival_s.size, OUTPUT), arrival_s=arrival_s)
     engine, until_s = _engine(512), float(times[-1]) + 1.0

@@ -98,7 +98,6 @@ class Family:
         rates = [sum(self.types(load).arrivals_per_s) for load in loads]
         expected = np.concatenate([[0.0], np.cumsum(rates) * phase_s])
         events = Poisson(1.0).times(int(1.1 * expected[-1]) + 100, seed, replicate)
-        assert events is not None
         arrival_s = np.interp(events, expected, np.arange(expected.size) * phase_s)[events < expected[-1]]
         which = drawn_types(self.shares, arrival_s.size, seed, replicate)
         prompt, output = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
