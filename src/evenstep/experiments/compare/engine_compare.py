@@ -97,13 +97,12 @@ class Shared:
     def run_of(self, contender: int, index: int) -> EngineRun:
         """Simulate policy number `contender` on replicate `index`, under the seed ``settings.seed + index``."""
         settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
-        sees_truth = getattr(policy, "believes", "") == "truth"  # such a policy needs no bounds
         return simulate_engine(
             trace,
             policy,
             engine=settings.server(),
             batch_time=settings.law(),
-            bounds=None if sees_truth else bounds_of(settings.bounds, trace),
+            bounds=bounds_of(settings.bounds, trace),
             seed=settings.seed + index,
             name=settings.policies[contender],
             until_s=settings.until_s or math.inf,

@@ -33,12 +33,11 @@ def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[f
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
     engine = free_engine(int(np.ceil(MEMORY * fluid.kv_tokens)))
     policy = names.build("scheduling", name)
-    hindsight = getattr(policy, "believes", "") == "truth"  # the simulator shows it the lengths
     found: list[float] = []
     for replicate in range(setting.replicates):
         trace = MIX.trace(rate, requests, setting.seed, replicate)
         until_s = requests / rate
-        bounds = None if hindsight else (trace.output_tokens, trace.output_tokens)
+        bounds = trace.output_tokens, trace.output_tokens
         run = simulate_engine(trace, policy, engine=engine, batch_time=LAW, bounds=bounds, records=False, until_s=until_s)
         found.append(float((run.requests.output_tokens + 1).sum()) / until_s / fluid.tokens_per_s)
     return found
