@@ -137,7 +137,6 @@ def run_policies(
     *,
     records: bool = False,
     samples: int = 0,
-    power: Any = None,
 ) -> dict[str, list[Run]]:
     """Run every policy on every replicate, with the same requests and random draws; runs by label, then by replicate.
 
@@ -147,7 +146,6 @@ def run_policies(
         policies: spec by label, as ``evenstep compare --policy`` takes it.
         records: keep the record tables of every replicate.
         samples: most samples of every worker's load to keep, first replicate only.
-        power: power law; None = the default one.
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]
     plan = Plan(
@@ -156,7 +154,6 @@ def run_policies(
         step_time=step_time,
         seeds=setting.replicates,
         seed=setting.seed,
-        power=power,
         all_records=records,
         samples=samples,
     )

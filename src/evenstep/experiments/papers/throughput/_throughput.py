@@ -41,7 +41,5 @@ class Watched:
 def schedule(policy: SchedulingPolicy, trace: Trace, token_budget: int) -> list[dict[int, tuple[int, bool]]]:
     """Simulate with iterations of 1 s, and return each batch in order: request id -> (tokens, True if it decodes)."""
     watched = Watched(policy)
-    simulate_engine(
-        trace, watched, engine=Engine(token_budget=token_budget, first_token="decode"), batch_time=Unit(), door="plain"
-    )
+    simulate_engine(trace, watched, engine=Engine(token_budget=token_budget, first_token="decode"), batch_time=Unit())
     return watched.batches

@@ -24,9 +24,8 @@ def batches() -> dict[int, tuple[int, ...]]:
     """The batches of the example up to 14.5 s: start in seconds -> numbers of its prompts, from 1, ascending."""
     trace = Trace(np.ones(len(OUTPUT), np.int64), np.array(OUTPUT), arrival_s=np.array(ARRIVAL_S, float), synthetic=True)
     watched = Watched(NestedWait((3, 3), (1,), (), math.inf))
-    done = simulate_engine(
-        trace, watched, engine=Engine(token_budget=0, batch_limit=0), batch_time=Unit(), until_s=14.5, door="plain"
-    )
+    engine = Engine(token_budget=0, batch_limit=0)
+    done = simulate_engine(trace, watched, engine=engine, batch_time=Unit(), until_s=14.5)
     assert done.iterations is not None
     held = [batch for batch in watched.batches if batch]
     starts = done.iterations.start_s.tolist()
