@@ -73,10 +73,10 @@ def _lines(found: Answer, seeds: int, precision: float) -> list[str]:
 
 def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
     """Lines on one policy: its largest stable rate, the closed form or the reason why there is none, and its note."""
-    from evenstep.report.findings import with_interval
+    from evenstep.report.tables import mean_text
 
     runs = f"{counted(seeds, 'replicate')}, bisected to {100 * precision:g} %"
-    lines = [f"largest stable rate {with_interval(one.largest_requests_per_s)} requests/s ({runs})"]
+    lines = [f"largest stable rate {mean_text(one.largest_requests_per_s)} requests/s ({runs})"]
     closed, largest = one.closed_form, one.largest_requests_per_s.value
     if closed.requests_per_s is not None:
         off = 100 * (closed.requests_per_s / largest - 1) if largest else float("inf")

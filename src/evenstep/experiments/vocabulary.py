@@ -19,7 +19,8 @@ from evenstep.experiments.reproduce import Experiment, Runs, Setting, run_polici
 from evenstep.measure.comparison import Interval, below, mean_interval, paired_difference, quantile_interval, share_interval
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, band_line, bars, labelled, worker_lines
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.report.tables import mean_text
 from evenstep.request import F8
 
 K = TypeVar("K")
@@ -189,7 +190,7 @@ def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int,
     That difference, `ours` minus `base` with its interval, replaces ``{}`` in `seen`.
     """
     apart = paired_difference(ours, base)
-    return Claim(says, clearly(apart, sign), seen.format(with_interval(apart)))
+    return Claim(says, clearly(apart, sign), seen.format(mean_text(apart)))
 
 
 def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}") -> Claim:
@@ -197,12 +198,12 @@ def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}
 
     Without an interval (one replicate) it is not settled either. Value and interval replace ``{}`` in `seen`.
     """
-    return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
+    return Claim(says, clearly(beyond(value, limit), sign), seen.format(mean_text(value)))
 
 
 def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}") -> Claim:
     """The claim `says`: a value lies in ``low <= x <= high`` (`within`). Value and interval replace ``{}`` in `seen`."""
-    return Claim(says, within(value, low, high), seen.format(with_interval(value)))
+    return Claim(says, within(value, low, high), seen.format(mean_text(value)))
 
 
 def listed(items: Iterable[Any]) -> str:

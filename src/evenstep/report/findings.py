@@ -124,11 +124,6 @@ class Reproduction:
         return f"{Path(self.name).name}-quick" if self.quick else Path(self.name).name
 
 
-def with_interval(value: Interval | None) -> str:
-    """``12.3 ±0.4``: the mean and half a 95 % interval; ``12.3`` if there is no interval, ``-`` for nan, empty for None."""
-    return "" if value is None else mean_text(value)
-
-
 def text_lines(found: Reproduction) -> list[str]:
     """The findings as lines for a terminal: title, table of numbers, claims with verdicts, remarks, constants."""
     said = found.findings
@@ -173,10 +168,10 @@ _HEAD = ["case", "quantity", "unit", "paper", "ours", "difference"]
 def _cells_of(row: Row) -> list[str]:
     """The six texts of a row under `_HEAD`; the difference is empty if there is no comparison."""
     paper = row.paper or MISSING if isinstance(row.paper, str | None) else f"{row.paper:,g}"
-    apart = with_interval(row.difference)
-    sign = "+" if row.difference is not None and row.difference.value > 0 else ""
-    difference = f"{sign}{apart} vs {row.against}" if apart else ""
-    return [row.case, row.quantity, row.unit, paper, with_interval(row.ours), difference]
+    difference = ""
+    if row.difference is not None:
+        difference = f"{'+' if row.difference.value > 0 else ''}{mean_text(row.difference)} vs {row.against}"
+    return [row.case, row.quantity, row.unit, paper, mean_text(row.ours), difference]
 
 
 #: Header of the CSV form.

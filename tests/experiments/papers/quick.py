@@ -9,7 +9,7 @@ import orjson
 from matplotlib.figure import Figure
 
 from evenstep.experiments.reproduce import Setting, reproduce
-from evenstep.experiments.vocabulary import with_interval, within
+from evenstep.experiments.vocabulary import mean_text, within
 from evenstep.measure.comparison import Interval
 from evenstep.report import findings
 
@@ -49,7 +49,7 @@ def interval(found: findings.Reproduction, case: str, quantity: str) -> Interval
 def lies_within(found: findings.Reproduction, case: str, quantity: str, low: float, high: float) -> None:
     """The whole interval of one row lies in a range."""
     one = interval(found, case, quantity)
-    assert within(one, low, high), f"{case}, {quantity}: {with_interval(one)}, expected {low:g} to {high:g}"
+    assert within(one, low, high), f"{case}, {quantity}: {mean_text(one)}, expected {low:g} to {high:g}"
 
 
 def apart(found: findings.Reproduction, case: str, quantity: str) -> Interval:

@@ -109,7 +109,7 @@ def _of_tiers(tiers: Tiers) -> ex.Told:
         prompts = "its prefillers" if is_limited else "ready prompts"
         yield ex.row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {prompts}", "", own)
     ours, ready = (ex.quotients(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k]) for k in (True, False))
-    share, other = (ex.with_interval(ex.mean_interval(own)) for own in (ours, ready))
+    share, other = (ex.mean_text(ex.mean_interval(own)) for own in (ours, ready))
     says = "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle"
     yield ex.compared(says, ours, ready, -1, f"{share} of 4P1D a worker with prefillers, {other} if prompts are ready")
 
@@ -183,7 +183,7 @@ def _of_noise(kept: Kept) -> ex.Told:
     sizes = sorted({g for g, _ in kept})
     few, many = sizes[0], sizes[-1]
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
-    rises = {g: ex.with_interval(ex.mean_interval(own)) for g, own in loss.items()}
+    rises = {g: ex.mean_text(ex.mean_interval(own)) for g, own in loss.items()}
     says = f"noise costs the same share of the balance at G = {many} as at G = {few} (within {ALIKE:g}, sec. 7)"
     seen = ex.listed(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
     yield ex.placed(says, ex.paired_difference(loss[many], loss[few]), -ALIKE, ALIKE, f"{seen}; {{}} apart")

@@ -95,7 +95,7 @@ def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, floa
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
     worst = max((named(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
     little = f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)"
-    seen = f"{worst}: {{}} tokens from JSQ's {ex.with_interval(ex.mean(runs[br.JSQ], br.SPREAD))}"
+    seen = f"{worst}: {{}} tokens from JSQ's {ex.mean_text(ex.mean(runs[br.JSQ], br.SPREAD))}"
     return [
         ex.limited(little, flat, allowed, -1, f"{{}} times, most at {worst}"),
         ex.compared(f"{where}: every point is below JSQ", *ex.pair(runs, worst, br.JSQ, br.SPREAD), -1, seen),

@@ -59,7 +59,7 @@ def _told(kind: str, runs: ex.Runs) -> ex.Told:
     def less(one: str, other: str) -> ex.Claim:
         said = f"{kind}: {one} has a smaller spread than {other} (paper: {paper[other][0] / paper[one][0]:.1f} times)"
         ours, base = ex.pair(runs, one, other, br.SPREAD)
-        return ex.compared(said, ours, base, -1, f"{ex.with_interval(ex.ratio(base, ours))} times")
+        return ex.compared(said, ours, base, -1, f"{ex.mean_text(ex.ratio(base, ours))} times")
 
     oracle, jsq = ex.pair(runs, br.ORACLE, br.JSQ, br.RATE)
     lift = 100 * (paper[br.ORACLE][2] / paper[br.JSQ][2] - 1)

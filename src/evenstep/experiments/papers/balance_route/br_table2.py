@@ -60,11 +60,11 @@ def _told(runs: Mapping[int, ex.Runs]) -> ex.Told:
             yield ex.Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
     for m in (br.BR0, br.ORACLE):
         few, many = (_gain(runs[g], m) for g in (min(runs), max(runs)))
-        seen = ", ".join(f"{ex.with_interval(_gain(of, m))} % at G = {g}" for g, of in runs.items())
+        seen = ", ".join(f"{ex.mean_text(_gain(of, m))} % at G = {g}" for g, of in runs.items())
         yield ex.Claim(f"the gain in throughput of {m} over the best baseline grows with G", ex.below(few, many), seen)
     for g, of in runs.items():
         best = min(br.BASELINES, key=lambda m: ex.mean(of[m], br.SPREAD).value)
-        ours, theirs = (ex.with_interval(ex.mean(of[m], br.SPREAD)) for m in (br.ORACLE, best))
+        ours, theirs = (ex.mean_text(ex.mean(of[m], br.SPREAD)) for m in (br.ORACLE, best))
         says, seen = f"G = {g}: BR-H oracle's spread is below every baseline's", f"{ours} against {theirs} tokens of {best}"
         yield ex.compared(says, *ex.pair(of, br.ORACLE, best, br.SPREAD), -1, seen)
 

@@ -90,7 +90,7 @@ def _claim(kind: str, horizon: int, found: dict[tuple[str, str, int], Scores], s
     sign, says, seen = (+1, "ranks no worse", "AUC {}") if score == "auc" else (-1, "errs no more", "MAE {} tokens")
     holds = True if apart.value == 0 else ex.clearly(apart, sign)
     said = f"{kind}, H = {horizon}: memorised {says} than survival"
-    return ex.Claim(said, holds, seen.format(ex.with_interval(apart)))
+    return ex.Claim(said, holds, seen.format(ex.mean_text(apart)))
 
 
 def _draw(figure: ex.Figure, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:

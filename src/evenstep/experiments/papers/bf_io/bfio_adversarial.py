@@ -122,7 +122,7 @@ def _claim(name: str, slope: ex.Interval, chance: bool) -> ex.Claim:
     """The claim that a victim's ratio grows like G; without random draws (`chance`) the exponent is exact."""
     exact = slope if chance else ex.Interval(slope.value, slope.value, slope.value)
     holds = ex.clearly(ex.beyond(exact, 0.9), +1)
-    return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.with_interval(slope)}")
+    return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.mean_text(slope)}")
 
 
 def _draw(figure: ex.Figure, found: Mapping[tuple[str, int], Sequence[float]], sizes: Sequence[int]) -> None:

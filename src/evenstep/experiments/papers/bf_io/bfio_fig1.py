@@ -83,7 +83,7 @@ def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
     """The claim that two fifths of the workers' time are lost: it holds if some case is clearly above `MEAN` per cent."""
     means = [one for one in rows if one.paper == MEAN]
     above = [ex.clearly(ex.beyond(one.ours, MEAN), +1) for one in means]
-    seen = "; ".join(f"{one.case}: {ex.with_interval(one.ours)} %" for one in means)
+    seen = "; ".join(f"{one.case}: {ex.mean_text(one.ours)} %" for one in means)
     holds = True if True in above else None if None in above else False
     return ex.Claim("two fifths of the workers' time are lost at the barrier", holds, seen)
 

@@ -56,7 +56,7 @@ def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
     least = _name(best, discount)
     above = [ex.paired_difference(*ex.pair(runs, _name(h, discount), least, bf.IMBALANCE)) for h in ends]
     holds = False if best in ends else ex.all_of([ex.clearly(one, +1) for one in above])
-    by = " and ".join(f"at H = {h} by {ex.with_interval(one)}" for h, one in zip(ends, above, strict=True))
+    by = " and ".join(f"at H = {h} by {ex.mean_text(one)}" for h, one in zip(ends, above, strict=True))
     seen = f"least at H = {best}; above it {by} tokens"
     return ex.Claim(f"imbalance over H is a U, best at a moderate window, discount {discount:g}", holds, seen)
 

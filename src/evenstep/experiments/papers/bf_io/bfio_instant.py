@@ -66,7 +66,7 @@ def _rows(depth: float | None, runs: ex.Runs) -> Iterator[ex.Row]:
 def _claim(found: Found, policy: str) -> ex.Claim:
     last = list(found)[-1]
     first, end = bf.gain(found[None], policy), bf.gain(found[last], policy)
-    seen = f"{ex.with_interval(first)} times with the pool, {ex.with_interval(end)} at a depth of {_name(last)}"
+    seen = f"{ex.mean_text(first)} times with the pool, {ex.mean_text(end)} at a depth of {_name(last)}"
     return ex.Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", ex.below(end, first), seen)
 
 

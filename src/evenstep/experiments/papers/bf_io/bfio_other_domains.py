@@ -50,7 +50,7 @@ def _told(idle: Mapping[tuple[str, str], list[float]]) -> ex.Told:
         base = idle[domain, bf.FCFS]
         yield ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, base, bf.FCFS)
         if policy in (bf.BF0, bf.BF20):
-            says, share = f"{domain}: {policy} waits less at the barrier than FCFS", ex.with_interval(ex.ratio(own, base))
+            says, share = f"{domain}: {policy} waits less at the barrier than FCFS", ex.mean_text(ex.ratio(own, base))
             yield ex.compared(says, own, base, -1, f"{share} of FCFS's idle share")
 
 

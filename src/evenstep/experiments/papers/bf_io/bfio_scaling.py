@@ -78,7 +78,7 @@ def _told(runs: Mapping[tuple[str, int], ex.Runs], slopes: Mapping[str, ex.Inter
         said = (
             f"outside the theorems' settings: the gain of BF-IO(0) over FCFS grows at least like the square root of {along}"
         )
-        yield ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
+        yield ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.mean_text(slope)}")
 
 
 def _draw(figure: ex.Figure, lines: Mapping[str, Line]) -> None:

@@ -65,7 +65,7 @@ def _share(runs: ex.Runs, policy: str, name: str) -> ex.Interval:
 def _claims(runs: ex.Runs, saved: Mapping[str, ex.Interval]) -> list[ex.Claim]:
     fcfs, bf0, bf20, jsq = (ex.values(runs[p], bf.IMBALANCE) for p in (bf.FCFS, bf.BF0, bf.BF20, bf.JSQ))
     ours, base = ex.pair(runs, bf.BF20, bf.FCFS, "window_tokens_per_s")
-    times = f"{ex.with_interval(ex.ratio(fcfs, bf20))} times"
+    times = f"{ex.mean_text(ex.ratio(fcfs, bf20))} times"
     less = relative(ex.Interval(ex.paired_difference(bf20, bf0).value, None, None), ex.mean_interval(bf0).value, 0)
     more = f"{100 * (ex.ratio(ours, base).value - 1):+.1f} %"
     told = {

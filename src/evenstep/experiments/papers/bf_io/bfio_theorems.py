@@ -182,7 +182,7 @@ class _Found:
 
     def seen(self, quantity: str) -> str:
         """Our numbers of a quantity in the rows so far, as text."""
-        return "; ".join(ex.with_interval(row.ours) for row in self.rows if row.quantity == quantity)
+        return "; ".join(ex.mean_text(row.ours) for row in self.rows if row.quantity == quantity)
 
 
 def _equal(setting: ex.Setting, found: _Found) -> None:
@@ -228,7 +228,7 @@ def _drifts(setting: ex.Setting, found: _Found) -> None:
         worst = max(worst, *(float(one.gap.max()) for one in own))
         found.add("Theorems 2, 3", model.name, "gap of BF-IO(0), tokens", gaps[model.name], f"<= {S_MAX * OUTPUT:,}")
     moved = {name: ex.ratio(own, gaps[GAP_OF]) for name, own in gaps.items() if name != GAP_OF}
-    seen = "; ".join(f"{name}: {ex.with_interval(one)} times" for name, one in moved.items())
+    seen = "; ".join(f"{name}: {ex.mean_text(one)} times" for name, one in moved.items())
     found.claims += [
         ex.Claim(
             f"Theorems 2, 3: the variance is sigma_s^2 + delta^2 (1 - p)/p^2 (within {NEAR_VARIANCE:.0%})",
@@ -273,7 +273,7 @@ def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
             lines[f"{theorem}, {along}, {which}"] = line
             slope = found.add(theorem, model.name, f"exponent of the gain {which} in {along}", exponents(line, along), 0.5)
             says = f"{theorem}: the gain {which} grows at least like the square root of {along}"
-            found.claims.append(ex.Claim(says, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}"))
+            found.claims.append(ex.Claim(says, bf.reaches(slope, 0.5), f"exponent {ex.mean_text(slope)}"))
     says = "Theorems 1 to 3: the gain seen is at least the one proven, at every B and G"
     found.claims.append(ex.Claim(says, all(above), f"in {sum(above)} of {len(above)} runs"))
     return lines

@@ -127,7 +127,7 @@ class Sweep:
         """The claim `says`: A_min's latency is below ``1 + NEAR`` times that of `H-SF` at the largest count."""
         found = self.over_hindsight(name, LITERAL)
         others = ", ".join(
-            f"{ex.with_interval(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
+            f"{ex.mean_text(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
         )
         text = says or f"{LITERAL} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
         return ex.limited(text, found, 1 + NEAR, -1, f"{{}} times H-SF at n = {self.counts[-1]:,}; {others}")

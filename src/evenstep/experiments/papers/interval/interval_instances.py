@@ -127,7 +127,7 @@ def _theorem(setting: ex.Setting, batches: int, values: Values) -> ex.Told:
         yield ex.row(case, "the same, by the proof's quotient", "", [proof], bound)
         yield ex.row(case, "latency of A_max over that of the proof's workers", "", [m / workers for m, _ in pairs], 1.0)
         if mix is math.sqrt:
-            seen = f"{ex.with_interval(own)}; the proof's quotient is {proof:.4g}"
+            seen = f"{ex.mean_text(own)}; the proof's quotient is {proof:.4g}"
             yield ex.limited(f"{case}: A_max is at least {bound:.4g} times H-SF", own, bound, 1, seen)
 
 

@@ -418,7 +418,7 @@ def _random(setting: ex.Setting, values: Values) -> ex.Told:
             yield ex.Row(f"{where}, {outputs}", f"latency of {above} over {below}", "", f"<= {bound:.4g}", found)
             tested[where].append(ex.beyond(found, bound))
     for where, own in tested.items():
-        holds, seen = ex.all_of([ex.clearly(one, -1) for one in own]), "; ".join(map(ex.with_interval, own))
+        holds, seen = ex.all_of([ex.clearly(one, -1) for one in own]), "; ".join(map(ex.mean_text, own))
         yield ex.Claim(f"{where}: its bound holds on every instance", holds, seen)
 
 
@@ -452,7 +452,7 @@ def _search(setting: ex.Setting, values: Values) -> ex.Told:
     yield ex.Claim(
         "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
         ex.all_of([ex.clearly(one, +1) for one in apart.values()]),
-        ", ".join(f"{name} {ex.with_interval(one)}" for name, one in apart.items()) + " apart",
+        ", ".join(f"{name} {ex.mean_text(one)}" for name, one in apart.items()) + " apart",
     )
 
 

@@ -121,7 +121,7 @@ def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: floa
     """The claim `says`: each case serves `limit` when overloaded, within `share` of it, and keeps up below (`keeps_up`)."""
     own = found.values()
     seen = (
-        f"{name} {ex.with_interval(missed(one.served, limit))} % off, growth {ex.with_interval(percent(one.grows))} %"
+        f"{name} {ex.mean_text(missed(one.served, limit))} % off, growth {ex.mean_text(percent(one.grows))} %"
         for name, one in found.items()
     )
     verdicts = [ex.near(one.served, limit, share) for one in own] + [keeps_up(one.grows) for one in own]

@@ -53,7 +53,7 @@ def _claims(spreads: dict[tuple[str, int], list[float]], names: list[str], budge
     averages = [np.mean([spreads[name, budget] for budget in budgets], axis=0).tolist() for name in ordered]
     steps = [ex.paired_difference(larger, smaller) for smaller, larger in itertools.pairwise(averages)]
     means = dict(zip(ordered, map(ex.mean_interval, averages), strict=True))
-    most, by_size = (ex.listed(f"{name} {ex.with_interval(one)}" for name, one in own.items()) for own in (worst, means))
+    most, by_size = (ex.listed(f"{name} {ex.mean_text(one)}" for name, one in own.items()) for own in (worst, means))
     return [
         ex.Claim(
             "batch time varies little at a fixed token load",

@@ -114,13 +114,13 @@ def run(setting: ex.Setting) -> ex.Findings:
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
     """The claims that at load `BELOW` every agent keeps up, and at `ABOVE` the first does not; `found` has both."""
     below, above, exceeds = found[policy, BELOW], found[policy, net.ABOVE].grows[0], 1 - 1 / net.ABOVE
-    seen = f"calls grow by {ex.with_interval(net.percent(above))} % of those that come; "
+    seen = f"calls grow by {ex.mean_text(net.percent(above))} % of those that come; "
     seen += f"{100 * exceeds:.1f} % of the tokens exceed the budget"
     return [
         ex.Claim(
             f"{policy}: at a load of {BELOW:g} every agent keeps up (Conjecture 1)",
             ex.all_of([net.keeps_up(share) for share in below.grows]),
-            f"calls grow by {ex.listed(ex.with_interval(net.percent(share)) for share in below.grows)} % of those that come",
+            f"calls grow by {ex.listed(ex.mean_text(net.percent(share)) for share in below.grows)} % of those that come",
         ),
         ex.limited(f"{policy}: at a load of {net.ABOVE:g} the first agent does not", above, exceeds / 2, 1, seen),
     ]

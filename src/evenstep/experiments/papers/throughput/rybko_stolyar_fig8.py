@@ -166,19 +166,19 @@ def claims(paths: Paths) -> list[ex.Claim]:
         ex.Claim(
             f"{ORDERS[0]}: the tasks grow without bound, at the fluid model's {FLUID:.3f} a slot, within 10 %",
             ex.near(grown, FLUID, 0.1),
-            f"{ex.with_interval(grown)} tasks a slot",
+            f"{ex.mean_text(grown)} tasks a slot",
         ),
         ex.limited(more, ex.mean_interval(tokens), float(np.log10(GROWN)), 1, "log10 of the tokens {}"),
         ex.Claim(
             f"{ORDERS[1]}: the calls do not grow",
             net.keeps_up(drifted),
-            f"by {ex.with_interval(net.percent(drifted))} % of those that come",
+            f"by {ex.mean_text(net.percent(drifted))} % of those that come",
         ),
         *[
             ex.Claim(
                 f"{ORDERS[1]}: a mean below {FEW[name]:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)",
                 ex.all_of([ex.clearly(ex.beyond(one, FEW[name]), -1) for one in own]),
-                " and ".join(map(ex.with_interval, own)),
+                " and ".join(map(ex.mean_text, own)),
             )
             for name, own in few.items()
         ],

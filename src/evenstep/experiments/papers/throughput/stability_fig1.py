@@ -120,7 +120,7 @@ def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths
     """The claims on closed forms (0 if there is none) and simulated rates by case, requests a second, and on `paths`."""
 
     def said(cases: Sequence[str]) -> str:
-        return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name]:.2f}" for name in cases)
+        return ", ".join(f"{name}: {ex.mean_text(found[name])} of {closed[name]:.2f}" for name in cases)
 
     grouped = [name for name in found if "groups" in name]
     apart = [*grouped, "vanilla-vllm, 32/32"]
@@ -147,8 +147,8 @@ def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths
         ex.Claim(
             "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
             ex.all_of(slower),
-            f"{ex.with_interval(vanilla)} without a limit on requests in hand, {ex.with_interval(seats)} with 256, "
-            f"Sarathi {ex.with_interval(short)}",
+            f"{ex.mean_text(vanilla)} without a limit on requests in hand, {ex.mean_text(seats)} with 256, "
+            f"Sarathi {ex.mean_text(short)}",
         ),
         ex.Claim(
             f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",

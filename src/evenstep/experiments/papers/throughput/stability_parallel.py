@@ -146,8 +146,8 @@ def _heated(setting: ex.Setting) -> ex.Told:
         f"outside the proposition: a hash with one hot key overloads one engine at {2 * HOT_RATE / LIMIT:.2f} of the summed "
         "load",
         ex.all_of([ex.clearly(ex.beyond(hot_grows, 0.05), 1), net.keeps_up(others_grow)]),
-        f"{runs[0][0]}; the calls there grow by {ex.with_interval(net.percent(hot_grows))} % of those that come, "
-        f"elsewhere by {ex.with_interval(net.percent(others_grow))} %",
+        f"{runs[0][0]}; the calls there grow by {ex.mean_text(net.percent(hot_grows))} % of those that come, "
+        f"elsewhere by {ex.mean_text(net.percent(others_grow))} %",
     )
 
 

@@ -157,7 +157,7 @@ def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
         f"{law} lengths: every work-conserving policy keeps up to b / t_b at every budget, within {100 * SHARE:g} %",
         ex.all_of(verdicts),
         f"{sum(one is True for one in verdicts)} of {len(own)} whole intervals within; the farthest, {worst[2]} at "
-        f"b = {worst[1]}: {ex.with_interval(own[worst])}",
+        f"b = {worst[1]}: {ex.mean_text(own[worst])}",
     )
 
 
@@ -167,7 +167,7 @@ def _served(law: str, left: Mapping[Key, ex.Interval]) -> ex.Claim:
     return ex.Claim(
         f"{law} lengths: at {BELOW:g} b / t_b every policy serves what comes, but for {100 * SHARE:g} % at most",
         ex.all_of([ex.clearly(ex.beyond(share, SHARE), -1) for share in own.values()]),
-        f"most is left by {worst[2]} at b = {worst[1]}: {ex.with_interval(own[worst])}",
+        f"most is left by {worst[2]} at b = {worst[1]}: {ex.mean_text(own[worst])}",
     )
 
 
@@ -176,7 +176,7 @@ def _fluid(paths: Mapping[float, Path]) -> ex.Claim:
     return ex.Claim(
         "the work of a large backlog follows the fluid path (App. C), within a tenth of the backlog",
         ex.all_of(verdicts),
-        ", ".join(f"load {load:g}: {ex.with_interval(one.apart)}" for load, one in paths.items()),
+        ", ".join(f"load {load:g}: {ex.mean_text(one.apart)}" for load, one in paths.items()),
     )
 
 

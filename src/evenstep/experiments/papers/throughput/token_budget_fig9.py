@@ -92,7 +92,7 @@ def _claims(runs: Runs, law: str, load: float) -> Iterator[ex.Claim]:
     ):
         own = {budget: ex.values(runs[law, load, budget], field) for budget in BUDGETS}
         apart = {other: ex.paired_difference(own[best], own[other]) for other in BUDGETS if other != best}
-        seen = ", ".join(f"{ex.with_interval(one)} s against {other}" for other, one in apart.items())
+        seen = ", ".join(f"{ex.mean_text(one)} s against {other}" for other, one in apart.items())
         yield ex.Claim(f"{says}, {where}", ex.all_of([ex.clearly(one, -1) for one in apart.values()]), seen)
 
 

@@ -272,7 +272,7 @@ def _claim(
     """
     below = [case for case in cases if case.load < up_to]
     apart = {case.said: relative(*ex.pair(runs, (label, case), (other, case), field)) for case in below}
-    seen = "; ".join(f"{said} {ex.with_interval(one)} %" for said, one in apart.items())
+    seen = "; ".join(f"{said} {ex.mean_text(one)} %" for said, one in apart.items())
     return ex.Claim(f"{label} {says} {other}", ex.all_of([ex.clearly(one, sign) for one in apart.values()]), seen)
 
 

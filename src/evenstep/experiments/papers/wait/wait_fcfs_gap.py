@@ -94,7 +94,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     early = {n: [long_run(own, horizon_s / 4, setting.seed, r)[1] for r in each] for n, own in POLICIES.items()}
     gap = {name: (TOKENS_PER_S - own[:, 1]).tolist() for name, own in long.items()}
     stays = {name: ex.ratio(own, [TOKENS_PER_S - one for one in early[name]]) for name, own in gap.items()}
-    lost = {name: f"{ex.with_interval(ex.mean_interval(own))} of {TOKENS_PER_S:g}" for name, own in gap.items()}
+    lost = {name: f"{ex.mean_text(ex.mean_interval(own))} of {TOKENS_PER_S:g}" for name, own in gap.items()}
     loses = "loses a constant share of the fluid throughput (Proposition"
     letter = shares["their mean"]
     return ex.Findings(

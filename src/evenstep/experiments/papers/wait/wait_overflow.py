@@ -65,7 +65,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             max_hold_s | beyond the horizon | as in the paper, which holds for ever
         """),
         remark=f"eq. 12 is {enough[REALLY] / least.value - 1:.0%} above the memory at which {REALLY:.0%} of runs overflow "
-        f"({ex.with_interval(least)}): all queues are given their worst at once, and each also a full feed",
+        f"({ex.mean_text(least)}): all queues are given their worst at once, and each also a full feed",
         stands_in="nothing: the setting is the theorem's",
         data={"replicate": np.arange(many), "peak_kv_tokens": peaks},
         draw=lambda figure: _draw(figure, peaks, enough),

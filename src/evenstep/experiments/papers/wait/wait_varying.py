@@ -180,7 +180,7 @@ def _steady(steady: Mapping[str, Sequence[EngineRun]]) -> ex.Told:
             yield ex.row(case, quantity, "requests", solved, float(n))
         off = [max(NEAR * n, 1.0) for n in wanted]
         near = ex.all_of([ex.within(mean, n - by, n + by) for mean, n, by in zip(means, wanted, off, strict=True)])
-        said = ", ".join(f"{ex.with_interval(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
+        said = ", ".join(f"{ex.mean_text(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
         text = f"at a constant rate {family.name}'s mean thresholds are within {NEAR:.0%}, or one request, of the theory's"
         yield ex.Claim(text, near, said)
 
