@@ -35,7 +35,7 @@ def test_more_or_fewer_digits_may_be_asked_for():
 
 def test_shares_read_as_per_cent():
     assert percent(0.02714) == "2.71"
-    assert percent(None) == "-"
+    assert percent(None) == percent(float("nan")) == "-"
 
 
 def test_differences_read_as_per_cent_of_the_baseline():

@@ -50,8 +50,8 @@ def cells(row: Shown, first: Shown) -> list[str]:
         "first" if row is first else MISSING if math.isnan(change) else f"{change:+.1f}",
         f"{row.wall_tokens_per_s:,.0f}",
         short(row.summary["p95_tpot_ms"]),
-        _share(row.idle_engines),
-        _share(row.idle_gateway),
+        percent(row.idle_engines, 1),
+        percent(row.idle_gateway, 1),
         short(row.step_ms),
         short(row.oldest_wait_s),
         str(row.summary["failed"]),
@@ -175,11 +175,6 @@ def _lead(rows: Sequence[Shown]) -> str:
     gain = 100 * (best.tokens_per_s / first.tokens_per_s - 1)
     return (
         f"<p class='lead'><b>{escape(best.name)}</b> made {gain:.1f} % more tokens a second than {escape(first.name)} on the"
-        f" same engines: they waited {_share(best.idle_engines)} % of their time at the barrier, not"
-        f" {_share(first.idle_engines)} %.</p>"
+        f" same engines: they waited {percent(best.idle_engines, 1)} % of their time at the barrier, not"
+        f" {percent(first.idle_engines, 1)} %.</p>"
     )
-
-
-def _share(value: float) -> str:
-    """A share as per cent, without the sign; `MISSING` for nan."""
-    return MISSING if math.isnan(value) else percent(value, 1)

@@ -26,8 +26,8 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None, places: int = 2) -> str:
-    """A share in per cent as text, without the sign: 0.0271 is ``2.71``. `MISSING` for None."""
-    return MISSING if value is None else f"{100 * value:.{places}f}"
+    """A share in per cent as text, without the sign: 0.0271 is ``2.71``. `MISSING` for None and nan."""
+    return MISSING if value is None or math.isnan(value) else f"{100 * value:.{places}f}"
 
 
 def relative(difference: Interval | None, base: float | None, places: int = 2, unit: str = " %") -> str:
