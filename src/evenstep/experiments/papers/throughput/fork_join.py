@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Agents:
 
 
 #: Scheduling policy and load.
-Key: TypeAlias = tuple[str, float]
+Key = tuple[str, float]
 
 
 def examined(policy: str, load: float, setting: ex.Setting) -> Agents:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -88,7 +87,7 @@ def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
 
 
 #: Runs by order, one a replicate.
-Paths: TypeAlias = Mapping[str, Sequence[Path]]
+Paths = Mapping[str, Sequence[Path]]
 
 
 def run(setting: ex.Setting) -> ex.Findings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -61,9 +60,9 @@ def hot_engine(run: NetworkRun) -> int:
 
 
 #: Routing policy by the paper's name, and scheduling policy inside.
-Key: TypeAlias = tuple[str, str]
+Key = tuple[str, str]
 #: Of one run by load, a multiple of the limit: seconds, and the calls that wait or run then, float64[T] each.
-Paths: TypeAlias = Mapping[float, tuple[F8, F8]]
+Paths = Mapping[float, tuple[F8, F8]]
 
 
 def served_above(run: NetworkRun) -> float:

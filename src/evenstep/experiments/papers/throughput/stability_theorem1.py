@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
@@ -37,7 +36,7 @@ SHARE = 0.01
 #: Load over b / t_b at which all arrivals have to be served.
 BELOW = 0.99
 #: Law, budget and policy of a case.
-Key: TypeAlias = tuple[str, int, str]
+Key = tuple[str, int, str]
 #: Loads of the fluid paths over b / t_b, and requests that are there at time 0.
 LOADS, BACKLOG = (0.7, 0.9, 1.1), 10_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.networks import tokens_per_s
@@ -61,7 +60,7 @@ def work(run: NetworkRun) -> tuple[float, float]:
 
 
 #: Scheduling policy and share of chats.
-Key: TypeAlias = tuple[str, float]
+Key = tuple[str, float]
 
 
 def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
