@@ -22,7 +22,6 @@ import numpy as np
 
 from evenstep.load.run import BUCKET_S, Outcome
 from evenstep.load.settings import OBJECTIVES, LoadSettings
-from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, I8
 from evenstep.wording import counted
 
@@ -183,7 +182,7 @@ def _figures(name: str, values: F8) -> dict[str, float | None]:
 
 def _gaps(outcome: Outcome) -> dict[str, float | None]:
     """Mean, median, standard deviation and percentiles of the gaps between chunks, in ms; quantiles are within 0.1 %."""
-    histogram: LogHistogram = outcome.gaps
+    histogram = outcome.gaps
     if histogram.total == 0:
         return _named("itl", ())
     mean = outcome.gap_sum_s / histogram.total

@@ -13,7 +13,6 @@ from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.measure.records import Run
 from evenstep.request import F8
-from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.workload.synthetic.laws import Constant as Same
@@ -117,7 +116,7 @@ def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: in
     """The counted steps of a policy (label) at `size`, (G, B), one entry a replicate; each slot is used `turns` times."""
     cluster = model.cluster(*size)
     workload = model.workload(turns * size[0] * size[1] + cluster.pool)
-    rule: RoutingPolicy = names.build("routing", POLICIES[policy])
+    rule = names.build("routing", POLICIES[policy])
     traces = (workload.draw(setting.seed + r) for r in range(setting.replicates))
     runs = (simulate(t, rule, cluster=cluster, step_time=bf.STEP_TIME, seed=setting.seed, workers=4_000) for t in traces)
     return [counted(one, model) for one in runs]

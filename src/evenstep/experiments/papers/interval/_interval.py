@@ -12,7 +12,6 @@ from evenstep import names, streams
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
 from evenstep.request import F8, I8, Trace
-from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.laws import Lognormal
 
@@ -99,7 +98,7 @@ class Sweep:
 
     def one(self, label: str, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
         """Mean latency, seconds, of `count` requests in `memory` KV tokens; `H-SF` is shown the true lengths, no bounds."""
-        policy: SchedulingPolicy = names.build("scheduling", POLICIES[label])
+        policy = names.build("scheduling", POLICIES[label])
         prompt, output = lengths(count, self.setting.seed, replicate)
         trace, seed = Trace(prompt, output, name="lognormal", synthetic=True), self.setting.seed + replicate
         engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True)
