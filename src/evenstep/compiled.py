@@ -755,26 +755,34 @@ def _choice(hint: object, value: str) -> float:
     raise TypeError(f"{value!r} is not a Literal of {hint}: a kernel needs choices it can number")
 
 
-#: Module name -> for each module of that name its globals, and the function that makes doors of its policies (`has_rule`).
-_ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
+#: Module name -> the rules of all modules of that name, each with the function that makes its doors (`has_rule`).
+_ENTRIES: dict[str, list[tuple[Any, Callable[[type], Any]]]] = {}
 
 
-def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -> None:
-    """Register that policies of this module have a rule. A later registration for the same `scope` wins.
+def has_rule(rule: Any, entry: Callable[[type], Any]) -> None:
+    """Register a rule, ``(view, options, work)``, for policies of its module; the last one registered for a class counts.
+
+    A rule is for the class that annotates its `options`, for subclasses of it, and for classes that no rule names.
 
     Args:
-        module: the module's name.
+        rule: a plain function. Its globals identify its module, since two files of users may have the same module name.
         entry: given a policy class, makes its compiled door (`kernel_of`).
-        scope: the module's globals. They identify the module, since two files of users may have the same module name.
     """
-    _ENTRIES.setdefault(module, []).append((scope, entry))
+    _ENTRIES.setdefault(rule.__module__, []).append((rule, entry))
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
     """The function that makes the door of a class; None if its file has no rule, or does not bind it at top level."""
-    found = _ENTRIES.get(policy.__module__, [])
-    own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
-    return own[-1] if own else None
+    line = [shape.__name__ for shape in policy.__mro__]
+
+    def distance(found: tuple[Any, Callable[[type], Any]]) -> int:
+        """Classes between `policy` and the one that the rule names; more if it names none, and most if it names another."""
+        hint = found[0].__annotations__.get("options", "")
+        named = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+        return line.index(named) if named in line else len(line) + dataclasses.is_dataclass(found[0].__globals__.get(named))
+
+    found = [one for one in _ENTRIES.get(policy.__module__, []) if one[0].__globals__.get(policy.__name__) is policy]
+    return min(reversed(found), key=distance)[1] if found else None
 
 
 def door_of(policy: object) -> Any | None:

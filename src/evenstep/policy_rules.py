@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 
@@ -59,12 +59,14 @@ class Door:
 
 
 def rule_of_file(door: Door, function: F) -> F:
-    """Register `function`, ``(view, options, work)``, as the rule of all policies of its file (`compiled.kernel_of`).
+    """Register `function`, ``(view, options, work)``, as the rule of policies of its file (`compiled.has_rule`).
 
-    The file's ``Work`` and ``room`` are read later, when a door is first made. Returns the function as a `compiled.part`.
+    Its ``Work`` is the one above it, else the one that the file binds when a door is first made; ``room`` is read then, too.
+    Returns the function as a `compiled.part`.
     """
     made = part(function)
-    compiled.has_rule(function.__module__, cache(partial(_entry, door, made)), function.__globals__)
+    work = function.__globals__.get("Work")  # the next cell of a notebook may bind another
+    compiled.has_rule(function, cache(partial(_entry, door, made, work)))
     return made
 
 
@@ -76,10 +78,10 @@ def ruled_door(policy: object) -> Any:
     return door
 
 
-def _entry(door: Door, made: Any, policy: type) -> Any:
+def _entry(door: Door, made: Any, work: type | None, policy: type) -> Any:
     """Make the door of a policy class (`_door_of`). A user's rule that cannot be made or compiled is a `PolicyError`."""
     try:
-        return _door_of(door, made, policy)
+        return _door_of(door, made, work, policy)
     except Exception as error:
         file = Path(getattr(made, "py_func", made).__code__.co_filename)
         if file.is_relative_to(kernel_cache.ROOT) or isinstance(error, MemoryError):
@@ -96,14 +98,14 @@ def _said(error: Exception, file: str) -> str:
     return f"{f'line {places[0]}: ' if places else ''}{type(error).__name__}: {said.rstrip(' :')}"
 
 
-def _door_of(door: Door, made: Any, policy: type) -> Any:
+def _door_of(door: Door, made: Any, work: type | None, policy: type) -> Any:
     """Make the door of a policy class: an object with the compiled function under its name, and ``scratch``.
 
     ``scratch(*sizes, parameters)`` gives the (int64, float64) entries of working space that the function needs. A TypeError
     if `Work` does not begin with the arrays that it is given, or an array declares no length and the file has no `room`.
     """
     module: dict[str, Any] = getattr(made, "py_func", made).__globals__
-    work: Any = module.get("Work", door.work)
+    work = work or cast("type", module.get("Work", door.work))
     names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
     read = _reader(policy)
     arrays, first = list(_arrays(work, names, door)), [one.partition("[")[0] for one in door.given]

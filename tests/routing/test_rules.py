@@ -138,6 +138,72 @@ def test_neither_a_bug_of_evenstep_nor_a_lack_of_memory_is_said_to_be_a_mistake_
             compiled.door_of(policy)
 
 
+NOTEBOOK = (
+    """
+    from dataclasses import dataclass
+    from typing import NamedTuple
+    from evenstep.compiled import Floats, Ints
+    from evenstep.routing.rules import Ruled, WorkerInts, rule
+""",
+    """
+    @dataclass(frozen=True)
+    class First(Ruled):
+        pass
+
+    @rule
+    def route(view, options: First, work):
+        work.worker[0] = 0
+""",
+    """
+    @dataclass(frozen=True)
+    class Last(Ruled):
+        pass
+
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+        place: WorkerInts
+
+    @rule
+    def route(view, options: Last, work: Work):
+        work.place[2] = 2
+        work.worker[0] = work.place[2]
+""",
+    """
+    @dataclass(frozen=True)
+    class Next(Last):
+        pass
+
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+""",
+)
+
+
+def run_cells(cells):
+    scope = {"__name__": "notebook of a test"}
+    for number, cell in enumerate(cells):
+        exec(compile(textwrap.dedent(cell), f"cell{number}.py", "exec"), scope)
+    return scope
+
+
+def test_each_policy_of_a_notebook_runs_the_rule_that_names_it():
+    """The rule of the last cell ran for the policies of all cells, without a word."""
+    scope = run_cells(NOTEBOOK)
+    chosen = [scope[name]().route(view()).worker[0] for name in ("First", "Last", "Next")]
+    assert chosen == [0, 2, 2]
+
+
+def test_a_cell_that_runs_again_replaces_its_rule():
+    again = NOTEBOOK[1].replace("= 0", "= 1")
+    scope = run_cells([*NOTEBOOK, again])
+    assert scope["First"]().route(view()).worker[0] == 1
+    assert scope["Last"]().route(view()).worker[0] == 2
+
+
 @pytest.mark.slow
 def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     policy = written(

@@ -119,7 +119,7 @@ def route_into(
 
 
 def rule(function: F) -> F:
-    """Register a function as the rule of the policies in its file, and return it as a `compiled.part`.
+    """Register a function as the rule of policies in its file (`compiled.has_rule`), and return it as a `compiled.part`.
 
     The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit `route` from
     `Ruled`.

@@ -71,7 +71,7 @@ def form_batch_into(
 
 
 def rule(function: F) -> F:
-    """Register a function as the rule of all policies in its file, which has only one; returns it as a `compiled.part`."""
+    """Register a function as the rule of policies in its file (`compiled.has_rule`), and return it as a `compiled.part`."""
     return rule_of_file(_DOOR, function)
 
 
