@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import io
 import math
@@ -36,6 +37,15 @@ def test_a_file_gets_plain_text_with_every_column():
     assert "±" in second
     assert "tokens/s" in units
     assert ORACLE_NOTE in foot
+
+
+def test_a_notebook_does_not_take_the_text_away_from_its_stream(monkeypatch):
+    """rich showed each line as an output of the cell: `str` of a comparison was empty."""
+    usual = printed(comparison())
+    in_a_notebook = type("ZMQInteractiveShell", (), {})
+    monkeypatch.setattr(builtins, "get_ipython", in_a_notebook, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Jupyter sets it in every kernel
+    assert printed(comparison()) == usual
 
 
 def test_cells_are_the_means_over_replicates():

@@ -58,7 +58,7 @@ class Bar(Progress):
         counted = progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
         # output to stdout stays there; output to stderr appears above the bar, which disappears when it is stopped
         options: dict[str, Any] = {"transient": True, "auto_refresh": False, "redirect_stdout": False}
-        self._bar = progress.Progress(*shown, *counted, console=Console(file=self._stream), **options)
+        self._bar = progress.Progress(*shown, *counted, console=Console(file=self._stream, force_jupyter=False), **options)
         self._task = self._bar.add_task("starting", total=total)
         self.show()
 

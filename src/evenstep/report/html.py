@@ -61,7 +61,7 @@ _FRAGMENT = (
     ".evenstep th,.evenstep td{padding:4px 7px;text-align:right}.evenstep th:first-child,.evenstep td:first-child"
     "{text-align:left}.evenstep thead th small{display:block;font-weight:400}.evenstep .good{color:#1a7f37}"
     ".evenstep .bad{color:#b42318}.evenstep .swatch{display:inline-block;width:11px;height:11px;border-radius:3px;"
-    "margin-right:7px;background:currentColor}.evenstep .rest{opacity:0.35}"
+    "margin-right:7px;background:currentColor}.evenstep .rest{opacity:0.35}.evenstep td.policy{min-width:130px}"
 )
 
 

@@ -151,7 +151,11 @@ class ComparisonTable:
     def __init__(
         self, names: Sequence[str], stream: TextIO | None = None, *, columns: Sequence[Column] | None = None
     ) -> None:
-        self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        # in a notebook rich would show each line as an output of the cell, and take any stream for a terminal
+        terminal = stream.isatty() if stream is not None else None
+        self._console = Console(
+            file=stream or sys.stdout, highlight=False, soft_wrap=True, force_jupyter=False, force_terminal=terminal
+        )
         self._terminal = self._console.width if self._console.is_terminal else None
         width, wanted = self._terminal or 10_000, columns or columns_of()
         longest = max(12, *(len(n) + 1 for n in names))
