@@ -21,6 +21,14 @@ def test_a_run_is_shown_in_a_line_and_not_with_all_its_rows():
     assert repr(small_run([3, 5], [4, 1])) == str(small_run([3, 5], [4, 1])) == "<run of fcfs on a workload, 2 requests>"
 
 
+def test_a_table_is_shown_by_its_size_and_the_names_of_its_columns():
+    """In a notebook `run.requests` was a page of a hundred thousand letters."""
+    run = small_run([3, 5], [4, 1])
+    assert repr(run.requests).startswith("<2 rows of request_id, worker, prompt_tokens, ")
+    assert "request_class" not in repr(run.requests)
+    assert repr(run.steps).startswith("<4 rows of group, step, ")
+
+
 def test_parts_are_put_together_in_order():
     requests = small_run([3, 5, 1], [4, 1, 2]).requests
     halves = [RequestTable(**{k: v[part] for k, v in columns(requests).items()}) for part in (slice(1), slice(1, 3))]

@@ -35,6 +35,10 @@ def swept(**changes):
     return Swept(**given | changes)
 
 
+def test_a_sweep_is_shown_in_a_line():
+    assert repr(swept()) == "<sweep over workers, arrivals: 4 points, 1 policy>"
+
+
 def test_values_of_numbers_ascend_and_others_keep_their_order():
     assert swept().values("workers") == [4, 8]
     assert swept().values("arrivals") == ["timed", "closed"]

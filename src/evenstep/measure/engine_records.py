@@ -14,12 +14,13 @@ from evenstep.errors import InputError
 from evenstep.measure.digest import digest
 from evenstep.measure.metrics import Slo, goodput, meets
 from evenstep.measure.quantiles import AllValues, LogHistogram
+from evenstep.measure.records import RecordTable
 from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EngineRequestTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EngineRequestTable(RecordTable):
     """One row for each completed request, in order of request id; N rows.
 
     Args:
@@ -46,8 +47,8 @@ class EngineRequestTable:
     rank: I8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IterationTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IterationTable(RecordTable):
     """One row for each iteration, in order of start; K rows.
 
     Args:

@@ -13,6 +13,7 @@ import numpy as np
 from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
+from evenstep.measure.records import RecordTable
 from evenstep.measure.stability import Stability, Verdict, in_system, judged, moments_of
 from evenstep.request import F8, I8
 from evenstep.wording import counted
@@ -21,8 +22,8 @@ from evenstep.wording import counted
 LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TaskTable(RecordTable):
     """One row for each agent task, in order of arrival; T rows.
 
     Args:
@@ -39,8 +40,8 @@ class TaskTable:
     tokens: I8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallTable(RecordTable):
     """One row for each call, in order of task; C rows, including calls that were never sent.
 
     Args:

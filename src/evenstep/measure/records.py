@@ -13,8 +13,22 @@ from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestTable:
+class RecordTable:
+    """Base of record tables: dataclasses whose first field is a column. As text it is its size and its columns' names."""
+
+    __slots__ = ()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(next(iter(columns(self).values())))
+
+    def __repr__(self) -> str:
+        return f"<{counted(self.rows, 'row')} of {', '.join(columns(self))}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RequestTable(RecordTable):
     """One row for each completed request, in order of request id; N rows.
 
     Args:
@@ -43,14 +57,9 @@ class RequestTable:
     restarts: I8
     request_class: I8 | None = None
 
-    @property
-    def rows(self) -> int:
-        """N, the number of rows."""
-        return int(self.request_id.size)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StepTable(RecordTable):
     """One row for each decode step of one barrier group with at least one running request, in order of start; K rows.
 
     Args:
@@ -81,14 +90,9 @@ class StepTable:
     energy_busy_idle_j: F8
     energy_step_average_j: F8
 
-    @property
-    def rows(self) -> int:
-        """K, the number of rows."""
-        return int(self.step.size)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WorkerTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WorkerTable(RecordTable):
     """Samples of all G workers of the fleet at every `stride`-th step of each group, in order of time; S rows.
 
     When the table is full, every other sample is dropped and the stride doubles.
@@ -113,8 +117,8 @@ class WorkerTable:
     longest: F8 | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DecisionTable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DecisionTable(RecordTable):
     """One row for each decision of the policy; D rows.
 
     Args:

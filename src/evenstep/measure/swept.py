@@ -12,6 +12,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, interval_of, mean_interval
 from evenstep.measure.parquet import write_columns
+from evenstep.wording import counted
 
 _VERSION = 1
 
@@ -37,7 +38,7 @@ class SweptRun:
     summary: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Swept:
     """The results of a whole sweep.
 
@@ -67,6 +68,11 @@ class Swept:
     met: tuple[bool, ...] = ()
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        over = ", ".join(self.parameters)
+        policies = counted(len(self.policies), "policy", "policies")
+        return f"<sweep over {over}: {counted(len(self.points), 'point')}, {policies}>"
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
         """Mean and 95 % t-interval of a metric over replicates; None if one lacks a value. `point`, `policy` are indices."""
