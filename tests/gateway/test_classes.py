@@ -10,11 +10,13 @@ from evenstep.gateway.serve.ended import Attainment, Ended, Outcome
 CLASSES = {"fast": RequestClass(weight=3.0, ttft_s=1.0, tpot_s=0.1), "any": RequestClass()}
 
 
-def one(name: str, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, outcome: Outcome = "complete") -> Ended:
+def one(
+    name: str, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, outcome: Outcome = "complete", status: int = 200
+) -> Ended:
     return Ended(
         "r",
         outcome,
-        200,
+        status,
         class_name=name,
         output_tokens=tokens,
         arrived_s=0.0,
@@ -34,6 +36,8 @@ def one(name: str, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, 
         (one("fast", ttft_s=float("nan")), "fast", False),
         (one("any", ttft_s=99.0), "any", True),
         (one("any", outcome="error"), "any", False),
+        (one("any", outcome="error", status=503), "any", False),
+        (one("any", outcome="refused", status=429), "any", False),
     ],
 )
 def test_a_request_is_counted_by_whether_it_kept_to_its_targets(request_, name, met):
@@ -46,6 +50,14 @@ def test_a_client_that_leaves_and_a_request_without_class_are_not_counted():
     found = Attainment(CLASSES)
     for request in (one(""), one("other"), one("fast", outcome="cancelled")):
         found.ended(request)
+    assert not found.counted
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_request_that_no_engine_can_serve_is_not_counted(status):
+    """The engine's answer to a prompt that is too long counted against the service, the gateway's own did not."""
+    found = Attainment(CLASSES)
+    found.ended(one("fast", outcome="error", status=status))
     assert not found.counted
 
 

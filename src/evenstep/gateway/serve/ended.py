@@ -17,6 +17,7 @@ from evenstep.dispatch.log.meters import tpot_s
 from evenstep.gateway.config.sections import RequestClass
 from evenstep.gateway.connections.request_context import RequestContext
 
+_WRONG = {400, 413, 422}  # statuses of a request that no engine can serve, such as one with too long a prompt
 Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
@@ -144,8 +145,9 @@ class Attainment:
     """Counts of requests that met the targets of their class, and of requests that did not; `classes`: name -> class.
 
     A request that was refused or ended with an error missed its targets. A request is not counted if its client left, if it
-    has no class, or if it was refused before it reached a pool. A target of 0 is met by every complete one. The target on
-    further tokens applies only to requests with more than one token.
+    has no class, if it was refused before it reached a pool, or if the answer is that the request itself is wrong (400, 413,
+    422). A target of 0 is met by every complete one. The target on further tokens applies only to requests with more than
+    one token.
 
     Attributes:
         counted: number of requests by (class name, whether they met its targets).
@@ -165,7 +167,7 @@ class Attainment:
         The class is looked up by its name, because a reload may have given its number to another one.
         """
         kind = self._classes.get(one.class_name)
-        if kind is None or one.outcome == "cancelled":
+        if kind is None or one.outcome == "cancelled" or one.status in _WRONG:
             return
         late_to_start = kind.ttft_s > 0 and not one.ttft_s <= kind.ttft_s
         slow_to_go_on = kind.tpot_s > 0 and one.tpot_s > kind.tpot_s
