@@ -48,6 +48,16 @@ def test_a_notebook_does_not_take_the_text_away_from_its_stream(monkeypatch):
     assert printed(comparison()) == usual
 
 
+def test_a_pipe_gets_every_column_also_where_colour_is_forced(monkeypatch, capsys):
+    """As in a job of a CI service, and in a process started from a notebook."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_comparison(comparison())
+    shown = capsys.readouterr().out
+    assert "\x1b[1m" in shown and "Not shown at this width" not in shown
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == printed(comparison())
+
+
 def test_cells_are_the_means_over_replicates():
     found = comparison()
     row = printed(found).splitlines()[2]

@@ -144,19 +144,18 @@ class ComparisonTable:
     Args:
         names: of all policies, and for `observed` the `observed_name`. They set the width of the first column, where long
             ones are cut.
-        stream: None = stdout. Colour only on a terminal, and never with ``NO_COLOR``.
+        stream: None = stdout. Colour only on a terminal or with ``FORCE_COLOR`` on stdout, and never with ``NO_COLOR``.
         columns: None = the usual ones. Those in `_SPARE` for which a terminal has no room are left out.
     """
 
     def __init__(
         self, names: Sequence[str], stream: TextIO | None = None, *, columns: Sequence[Column] | None = None
     ) -> None:
+        out = stream or sys.stdout
         # in a notebook rich would show each line as an output of the cell, and take any stream for a terminal
-        terminal = stream.isatty() if stream is not None else None
-        self._console = Console(
-            file=stream or sys.stdout, highlight=False, soft_wrap=True, force_jupyter=False, force_terminal=terminal
-        )
-        self._terminal = self._console.width if self._console.is_terminal else None
+        terminal = out.isatty() if stream is not None else None
+        self._console = Console(file=out, highlight=False, soft_wrap=True, force_jupyter=False, force_terminal=terminal)
+        self._terminal = self._console.width if out.isatty() else None
         width, wanted = self._terminal or 10_000, columns or columns_of()
         longest = max(12, *(len(n) + 1 for n in names))
         self._columns = list(wanted)
@@ -192,7 +191,7 @@ class ComparisonTable:
         for line in (*differences(comparison, self._terminal), ""):
             self._console.print(Text(line))
         for line in (*self._cut(), *foot_lines(comparison)):  # wrapped at words on a terminal
-            self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
+            self._console.print(Text(line, style="dim"), soft_wrap=self._terminal is None)
 
     def _cut(self) -> list[str]:
         """Lines with the full names and the columns that the tables above do not show."""
