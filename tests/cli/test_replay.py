@@ -31,6 +31,17 @@ def test_a_log_that_was_tampered_with_is_a_failure(tmp_path, capsys):
     assert main(["replay", str(path)]) == 1
     out = capsys.readouterr().out
     assert "first difference: decision 0" in out and "recorded: 1 waiting, sent 1 -> b" in out
+    assert "what the policy saw in the replay, after the event " in out
+    assert "worker  KV tokens  running  queued  free slots" in out and "waiting request" in out
+
+
+def test_a_decision_that_does_not_differ_is_shown_when_asked_for(capsys):
+    assert main(["replay", LOG, "--decision", "1", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["decisions"] == 2 and found["difference"] is None
+    assert {w["worker"] for w in found["seen"]["workers"]} == {"a", "b"} and found["seen"]["waiting"]
+    assert main(["replay", LOG, "--decision", "1000"]) == 2
+    assert "--decision is 1000; expected one of its" in capsys.readouterr().err
 
 
 def test_a_log_whose_writer_was_killed_is_replayed_as_far_as_it_goes_and_said_to_be_cut_off(tmp_path, capsys):

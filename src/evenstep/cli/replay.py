@@ -1,6 +1,7 @@
 """``evenstep replay`` gives the events of a live dispatcher's decision log to a fresh one, and compares their decisions.
 
-It prints the first decision that differs. Then the exit code is 1, unless ``--policy`` or ``--predictor`` is given.
+It prints the first decision that differs, and what the policy saw then. Then the exit code is 1, unless ``--policy`` or
+``--predictor`` is given.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from evenstep.wording import counted
 
 if TYPE_CHECKING:
     from evenstep.dispatch.replay import Difference, Replayed
+    from evenstep.dispatch.seen import Seen, SeenRequest, SeenWorker
 
 
 class Replay:
@@ -20,11 +22,14 @@ class Replay:
     description = (
         "Gives the events of a decision log to a fresh dispatcher. With the log's own policy every decision must be the\n"
         "same, bit for bit (exit code 1 if one is not). With --policy or --predictor it shows the first decision that is\n"
-        "another one. What would have followed is simulated by evenstep compare LOG, on the log's own fleet."
+        "another one. What would have followed is simulated by evenstep compare LOG, on the log's own fleet.\n"
+        "--decision N shows what the policy saw at a decision that does not differ: run it with two versions of evenstep,\n"
+        "and compare what they print."
     )
     examples = (
         "evenstep replay decisions.evlog",
         "evenstep replay decisions.evlog --policy br-0:candidates=12",
+        "evenstep replay decisions.evlog --decision 31",
         "evenstep compare decisions.evlog --policy jsq --policy br-0",
     )
 
@@ -32,6 +37,7 @@ class Replay:
         parser.add_argument("file", metavar="LOG", help="decision log, or its first part")
         parser.add_argument("--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead")
         parser.add_argument("--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead")
+        parser.add_argument("--decision", type=int, default=-1, metavar="N", help="stop at this decision, counted from 0")
         flags.add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -39,15 +45,15 @@ class Replay:
 
         from evenstep.dispatch.replay import replay
 
-        found = replay(args.file, args.policy, args.predictor)
+        found = replay(args.file, args.policy, args.predictor, until=args.decision)
         value = {"version": 1, "command": args.command_line, **msgspec.to_builtins(found)}
-        outputs.answer(args, value, _lines(found))
+        outputs.answer(args, value, [*_lines(found), *_seen(found)])
         return 1 if found.difference is not None and not found.is_changed else 0
 
 
 command = Replay()
 
-_SHOWN = 12  # requests of a decision that are listed
+_SHOWN, _WORKERS = 12, 32  # requests of a decision, and workers, that are listed
 
 
 def _lines(found: Replayed) -> list[str]:
@@ -83,6 +89,43 @@ def _told(difference: Difference) -> list[str]:
             sent = _sent(found.sent, other.sent if other is not None else {})
             lines.append(f"  {name}: {found.waiting} waiting, sent {sent}{by}")
     return lines
+
+
+def _seen(found: Replayed) -> list[str]:
+    """What the policy saw in the replay at the decision shown: a table of workers, and one of waiting requests."""
+    from evenstep.report.tables import aligned
+
+    if (seen := found.seen) is None:
+        return []
+    workers, waiting = _named_first(seen, found.difference)
+    loads = [
+        [w.worker, f"{w.load:.0f}", str(w.running), str(w.queued), str(w.free_slots), _tokens(w.kv_free)]
+        for w in workers[:_WORKERS]
+    ]
+    requests = [[str(r.request), f"{r.tokens:.0f}", f"{r.waited_s:.6f}"] for r in waiting[:_SHOWN]]
+    lines = ["", f"what the policy saw in the replay, after the event {found.after} (checksum {seen.checksum})"]
+    for head, rows, every in (
+        (["worker", "KV tokens", "running", "queued", "free slots", "KV free"], loads, len(workers)),
+        (["waiting request", "KV tokens", "waited s"], requests, len(waiting)),
+    ):
+        lines += ["", *(f"  {line}" for line in aligned([head, *rows]))]
+        lines += [f"  and {every - len(rows)} more (--format json has all)"] if len(rows) < every else []
+    return lines
+
+
+def _named_first(seen: Seen, difference: Difference | None) -> tuple[list[SeenWorker], list[SeenRequest]]:
+    """All workers and all waiting requests, those first that the recorded or the replayed decision names."""
+    both = () if difference is None else (difference.recorded, difference.replayed)
+    sent = [pair for one in both if one is not None for pair in one.sent.items()]
+    requests, workers = {request for request, _ in sent}, {worker for _, worker in sent}
+    return (
+        sorted(seen.workers, key=lambda one: one.worker not in workers),
+        sorted(seen.waiting, key=lambda one: one.request not in requests),
+    )
+
+
+def _tokens(free: float | None) -> str:
+    return "no limit" if free is None else f"{free:.0f}"
 
 
 def _sent(mine: dict[int, str], other: dict[int, str]) -> str:

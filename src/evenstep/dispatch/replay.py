@@ -12,6 +12,7 @@ from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Arrived, Reloaded, Sampled, WorkerAdded, WorkerRemoved
 from evenstep.dispatch.log.file import cut_off, read_log
 from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Record, Round
+from evenstep.dispatch.seen import Seen, last_seen
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.errors import InputError
@@ -51,6 +52,9 @@ class Replayed:
         cut_off: bytes after the last whole record of the log, left by a writer that was killed.
         gaps: places at which the log lost records, since they could not be written; the part after each is replayed from
             the state that it began with.
+        seen: what the policy saw in the replay at the decision that differs, or at the one asked for; None for neither, and
+            where the replay made no decision there, or another one directly after it.
+        after: the event after which that decision was made, as the log names it; empty without `seen`.
     """
 
     policy: str
@@ -62,6 +66,8 @@ class Replayed:
     difference: Difference | None
     cut_off: int = 0
     gaps: int = 0
+    seen: Seen | None = None
+    after: str = ""
 
 
 class Watch:
@@ -128,7 +134,9 @@ class Watch:
                 self.steps += [(*known, at.counted_s[group] - ago * step_s) for ago in reversed(range(more))]
 
 
-def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
+def replay(
+    path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None, until: int = -1
+) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
     Without a `policy` or `predictor` named, what the policy saw must be equal, too. With one only the requests sent, their
@@ -138,9 +146,11 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
         watch: collects each record and chunk, up to the first decision that differs.
+        until: stop at the decision of this number, and say what the policy saw; -1 = none.
 
     Raises:
-        InputError: the log cannot be read, its first part has no state, or an invalid policy or predictor.
+        InputError: the log cannot be read, its first part has no state, it has no decision `until`, or an invalid policy or
+            predictor.
     """
     path = Path(path)
     slow = frozenset(r.decision for r in read_log(path) if isinstance(r, Round) and r.fallback == "budget")
@@ -159,7 +169,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
     text, used = policy or header.policy, predictor or header.predictor
     dispatcher = fresh()
     compared = events = fallbacks = gaps = 0
-    difference = None
+    difference, after = None, ""
     for record in records:
         if isinstance(record, Checkpoint):
             if events or compared:
@@ -185,12 +195,26 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
             difference = Difference(made[0].decision, dispatcher.now_s, "extra", None, made[0])
             break
         else:
-            events += 1
+            events, after = events + 1, type(record).__struct_config__.tag
             _give(dispatcher, record, bool(policy), bool(predictor), watch)
         if watch is not None:
             watch.record(record, dispatcher)
+        if isinstance(record, Round) and record.decision == until:
+            break
+    else:
+        if until >= 0:
+            raise InputError(str(path), "--decision", until, f"one of its {compared} decisions, counted from 0")
     is_changed, cut = bool(policy or predictor), cut_off(path)
-    return Replayed(text, used, is_changed, compared, events, fallbacks, difference, cut, gaps)
+    seen = last_seen(dispatcher) if _is_last(difference, until, len(made)) else None
+    after = str(after) if seen else ""
+    return Replayed(text, used, is_changed, compared, events, fallbacks, difference, cut, gaps, seen, after)
+
+
+def _is_last(difference: Difference | None, until: int, made: int) -> bool:
+    """Whether the decision to be shown is the last that the replay made; `made` = decisions not compared yet."""
+    if difference is None:
+        return until >= 0 and made == 0
+    return difference.replayed is not None and made == (difference.what == "extra")
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
