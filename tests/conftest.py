@@ -24,8 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently")
     parser.addoption(
         "--update-golden",
-        choices=("digests", "logs"),
-        help="record the runs of tests/golden anew, or its decision logs; say in the commit which results moved, and why",
+        choices=("new", "digests", "logs"),
+        help="record new runs of tests/golden, all runs, or its decision logs; say in the commit which moved, and why",
     )
 
 
