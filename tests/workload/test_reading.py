@@ -4,32 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from tests.workload.sampled import SAMPLES
 
 from evenstep import names, read_trace
 from evenstep.errors import InputError
 from evenstep.workload import reading
-
-SAMPLES = {
-    "agentic.jsonl": "agentic",
-    "agentic_flat.csv": "agentic-flat",
-    "azure.csv": "azure",
-    "azure_2024.csv": "azure",
-    "bailian.jsonl": "bailian",
-    "burstgpt.csv": "burstgpt",
-    "burstgpt_sessions.csv": "burstgpt",
-    "lengths.csv": "lengths",
-    "columns.csv": "columns",
-    "decision_log.jsonl": "decision-log",
-    "lmcache.jsonl": "lmcache",
-    "mooncake.jsonl": "mooncake",
-    "mooncake_sessions.jsonl": "mooncake",
-    "parquet.parquet": "parquet",
-    "servegen.tar.gz": "servegen",
-    "servegen_rates.tar.gz": "servegen",
-    "tracelab.jsonl": "tracelab",
-    "vidur.csv": "vidur",
-    "vllm_log.jsonl": "vllm-log",
-}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -46,7 +25,9 @@ def test_a_packed_file_is_the_same_trace(samples, write, name):
 
 
 def test_every_format_has_a_sample():
-    assert set(SAMPLES.values()) == set(names.members("workload"))
+    missing = sorted(set(names.members("workload")) - set(SAMPLES.values()))
+    assert not missing, f"tests/workload/samples has no file whose name begins with {missing}"
+    assert "" not in SAMPLES.values(), f"files of no format: {[name for name, of in SAMPLES.items() if not of]}"
 
 
 @pytest.mark.parametrize(
