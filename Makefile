@@ -130,9 +130,13 @@ leaderboard: $(VENV)/.run
 	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --cache build/leaderboard.cache \
 	  --out docs/reference/leaderboard.md --picture docs/images/leaderboard.svg
 
-papers: $(VENV)/.run  # every experiment at full size: the record from which docs/reference/papers.md takes its verdicts
-	$(VENV)/bin/evenstep reproduce all
+papers: $(VENV)/.run  # the record from which docs/reference/papers.md takes its verdicts: all at full size, or ONLY=bfio-fig1
+ifdef ONLY
+	$(BIN)/evenstep reproduce $(ONLY) --format json | $(PY) docs/record_claims.py
+else
+	$(BIN)/evenstep reproduce all
 	cp reproduced/papers.json src/evenstep/experiments/papers/recorded.json
+endif
 	$(PY) docs/make_reference.py
 
 reference: $(VENV)/.run

@@ -9,7 +9,7 @@ import pytest
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.experiments import recorded as module
-from evenstep.experiments.recorded import deciding, judged, papers, record, recorded
+from evenstep.experiments.recorded import deciding, judged, papers, record, record_one, recorded
 from evenstep.experiments.reproduce import Setting, reproduce
 from evenstep.report.findings import verdict
 from evenstep.report.papers import Item
@@ -83,3 +83,16 @@ def test_a_run_of_today_comes_to_the_recorded_verdicts(name):
     assert {one.says: verdict(one, quick=False) for one in found} == {
         one["says"]: one["verdict"] for one in recorded()[name]
     }
+
+
+def test_one_experiment_is_recorded_beside_the_others():
+    ran = {
+        "experiment": "a-new-one",
+        "quick": False,
+        "claims": [{"says": "it holds", "verdict": "holds", "seen": "8", "holds": True}],
+    }
+    found = json.loads(record_one(ran))["experiments"]
+    assert found == {**recorded(), "a-new-one": [{"says": "it holds", "verdict": "holds", "seen": "8"}]}
+    assert list(found) == sorted(found)
+    with pytest.raises(InputError, match="a-new-one: --quick is 'given'; expected a run at full size"):
+        record_one({**ran, "quick": True})

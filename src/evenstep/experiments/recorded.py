@@ -27,12 +27,26 @@ _ORDER: tuple[Verdict, ...] = ("not ours to have", "does not", "holds within", "
 
 def record(found: Iterable[Reproduction]) -> bytes:
     """The claims of reproductions, as bytes of a JSON file like ``papers/recorded.json``; quick ones are left out."""
-    kept = [json_object(one) for one in found if not one.quick]
-    claims = {
-        one["experiment"]: [{key: claim[key] for key in ("says", "verdict", "seen")} for claim in one["claims"]]
-        for one in kept
-    }
-    about: dict[str, Any] = {"version": 1, "experiments": claims}
+    return _written({one.name: _claims(json_object(one)) for one in found if not one.quick})
+
+
+def record_one(found: Mapping[str, Any]) -> bytes:
+    """The record of this version with the claims of one experiment put in; `found` is what ``--format json`` prints of it.
+
+    Raises InputError if it was run with ``--quick``.
+    """
+    name = found["experiment"]
+    if found["quick"]:
+        raise InputError(name, "--quick", "given", "a run at full size: only that one is recorded")
+    return _written({**recorded(), name: _claims(found)})
+
+
+def _claims(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [{key: claim[key] for key in ("says", "verdict", "seen")} for claim in found["claims"]]
+
+
+def _written(claims: Record) -> bytes:
+    about: dict[str, Any] = {"version": 1, "experiments": dict(sorted(claims.items()))}
     return orjson.dumps(about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -61,11 +75,15 @@ def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
     every = [claim for name in item.run for claim in known.get(name, ())]
     for text in item.claims:
         if not any(text in claim["says"] for claim in every):
-            raise InputError("papers.yaml", ", ".join(item.of), text, "words of a recorded claim", "Run reproduce all.")
+            raise InputError("papers.yaml", ", ".join(item.of), text, "words of a recorded claim", _hint(item))
     chosen = [claim for claim in every if not item.claims or any(text in claim["says"] for text in item.claims)]
     if not chosen:
-        raise InputError("papers.yaml", ", ".join(item.of), ", ".join(item.run), "recorded claims", "Run reproduce all.")
+        raise InputError("papers.yaml", ", ".join(item.of), ", ".join(item.run), "recorded claims", _hint(item))
     return chosen
+
+
+def _hint(item: Item) -> str:
+    return f"In a clone, make papers ONLY={item.run[0]} records them."
 
 
 def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
