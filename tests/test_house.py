@@ -70,7 +70,8 @@ def test_every_name_has_a_line_in_the_docs(room, page):
         for name in names.members(room)
         if f"`{name}`" not in text and f"evenstep {name}" not in text and f"reproduce {name}`" not in text
     ]
-    assert not missing, f"docs/reference/{page} has no line for {missing}"
+    how = {"cli": " Run make reference.", "experiments": " Add rows to papers.yaml; then make papers ONLY=<name>."}
+    assert not missing, f"docs/reference/{page} has no line for {missing}.{how.get(room, '')}"
 
 
 def test_every_room_is_listed_in_the_import_contract():

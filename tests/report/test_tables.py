@@ -238,4 +238,5 @@ def test_every_figure_shown_is_defined_in_the_reference():
         | {field for _, _, field, *_ in tables.DIFFERENCES}
         | {f.field for f in html.FIGURES}
     )
-    assert {field for field in shown if f"`{field}`" not in defined} == set()
+    missing = sorted(field for field in shown if f"`{field}`" not in defined)
+    assert not missing, f"docs/reference/metrics.md does not define {missing}"
