@@ -177,7 +177,7 @@ def _say(error: Exception) -> int:
     elif isinstance(error, MemoryError):
         text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
     else:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200].rstrip('.')}"
         if guest := names.guest_line(error):
             text, code = f"evenstep: {guest} raised {said}. --debug shows the traceback", BAD_INPUT
         else:
