@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -163,3 +166,26 @@ def test_files_that_are_needed_later_are_looked_at_before(tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             check_files(config)
+
+
+def _numbers(section: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of all settings that are numbers by default, but for `dispatch`, which checks itself."""
+    for field in dataclasses.fields(section):
+        value, path = getattr(section, field.name), (*before, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _numbers(value, path)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield path
+
+
+def _with(section: Any, path: tuple[str, ...], value: float) -> Any:
+    name, *rest = path
+    return dataclasses.replace(section, **{name: _with(getattr(section, name), tuple(rest), value) if rest else value})
+
+
+@pytest.mark.parametrize("path", [*_numbers(GatewayConfig())], ids=".".join)
+@pytest.mark.parametrize("value", [-1, math.nan])
+def test_every_number_has_a_range(path, value):
+    """A setting that is in no table of ranges in config.py would take any number."""
+    with pytest.raises(InputError):
+        checked(_with(GatewayConfig(), path, value))
