@@ -259,20 +259,28 @@ def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(n
     assert main(["policy", "new", "--kind", "scheduling", *options, name.replace("_", "-")]) == 0
     assert "--engine" in capsys.readouterr().out
     assert ("@rule" in Path(f"{name}.py").read_text()) == bool(options)
-    assert main(["policy", "check", "--kind", "scheduling", f"{name}.py:room=40"]) == 0
-    assert "promises kept" in capsys.readouterr().out
+    assert main(["policy", "check", f"{name}.py:room=40"]) == 0
+    assert "all 18 promises kept" in capsys.readouterr().out
     tests = runpy.run_path(f"test_{name}.py")
     tests[f"test_{name}_keeps_every_promise"]()
     tests[f"test_{name}_runs_every_request_to_its_end"]()
-    assert main(["policy", "check", f"{name}.py"]) == 2
+    assert main(["policy", "check", "--kind", "routing", f"{name}.py"]) == 2
     assert "Take --kind scheduling." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "options"), [("mlfq", []), ("jsq", ["--kind", "scheduling"])])
+@pytest.mark.parametrize(("name", "other"), [("mlfq", "routing"), ("jsq", "scheduling")])
 @pytest.mark.parametrize("verb", ["show", "check"])
-def test_a_policy_of_the_other_kind_is_told_to_take_its_kind(verb, name, options, capsys):
-    assert main(["policy", verb, *options, name]) == 2
-    assert f"Take --kind {'routing' if options else 'scheduling'}." in capsys.readouterr().err
+def test_a_policy_of_another_kind_than_asked_for_is_refused_with_its_kind(verb, name, other, capsys):
+    assert main(["policy", verb, "--kind", other, name]) == 2
+    assert f"Take --kind {'routing' if other == 'scheduling' else 'scheduling'}." in capsys.readouterr().err
+
+
+def test_the_kind_of_a_policy_is_found_and_routing_where_a_name_has_both(capsys):
+    for name, told in (("mlfq", "FastServe"), ("jsq", "fewest requests"), ("vllm", "data-parallel engine")):
+        assert main(["policy", "show", name]) == 0
+        assert told in capsys.readouterr().out
+    assert main(["policy", "show", "no-such"]) == 2
+    assert "expected a known policy" in capsys.readouterr().err
 
 
 def test_the_scheduling_policy_people_start_from_is_no_worse_than_vllms(capsys, tmp_path, monkeypatch):

@@ -37,7 +37,8 @@ class Policy:
     description = (
         "list shows every policy with its options; show explains one; new writes a policy of your own and a\n"
         "test for it; check runs every promise of a policy on random views and in a short simulation.\n"
-        "check exits 1 when a promise is broken. --kind scheduling means policies inside one engine."
+        "check exits 1 when a promise is broken. --kind scheduling means policies inside one engine; show and\n"
+        "check need it only for names of both kinds, such as vllm."
     )
     examples = (
         "evenstep policy list",
@@ -62,8 +63,10 @@ class Policy:
         checked = verbs.add_parser("check", help="run every promise; exit 1 when one is broken")
         checked.add_argument("name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4")
         for verb in (listed, shown, begun, checked):
-            text = "what the policy decides (default routing)"
-            verb.add_argument("--kind", choices=list(_KINDS), default="routing", help=text)
+            default, said = (None, "as the policy is; routing if both") if verb in (shown, checked) else ("routing",) * 2
+            verb.add_argument(
+                "--kind", choices=list(_KINDS), default=default, help=f"what the policy decides (default {said})"
+            )
         for verb in (listed, shown, checked):
             flags.add_format(verb)
 
@@ -115,8 +118,7 @@ def _show(args: argparse.Namespace) -> int:
     name, colon, options = args.name.partition(":")
     if colon and "=" in options:
         raise InputError("evenstep policy show", "NAME", args.name, "a name without options", f"Try {name}.")
-    _check_kind(args.name, args.kind)
-    row = _described(args.name, args.kind)
+    row = _described(args.name, _kind_of(args.name, args.kind))
     if args.format == "json":
         outputs.print_json(row)
         return 0
@@ -155,12 +157,12 @@ def _new(args: argparse.Namespace) -> int:
             path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
         except OSError as error:
             raise InputError(where, "file", str(path), "a file that can be written", f"{error.strerror}.") from error
-    kind, rival = {
-        "scheduling": ("--kind scheduling ", "--engine kv-tokens=20000 --policy vllm"),
-        "routing": ("", "--policy jsq"),
+    rival = {
+        "scheduling": "--engine kv-tokens=20000 --policy vllm",
+        "routing": "--policy jsq",
     }[args.kind]
     print(f"Wrote {' and '.join(map(str, files))}.")
-    print(f"Check it:   evenstep policy check {kind}{name}.py")
+    print(f"Check it:   evenstep policy check {name}.py")
     print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 {rival} --policy {name}.py")
     return 0
 
@@ -178,15 +180,15 @@ def _check(args: argparse.Namespace) -> int:
     if "predictor" in spec:
         hint = "The check brings its own predictor; leave it out."
         raise InputError(args.name, "option", "predictor", "an option of the policy", hint)
-    _check_kind(spec["name"], args.kind)
     name, options = spec.pop("name"), spec
-    policy = names.make(names.find(args.kind, name), options, name)
-    method = _KINDS[args.kind]
+    kind = _kind_of(name, args.kind)
+    policy = names.make(names.find(kind, name), options, name)
+    method = _KINDS[kind]
     if not callable(getattr(policy, method, None)):
-        other = next((kind for kind, one in _KINDS.items() if hasattr(policy, one)), "")
-        hint = f"Take --kind {other}." if other else f"evenstep policy new --kind {args.kind} NAME writes one."
+        other = next((other for other, one in _KINDS.items() if hasattr(policy, one)), "")
+        hint = f"Take --kind {other}." if other else f"evenstep policy new --kind {kind} NAME writes one."
         raise InputError(args.name, "policy", type(policy).__name__, f"a class with a method {method}(view)", hint)
-    findings = _findings(args.kind, policy)
+    findings = _findings(kind, policy)
     broken = [finding for finding in findings if not finding.passed]
     if args.format == "json":
         outputs.print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
@@ -199,11 +201,18 @@ def _check(args: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _check_kind(name: str, kind: str) -> None:
-    """Raise an `InputError` if `name` is only a policy of the other kind; its hint is the right ``--kind``."""
-    for other in _KINDS:
-        if name in names.members(other) and name not in names.members(kind):
-            raise InputError("evenstep policy", "NAME", name, f"a {kind} policy", f"Take --kind {other}.")
+def _kind_of(name: str, kind: str | None) -> str:
+    """The kind given with ``--kind``, or that of the policy; ``routing`` for a name of both kinds.
+
+    Raises InputError if `name` is only a policy of the other kind than the given one, with the right ``--kind`` as hint.
+    """
+    known = [one for one in _KINDS if name in names.members(one)]
+    if kind is None:
+        found = None if known else names.find("routing", name)
+        return next(iter(known or [one for one, method in _KINDS.items() if hasattr(found, method)]), "routing")
+    if known and kind not in known:
+        raise InputError("evenstep policy", "NAME", name, f"a {kind} policy", f"Take --kind {known[0]}.")
+    return kind
 
 
 def _findings(kind: str, policy: Any) -> list[Finding]:
