@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evenstep.emulator.emulated_request import RefusedError, asked
-from evenstep.emulator.tokens import tokenise
+from evenstep.emulator.tokens import WORDS, tokenise
 
 
 def completion(**body):
@@ -137,6 +137,18 @@ def test_a_bad_chat_is_refused(body):
     with pytest.raises(RefusedError) as error:
         chat(**body)
     assert error.value.status == 400
+
+
+def test_sglang_has_no_bounds_of_likely_tokens():
+    def told(chat, **options):
+        body = json.dumps({"prompt": "x", "messages": [{"role": "user", "content": "x"}], **options}).encode()
+        read = asked(body, chat=chat, model="m", longest=100, sglang=True)
+        return read.logprobs, read.top_logprobs
+
+    assert told(False, logprobs=21) == (True, 21)
+    assert told(False, logprobs=-1) == (True, 0)
+    assert told(True, logprobs=True, top_logprobs=10**9) == (True, WORDS)
+    assert told(True, top_logprobs=5)[0] is False
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"prompt": "\xff"}', b'{"tools":' + b"[" * 100_000])

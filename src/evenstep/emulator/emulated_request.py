@@ -126,7 +126,8 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     """Parse the body of a chat or completion request; a wrong body, or another model's name, raises `RefusedError`.
 
     Prompt and answer together have `longest` tokens at most. As in SGLang (`sglang`), ``continuous_usage_stats`` works
-    without ``include_usage``; ``stream_options`` without ``stream``, and several greedy answers, are not refused as by vLLM.
+    without ``include_usage``; ``stream_options`` without ``stream``, several greedy answers, and any number of likely tokens
+    are not refused as by vLLM.
     """
     kind = _Chat if chat else _Completion
     try:
@@ -143,7 +144,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, sglang: bool = F
     except (InputError, msgspec.ValidationError) as error:
         raise RefusedError(400, str(error), "prompt") from None
     _check(read, prompts, sglang)
-    top_logprobs = _top_logprobs(read)
+    top_logprobs = _top_logprobs(read, sglang)
     options = read.stream_options or _StreamOptions()
     max_tokens = tuple(_max_tokens(read, int(prompt.size), longest, sglang) for prompt in prompts)
     if (read.min_tokens or 0) > min(max_tokens):
@@ -190,10 +191,15 @@ def _check(read: _Completion | _Chat, prompts: tuple[I8, ...], sglang: bool) -> 
         raise RefusedError(400, "best_of other than n is not emulated.", "best_of")
 
 
-def _top_logprobs(read: _Completion | _Chat) -> int:
-    """How many tokens at each place are wanted with their log-probabilities; vLLM's bounds, else `RefusedError`."""
+def _top_logprobs(read: _Completion | _Chat, sglang: bool) -> int:
+    """How many tokens at each place are wanted with their log-probabilities; out of vLLM's bounds, `RefusedError`.
+
+    SGLang has no bounds, and ignores ``top_logprobs`` without ``logprobs``.
+    """
     name = "top_logprobs" if isinstance(read, _Chat) else "logprobs"
     count = (read.top_logprobs if isinstance(read, _Chat) else read.logprobs) or 0
+    if sglang:
+        return max(0, min(count, tokens.WORDS))
     if not 0 <= count <= _MOST_LOGPROBS:
         raise RefusedError(400, f"{name} must be in 0..{_MOST_LOGPROBS}, got {count}.", name)
     if count and not read.logprobs:
