@@ -312,6 +312,15 @@ def test_a_token_whose_text_is_held_back_in_a_chat_has_its_log_probability(diale
     assert [one["token"] for lp in told if lp for one in lp["content"]] == [TEXT[3], TEXT[4], TEXT[5]]
 
 
+def test_a_recomputed_chat_of_sglang_has_no_event_without_a_token():
+    made, out, _ = answer(Fault("recomputed", after_tokens=2), chat=True, dialect="sglang", logprobs=True)
+    made.begin()
+    feed(made, 3, 4, 5)
+    role, *told, end = (e["choices"][0] for e in events(out.sent)[:-1])
+    assert [len(one["logprobs"]["content"]) for one in told] == [1, 1]
+    assert (role["finish_reason"], end["matched_stop"]) == (None, "recomputed")
+
+
 def test_a_recomputed_answer_counts_the_tokens_that_came():
     made, out, _ = answer(Fault("recomputed", after_tokens=2), stream_options={"include_usage": True})
     made.begin()

@@ -88,13 +88,14 @@ class Wording:
     def event(self, choice: Choice) -> bytes:
         """The event for the unsent tokens of a choice; `events` calls it, and adds the second event that ends SGLang's chat.
 
-        It is empty for a choice of a chat that has no new text, does not end and shows neither ids nor log-probabilities.
+        It is empty for a choice of a chat that does not end and has nothing to show: no new text, nor a token whose id or
+        log-probability is asked for.
         """
         alone = len(choice.ids) == 1 and not self._asked.stop
         text = _TEXT[choice.ids[0]] if alone else orjson.dumps(choice.text)[1:-1]
         body = self._body % text
         if self._asked.chat and not text and choice.finish is None:
-            if not (self._ids or self._asked.logprobs):
+            if not (choice.ids and (self._ids or self._asked.logprobs)):
                 return b""
             body = b'"delta":{}'
         usual = choice.finish is None and not self._ids
