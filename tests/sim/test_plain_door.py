@@ -177,6 +177,11 @@ def test_what_is_no_decision_breaks_the_contract(answer, said):
         run(lambda view: answer)
 
 
+def test_a_policy_that_answers_its_view_breaks_the_contract():
+    with pytest.raises(PolicyError, match="broke its contract at decision 0: route answers RoutingView; expected"):
+        run(lambda view: view)
+
+
 def test_what_a_policy_raises_is_named_with_the_decision_and_kept_as_the_cause():
     def fail(view):
         if view.decision == 1:

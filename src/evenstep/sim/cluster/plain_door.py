@@ -104,7 +104,7 @@ class PlainDoor:
         another class, shape or type. The loop checks the workers of the answer.
         """
         view = self.view
-        decision: Any = view  # as long as there is no answer
+        decision: Any = self  # as long as there is no answer
         try:
             decision = self.route(view)
             if not isinstance(decision, RoutingDecision):
@@ -128,7 +128,7 @@ class PlainDoor:
             raise
         except Exception as error:
             did, said = f"raised {type(error).__name__}", str(error)
-            if decision is not view and (broken := broken_rule(view, decision)):
+            if decision is not self and (broken := broken_rule(view, decision)):
                 did, said = "broke its contract", broken
             raise PolicyError(f"policy {self.name} {did} at decision {view.decision}: {said}") from error
 
