@@ -90,6 +90,25 @@ def test_files_are_raised_and_never_lowered():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
+@pytest.mark.parametrize(("most", "limit"), [(1 << 20, 200_000), (100_000, 65_536), (10_000, 256)])
+def test_as_many_files_are_allowed_as_the_system_grants(most, limit, monkeypatch):
+    """macOS names no hard limit, and refuses more than its own."""
+    import resource
+
+    limits = [(256, resource.RLIM_INFINITY)]
+
+    def grants(_kind, new):
+        if new[0] > most:
+            raise ValueError("current limit exceeds maximum limit")
+        limits.append(new)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", grants)
+    assert sockets.allow_files(200_000) == limit
+    assert limits[-1] == (limit, resource.RLIM_INFINITY)
+
+
 def test_the_loop_is_one_that_runs():
     with asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
         assert runner.run(asyncio.sleep(0, "done")) == "done"

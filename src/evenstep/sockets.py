@@ -165,7 +165,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def allow_files(needed: int = 0) -> int:
     """Raise this process's limit of open files to `needed`, at least 65,536, or to the hard limit if lower; never lower it.
 
-    Returns `needed`, or the limit if it is lower. On Windows there is no limit.
+    A system that refuses so many, as macOS may below its hard limit, is asked for 65,536. Returns `needed`, or the limit in
+    force if it is lower. On Windows there is no limit.
     """
     if sys.platform == "win32":
         return needed
@@ -174,9 +175,11 @@ def allow_files(needed: int = 0) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return needed
-    wanted = max(_FILES, needed)
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return min(needed, max(soft, wanted))
+    for wanted in (max(_FILES, needed), _FILES):
+        if hard != resource.RLIM_INFINITY:
+            wanted = min(wanted, hard)
+        if soft < wanted:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                soft = wanted
+    return min(needed, soft)
