@@ -68,8 +68,8 @@ class Exchange:
 
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
-        refusal: for the client, the last refusal or failure reported by an engine, or of this gateway, which could open no
-            connection; None = none reported.
+        refusal: what the client may be told: the last refusal or failure that an engine reported, or that this gateway has
+            too few open files; None = neither.
         only_too_many: all engines that refused or failed it so far answered 429; True before the first.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
