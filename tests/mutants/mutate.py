@@ -54,7 +54,7 @@ def mutants(source: str, functions: set[str] | None = None) -> Iterator[Mutant]:
     chosen = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and (functions is None or node.name in functions)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (functions is None or node.name in functions)
     ]
     places = {id(inner): inner for function in chosen for part in function.body for inner in ast.walk(part)}
     for node in list(places.values()):

@@ -23,6 +23,9 @@ def first(values, limit=LIMIT):
 
 def other(a):
     return a * 2
+
+async def later(a):
+    return a / 4
 '''
 
 
@@ -46,6 +49,8 @@ def test_each_mutant_changes_one_thing_of_the_functions_and_nothing_else():
         "0 -> 1",
         "Mult -> Add",
         "2 -> 3",
+        "Div -> Mult",
+        "4 -> 5",
     }
 
 
