@@ -8,9 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.emulator.running import FAST, running
+from tests.emulator.running import FAST, raw, request, running
 
 from evenstep import sockets
+from evenstep.emulator import server
 from evenstep.emulator.server import Emulator, introduction
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
@@ -26,7 +27,72 @@ def test_it_says_what_listens_where():
             )
             assert lines[1] == f"http://127.0.0.1:{emulator.ports[0][0]}  ranks 0-3, by header X-data-parallel-rank"
         async with running(ranks=2, port_per_rank=True) as emulator:
-            assert [line.split("  ")[1] for line in introduction(emulator)[1:3]] == ["rank 0", "rank 1"]
+            first, *ports, faults = introduction(emulator)
+            assert [line.split("  ")[1] for line in ports] == ["rank 0", "rank 1"]
+            assert first.startswith("2 emulated vllm ranks in 1 barrier group of 2: ")
+            assert faults == f"faults: POST http://127.0.0.1:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends"
+        async with running() as emulator:
+            assert introduction(emulator)[0].startswith("1 emulated vllm rank in 1 barrier group of 1: ")
+
+    asyncio.run(story())
+
+
+def test_it_serves_from_its_last_line_until_a_signal_and_then_no_more(monkeypatch):
+    lines, done, ports = [], [], []
+    monkeypatch.setattr(server, "allow_files", lambda: done.append("files"))
+    monkeypatch.setattr(server, "collect_rarely", lambda: done.append("collect"))
+
+    def end():
+        done.append("signal")
+        signal.raise_signal(signal.SIGINT)
+
+    def say(line):
+        lines.append(line)
+        if line.startswith("faults: "):
+            ports.append(int(line.split(":")[3].split("/")[0]))
+            socket.create_connection(("127.0.0.1", ports[0])).close()
+            asyncio.get_running_loop().call_later(0.02, end)
+
+    server.serve(EmulatorSettings(**FAST), say)
+    assert done == ["files", "collect", "signal"] and len(lines) == 3
+    with socket.socket() as client:
+        assert client.connect_ex(("127.0.0.1", ports[0]))
+
+
+def test_ranks_have_ports_from_the_given_one_upwards(monkeypatch):
+    asked = []
+
+    def free(where, host, port):
+        asked.append(port)
+        return sockets.listening(where, host, 0)
+
+    monkeypatch.setattr(server, "listening", free)
+
+    async def story():
+        async with running(ranks=3, port=8100, port_per_rank=True):
+            assert asked == [8100, 8101, 8102]
+
+    asyncio.run(story())
+
+
+def test_nothing_is_left_of_a_closed_emulator_not_even_a_port_that_was_being_opened():
+    async def story():
+        emulator = Emulator(EmulatorSettings(**{**FAST, "speed": 1e-3}, ranks=2, groups=[1, 1], port_per_rank=True))
+        await emulator.open()
+        one, two = (port for port, _ in emulator.ports)
+        reader, writer = await asyncio.open_connection("127.0.0.1", two)
+        writer.write(request({"prompt": "x", "max_tokens": 9, "stream": True}))
+        await reader.readuntil(b"\r\n\r\n")
+        emulator.fleet.kill([0])
+        emulator.fleet.revive([0])
+        timers = list(emulator.fleet._wishes.values())
+        await emulator.close()
+        assert timers and all(timer.cancelled() for timer in timers)
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        for port in (one, two):
+            with pytest.raises(ConnectionError):
+                await asyncio.open_connection("127.0.0.1", port)
 
     asyncio.run(story())
 
@@ -90,7 +156,7 @@ def test_ranks_with_ports_of_their_own_may_die_and_come_back_again_and_again_at_
     async def story():
         async with running(ranks=2, groups=[1, 1], port_per_rank=True) as emulator:
             fleet, port = emulator.fleet, emulator.ports[0][0]
-            for end in (fleet.heal, lambda: fleet.kill([0])):
+            for end in (fleet.heal, lambda: fleet.kill([0]), fleet.heal):
                 fleet.kill([0])
                 fleet.heal()
                 await asyncio.sleep(0)
@@ -100,6 +166,17 @@ def test_ranks_with_ports_of_their_own_may_die_and_come_back_again_and_again_at_
                     await asyncio.sleep(0)
                 with socket.socket() as client:
                     assert (client.connect_ex(("127.0.0.1", port)) == 0) == (end == fleet.heal)
+
+    asyncio.run(story())
+
+
+def test_a_port_for_all_ranks_is_open_while_all_of_them_are_dead_so_that_they_can_be_revived_there():
+    async def story():
+        async with running(ranks=2) as emulator:
+            emulator.fleet.kill([0, 1])
+            heal = request(b"", "/emulator/fault", "DELETE", "Connection: close\r\n")
+            assert (await raw(emulator, heal)).startswith(b"HTTP/1.1 200")
+            assert not any(emulator.fleet.rank(number).dead for number in range(2))
 
     asyncio.run(story())
 

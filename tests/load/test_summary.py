@@ -71,7 +71,10 @@ def test_a_client_that_is_late_says_so():
     assert found["max_late_start_ms"] == pytest.approx(20.0)
     assert any("slow itself" in line for line in notes(found))
     assert any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 0.0, "client_cpu_share": 1.0}))
-    assert not any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 1.0}))
+    at_limits = {**found, "p99_late_start_ms": 10.0, "client_cpu_share": 0.9}
+    assert not any("slow itself" in line for line in notes(at_limits))
+    (said,) = notes({**at_limits, "client_cpu_share": 0.953})
+    assert "more than 10.0 ms late and used 95 % of a core" in said
     assert not any("slow itself" in line for line in notes({**found, "max_concurrency": 8}))  # they all start at once
 
 
@@ -112,6 +115,21 @@ def test_goodput_takes_every_objective_and_none_is_none():
     assert goodput(four(), {"e2el": 300.0}) == pytest.approx(1 / 2.4)
 
 
+def test_an_answer_of_two_tokens_at_the_very_limits_is_good_and_zero_prompt_tokens_are_a_number():
+    outcome = four()
+    r = outcome.records
+    for column, value in ((r.started_s, 1.0), (r.first_s, 1.25), (r.last_s, 1.75), (r.ended_s, 2.0), (r.output_tokens, 2)):
+        column[:] = value
+    r.prompt_tokens[0] = 0
+    found = summary(outcome, LoadSettings())
+    assert [found[f"mean_{name}_ms"] for name in ("ttft", "tpot", "e2el")] == [250.0, 500.0, 1000.0]
+    assert (found["total_input_tokens"], found["asked_input_tokens"]) == (30, 40)
+    limits = {"ttft": 250.0, "tpot": 500.0, "e2el": 1000.0}
+    assert goodput(outcome, limits) == 3 / 2.4
+    for name, most_ms in limits.items():
+        assert goodput(outcome, {**limits, name: most_ms - 0.1}) == 0.0
+
+
 def test_a_run_without_a_good_answer_has_no_latencies():
     outcome = four(gaps=LogHistogram())
     outcome.records.error[:] = ["cut"] * 4
@@ -124,6 +142,7 @@ def test_a_run_without_a_good_answer_has_no_latencies():
 def test_requests_that_end_when_others_start_are_not_at_once():
     started, ended = np.array([0.0, 1.0, 1.5, np.nan]), np.array([1.0, 2.0, 3.0, np.nan])
     assert most_at_once(started, ended) == 2
+    assert most_at_once(np.array([0.0, 0.5]), np.array([1.0, np.nan])) == 1
 
 
 def test_every_figure_of_the_run_and_of_its_client_by_hand():
