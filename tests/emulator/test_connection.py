@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from unittest import mock
 
 import pytest
 from tests.emulator.running import drained, events, raw, request, running
+
+from evenstep.emulator.connection import Connection
 
 BODY = {"prompt": "split me", "max_tokens": 3, "stream": True, "ignore_eos": True}
 CLOSE = "Connection: close\r\n"
@@ -135,6 +138,43 @@ def test_a_client_that_leaves_frees_its_slot_and_its_memory():
             await drained(emulator)
             assert emulator.fleet.rank(0).memory.used == 0
             assert emulator.fleet.rank(0).counts.finished["abort"] == 1
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_comes_when_the_client_has_left_is_not_written():
+    left, alive, transport = [], set(), mock.Mock()
+    connection = Connection(lambda head, body, out: lambda: left.append(body), alive)
+    connection.connection_made(transport)
+    connection.data_received(request(BODY))
+    connection.start()
+    assert alive == {connection} and transport.write.call_count == 1 and not left
+    connection.connection_lost(None)
+    assert not alive and len(left) == 1
+    connection.send(b"late", last=True)
+    connection.reply(200, b"late")
+    assert transport.write.call_count == 1 and not transport.close.called
+
+
+def test_of_later_requests_64_kib_are_read_ahead_and_the_rest_when_they_are_next():
+    async def story():
+        served, transport = [], mock.Mock(**{"is_closing.return_value": False})
+        connection = Connection(lambda head, body, out: served.append(body), set())
+        connection.connection_made(transport)
+        connection.data_received(request(b"1"))
+        later = request(b"2" * 2**16)
+        connection.data_received(later[: 2**16])
+        assert not transport.pause_reading.called
+        connection.data_received(later[2**16 :])
+        assert transport.pause_reading.call_count == 1 and not transport.resume_reading.called and served == [b"1"]
+        connection.reply(200, b"")
+        await asyncio.sleep(0)
+        assert transport.resume_reading.call_count == 1 and served == [b"1", b"2" * 2**16]
+        connection.reply(200, b"")
+        connection.data_received(request(b"3", headers="Connection: close\r\n"))
+        assert served[2:] == [b"3"] and not transport.close.called
+        connection.reply(200, b"")
+        assert transport.close.call_count == 1
 
     asyncio.run(story())
 

@@ -65,6 +65,8 @@ def test_usage_and_ids_are_there_when_asked_for():
     assert found["choices"][0]["text"] == " bab bab"
     last = read(made.usage_event(5))
     assert last["choices"] == []
+    role = wording(chat=True, stream_options=options).role_event(Choice(0, [], prompt_tokens=7))
+    assert read(role)["usage"] == {"prompt_tokens": 7, "total_tokens": 7, "completion_tokens": 0}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,15 @@ def test_a_whole_answer_has_all_choices_and_what_they_cost():
     assert said == {"role": "assistant", "content": " bab"}
 
 
+@pytest.mark.parametrize("ids", [False, True])
+def test_vllm_tells_why_a_chat_stopped_only_in_the_event_that_ends_it(ids):
+    made = wording(chat=True, return_token_ids=ids)
+    for finish, reason in ((None, {}), ("stop", {"stop_reason": "END"})):
+        found = read(made.event(Choice(0, [WORD], "", finish, "END" if finish else None)))["choices"][0]
+        assert {name: value for name, value in found.items() if name == "stop_reason"} == reason
+        assert found["token_ids"] == ([WORD] if ids else None)
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_the_likeliest_tokens_are_as_many_as_asked_for_the_chosen_one_first(count):
     for token, text in ((WORD, " bab"), (tokens.END, "")):
@@ -134,6 +145,8 @@ def test_errors_are_openai_objects():
     found = json.loads(error_body(404, "no such model", "model"))["error"]
     assert found == {"message": "no such model", "type": "NotFoundError", "param": "model", "code": 404}
     assert read(error_event("gone"))["error"]["code"] == 500
+    kinds = {401: "BadRequestError", 500: "InternalServerError", 503: "ServiceUnavailableError"}
+    assert {status: json.loads(error_body(status, ""))["error"]["type"] for status in kinds} == kinds
     assert json.loads(models_body("m", 5, 17))["data"][0]["max_model_len"] == 5
 
 

@@ -136,8 +136,7 @@ class Wording:
         ids = b',"token_ids":' + (orjson.dumps(choice.ids) if self._ids else b"null")
         if self._asked.chat:
             return (b"" if choice.finish is None else stop) + ids
-        prompt = b"null" if choice.prompt is None or not self._ids else orjson.dumps(choice.prompt)
-        return stop + b',"prompt_token_ids":' + prompt + ids
+        return stop + b',"prompt_token_ids":' + orjson.dumps(choice.prompt) + ids
 
     def usage_event(self, completion_tokens: int) -> bytes:
         """The event with usage and without choices, which precedes `DONE` if the request asks for usage."""
