@@ -208,6 +208,10 @@ def test_seeded_answers_differ_by_seed_and_several_answers_differ_from_each_othe
             assert await texts(seed=1) == await texts(seed=1) != await texts(seed=2)
             assert await texts(seed=1, temperature=0) == await texts()
             assert len(set(await texts(n=3))) == 3
+            plain, second, *twins = await texts(n=2, prompt=["x", "x"])
+            assert [plain, second] == twins and [plain] == await texts() != [second]
+            seeded = [await texts(seed=seed) for seed in (0, 2, 4, -1, 2**63 - 1)]
+            assert len({plain, *(text for (text,) in seeded)}) == 6
 
     asyncio.run(story())
 

@@ -179,7 +179,7 @@ class Fleet:
         prompt = asked.prompts[part.index // asked.n]
         settings = self.settings
         sample = part.index % asked.n
-        salt = tokens.drawn(asked.seed & (2**64 - 1)) if asked.seed is not None else 0
+        salt = 0 if asked.seed is None else tokens.drawn(asked.seed & (2**64 - 1)) or 1  # seed 0 is a seed, too
         return Work(
             key=part.key,
             prompt=int(prompt.size),
