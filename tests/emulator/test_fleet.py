@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
+from unittest import mock
 
 import aiohttp
 import numpy as np
@@ -87,8 +89,6 @@ def test_a_waiting_request_weighs_as_much_as_four_running_ones():
     ],
 )
 def test_the_rank_a_request_names(header, body, ranks, wanted):
-    import json
-
     read = asked(json.dumps({"prompt": "x", **body}).encode(), chat=False, model="m", longest=99)
     assert rank_of(read, header, ranks) == wanted
     with pytest.raises(RefusedError):
@@ -130,7 +130,9 @@ def test_healing_cancels_the_deaths_that_a_fault_has_yet_to_bring():
         fleet = Fleet(EmulatorSettings(ranks=2), asyncio.get_running_loop(), (1, 1))
         fleet.strike(0, Fault("kill-rank", rank=0, peers_after_s=5.0))
         assert [fleet.rank(number).dead for number in range(2)] == [True, False]
+        fleet.faults.on.append(Fault("refuse", count=0))
         fleet.heal()
+        assert fleet.faults.hit(0) is None
         await asyncio.sleep(6.0)  # of a clock that jumps
         assert [fleet.rank(number).dead for number in range(2)] == [False, False]
         fleet.strike(0, Fault("kill-rank", rank=0, peers_after_s=5.0))
@@ -169,6 +171,34 @@ def test_a_fault_in_mid_stream_kills_the_group():
                 await session.get("/health")
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+@pytest.mark.parametrize(("step_s", "most_s"), [(2**-4, 2**-4), (2**-20, 1e-3)])
+def test_a_step_later_than_a_step_and_a_millisecond_counts_and_the_pace_goes_on_from_it(step_s, most_s, speed):
+    """Seconds are those of a loop that a test turns by hand."""
+    loop = mock.Mock(**{"time.return_value": 1000.0})
+    fleet = Fleet(
+        EmulatorSettings(overhead_s=step_s * speed, per_token_s=0.0, speed=speed, prefill_per_token_s=0.0), loop, (1,)
+    )
+    out = mock.Mock(paused=False)
+    body = {"prompt": "x", "max_tokens": 100, "stream": True, "ignore_eos": True}
+    fleet.submit(asked(json.dumps(body).encode(), chat=False, model="emulated", longest=999), 0, "a", out)
+
+    def woken(later_s):
+        """Run the timer this long after its time; returns that time."""
+        at_s, due, *given = loop.call_at.call_args.args
+        loop.time.return_value = at_s + later_s
+        due(*given)
+        return at_s
+
+    begun = woken(0.0)
+    assert [woken(late) for late in (0.0, 0.9 * most_s, 1.1 * most_s, 0.0)] == pytest.approx(
+        [begun + step_s, begun + 2 * step_s, begun + 3 * step_s, begun + 4 * step_s + 1.1 * most_s], rel=0, abs=1e-9
+    )
+    assert fleet.late_steps == {fleet.groups[0]: 1}
+    assert out.start.call_count == 1 and out.send.call_count == 4
+    fleet.close()
 
 
 def test_all_streams_of_a_group_keep_the_pace_of_its_heaviest_rank():

@@ -60,6 +60,16 @@ def test_the_decode_leg_gives_what_one_engine_gives_and_computes_no_prompt():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("role", "body"), [("both", {"max_tokens": 1}), ("decode", LEG)])
+def test_kv_is_kept_only_by_an_engine_that_prefills_for_others_and_is_asked_to(role, body):
+    async def story():
+        async with running(role=role, block_size=4) as emulator, aiohttp.ClientSession() as session:
+            status, told = await completion(session, url(emulator), **body)
+            assert (status, told["kv_transfer_params"], emulator.fleet.rank(0).memory.used) == (200, None, 0)
+
+    asyncio.run(story())
+
+
 def test_the_host_of_an_engine_at_an_ipv6_address_is_in_brackets(monkeypatch):
     """The connection goes to another address, so that the test runs where there is no IPv6."""
     heads = []
