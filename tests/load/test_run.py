@@ -25,7 +25,7 @@ from evenstep.errors import InputError
 from evenstep.load.run import Interrupted, Run, drive, timed
 from evenstep.load.schedule import Workflow
 from evenstep.load.settings import LoadSettings
-from evenstep.load.summary import counting
+from evenstep.load.summary import counting, summary
 from evenstep.request import Trace
 from evenstep.sim.network.tasks import draw
 
@@ -121,6 +121,12 @@ def test_a_workflow_that_is_out_of_time_ends_the_run_without_the_calls_to_come()
         Trace(drawn.prompt, drawn.output, name="one"), LoadSettings(url="http://127.0.0.1:1", model="m"), None, flow
     )
     assert kinds(found) == {"not-ended": 1} and np.isnan(found.records.started_s[0]) and np.isnan(found.duration_s)
+
+
+def test_a_run_without_a_request_is_over_at_once():
+    found = drive(small(0), LoadSettings(url="http://127.0.0.1:1", model="m", closed=2))
+    assert found.records.rows == found.connections == 0 and np.isnan(found.duration_s)
+    assert summary(found, LoadSettings())["completed"] == 0
 
 
 def test_connections_are_kept_for_later_requests():

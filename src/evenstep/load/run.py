@@ -194,6 +194,8 @@ class Run:
         if self._workflow is not None and self._workflow.until_s is not None:
             loop.call_later(self._workflow.until_s, self._finish)
         self._go()
+        if self._schedule.is_over:  # there are no requests
+            self._finish()
         try:
             await self._over
         finally:
