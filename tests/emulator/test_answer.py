@@ -99,6 +99,7 @@ def test_while_the_client_does_not_read_tokens_gather_and_come_in_one_event():
     out.paused = False
     out.resumed()
     assert [e["choices"][0]["token_ids"] for e in events(out.sent)[:-1]] == [[3, 4, 5]]
+    assert texts(out) == [TEXT[3] + TEXT[4] + TEXT[5]]
     assert out.ended
 
 
@@ -106,7 +107,7 @@ def test_an_answer_that_is_no_stream_comes_whole():
     made, out, _ = answer(stream=False)
     made.begin()
     feed(made, 3, 4, finish="length")
-    assert json.loads(out.replied[1])["choices"][0]["text"] == " bab bad"
+    assert json.loads(out.replied[1])["choices"][0]["text"] == " bab bad" and made.over
 
 
 def test_a_stop_text_ends_the_answer_and_is_not_shown():
@@ -199,8 +200,8 @@ def test_some_faults_answer_in_place_of_the_engine(fault, status, body, kind):
     made, out, _ = answer(fault)
     assert not made.begin()
     assert out.replied[0] == status
-    assert out.replied[1].startswith(body)
-    assert out.replied[2] == kind
+    assert out.replied[1].startswith(body) and bool(out.replied[1]) == bool(body)
+    assert out.replied[2] == kind and made.over
     assert (("Retry-After", "7") in out.replied[3]) == (fault.fault == "status")
 
 
@@ -247,6 +248,34 @@ def test_a_cut_stream_ends_cleanly_without_its_end():
     feed(made, 3, 4)
     assert (texts(out), out.ended, host.stopped) == ([" bab"], True, [(100, "abort")])
     assert b"[DONE]" not in out.sent
+    made, out, host = answer(Fault("cut"))
+    assert made.begin()
+    feed(made, 3)
+    assert (out.started, out.sent, out.ended, out.replied, host.stopped) == (True, b"", True, None, [(100, "abort")])
+
+
+@pytest.mark.parametrize("kind", ["die", "cut", "stall", "error-event"])
+def test_tokens_of_the_step_in_which_a_fault_strikes_come_out_before_it(kind):
+    made, out, host = answer(Fault(kind, after_tokens=1), n=2)
+    made.begin()
+    made.produced(made.parts[0], 3, None)
+    made.produced(made.parts[1], 4, None)
+    assert texts(out) == [" bab"] and made.over is (kind != "stall")
+    assert host.stopped == ([] if kind == "stall" else [(100, "abort"), (101, "abort")])
+
+
+def test_a_token_of_a_sequence_that_has_ended_is_ignored_and_nothing_is_sent_before_the_first_one():
+    made, out, _ = answer(n=2, chat=True, stream_options={"include_usage": True})
+    made.begin()
+    made.flush()
+    assert out.writes == 0
+    feed(made, 3, finish="length")
+    feed(made, 4)
+    made.produced(made.parts[1], 5, "length")
+    made.flush()
+    *_, usage, end = events(out.sent)
+    assert usage["usage"]["completion_tokens"] == 2 and end == "[DONE]" and made.over
+    assert TEXT[4].encode() not in out.sent
 
 
 def test_a_cut_answer_is_half_a_json_object():
@@ -254,7 +283,7 @@ def test_a_cut_answer_is_half_a_json_object():
         made, out, _ = answer(fault, stream=False)
         if made.begin():
             feed(made, 3, 4, finish="length")
-        assert out.replied[0] == 200, after
+        assert out.replied[0] == 200 and out.replied[1].startswith(b'{"id":"') and made.over, after
         with pytest.raises(json.JSONDecodeError):
             json.loads(out.replied[1])
 
@@ -394,6 +423,6 @@ def test_the_offsets_of_a_stream_go_on_from_event_to_event():
 def test_a_stop_text_ends_no_answer_of_fewer_tokens_than_asked_for():
     made, out, host = answer(stop=[TEXT[3]], min_tokens=2)
     made.begin()
-    feed(made, 3, 4, 3, finish=None)
-    assert "".join(texts(out)) == TEXT[3] + TEXT[4]
+    feed(made, 4, 3, 4, 3, finish=None)
+    assert "".join(texts(out)) == TEXT[4] + TEXT[3] + TEXT[4]
     assert (made.parts[0].stop_reason, host.stopped) == (TEXT[3], [(100, "stop")])

@@ -24,10 +24,14 @@ def small(rows=12, gap_s=0.002, **columns):
 
 
 async def loaded(url, trace=None, started=None, watch=None, model=MODEL, **settings):
-    """The outcome of one run, and its settings."""
+    """The outcome of one run, and its settings; no callback of the loop may fail."""
     asked = LoadSettings(source="small", url=url, timeout_s=settings.pop("timeout_s", 20.0), **settings)
     one = timed(trace if trace is not None else small(), asked)
-    return await Run(one, asked, model, watch, started).whole(), asked
+    failed = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failed.append(context))
+    outcome = await Run(one, asked, model, watch, started).whole()
+    assert not failed
+    return outcome, asked
 
 
 def against_emulator(trace=None, faults=(), ranks=1, slots=8, speed=200.0, emulator=None, **settings):

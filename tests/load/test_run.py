@@ -282,6 +282,8 @@ def test_an_interrupt_before_the_first_answer_has_no_results():
 def test_times_are_the_trace_s_by_the_speed_or_poisson_at_the_rate():
     trace = small(5, 1.0)
     assert timed(trace, LoadSettings(speed=4.0)).arrival_s.tolist() == [0, 0.25, 0.5, 0.75, 1.0]
+    trace.arrival_s[:] += 8.0
+    assert timed(trace, LoadSettings(speed=0.5)).arrival_s.tolist() == [0, 2, 4, 6, 8]
     poisson = timed(trace, LoadSettings(rate=2.0))
     assert poisson.arrival_s[0] == 0 and poisson.arrival_s[-1] != 1.0
     assert "Poisson" in poisson.notes[-1]
