@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import weakref
+from unittest import mock
 
 import pytest
 from tests import clock
@@ -31,6 +32,40 @@ def test_it_is_reached_once_when_it_has_come_and_not_when_it_moved_on():
         assert len(times) == 2
 
     clock.run(story())
+
+
+class HeldUp:
+    """A loop that was stopped, and goes on at `now_s`: first with the timers that are due, as uvloop's may do."""
+
+    def __init__(self):
+        self.now_s, self.timers = 100.0, []
+
+    def call_later(self, wait_s, call, *args):
+        self.timers.append((self.now_s + wait_s, lambda: call(*args)))
+        return mock.Mock()
+
+    def goes_on(self, at_s):
+        self.now_s = max(self.now_s, at_s)
+        due, self.timers = self.timers, [one for one in self.timers if one[0] > self.now_s]
+        for at, call in due:
+            if at <= self.now_s:
+                call()
+
+
+@pytest.mark.parametrize("has_news", (True, False))
+def test_what_came_while_the_process_was_stopped_counts_before_the_deadlines_that_passed_meanwhile(has_news):
+    loop, reached = HeldUp(), []
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        deadline = Deadline(loop, lambda: reached.append(loop.now_s))
+        deadline.set(160.0)
+        loop.goes_on(at_s=190.0)
+        assert not reached
+        if has_news:  # the loop reads its sockets, and a token lay there
+            deadline.at = 250.0
+        loop.goes_on(at_s=191.0)
+        assert reached == ([] if has_news else [191.0])
+        loop.goes_on(at_s=250.0)
+        assert reached == [250.0 if has_news else 191.0]
 
 
 def test_one_that_ended_or_is_never_is_not_reached():
