@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 from contextlib import asynccontextmanager
 
+import pytest
 from tests.clock import turned
 from tests.gateway.running import END, engine, framed, until, whole
 
@@ -19,7 +23,7 @@ class Asked:
 
     def __init__(self):
         self.connection, self.is_off, self.is_head, self.at_once = None, False, False, None
-        self.heard, self.over = [], asyncio.Event()
+        self.heard, self.why, self.over = [], "", asyncio.Event()
 
     def head(self, head, length):
         self.heard.append(head.status)
@@ -39,6 +43,7 @@ class Asked:
 
     def broke(self, kind, why):
         self.heard.append(kind)
+        self.why = why
         self.over.set()
 
 
@@ -188,6 +193,26 @@ def test_what_breaks_is_told_with_its_kind():
             assert not endpoint.connections
             one.server.close()
             assert await ask(endpoint) == ["connect"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
+def test_a_host_that_acknowledges_nothing_for_ten_seconds_is_gone():
+    async def story():
+        async def answers(number, head, body, writer):
+            await asyncio.Event().wait()
+
+        async with reaching(answers) as (_, endpoint):
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            await until(lambda: leg.connection is not None)
+            connection = leg.connection
+            sock = connection._transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+            connection.connection_lost(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))  # so the loop tells it
+            assert leg.heard == ["stream"]
+            assert leg.why == "its host is gone"
 
     asyncio.run(story())
 

@@ -31,6 +31,8 @@ from evenstep.sockets import in_url
 _STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
 _DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
 _OURS = (errno.EMFILE, errno.ENFILE)  # this process, or its machine, has too many open files: no engine is at fault
+_UNHEARD: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # for sent data that is not acknowledged; Linux has it
+_UNHEARD_S = 10.0  # a host that acknowledges nothing of a request for so long is gone; a busy engine's system still does
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -170,6 +172,8 @@ class Endpoint:
             with suppress(OSError):  # the engine is gone already
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
+                if _UNHEARD is not None:
+                    sock.setsockopt(socket.IPPROTO_TCP, _UNHEARD, round(1000 * _UNHEARD_S))
         if made.is_closed:  # closed since the loop made it: no callback would follow
             if not leg.is_off:
                 leg.broke("connect", "it closed the connection before it was asked")
@@ -352,7 +356,8 @@ class EngineConnection(asyncio.Protocol):
             self._endpoint.send_fresh(leg, data, self._patience_s)
         else:
             kind: Kind = "stale" if is_at_once and self._idle_s < math.inf else "stream"
-            leg.broke(kind, "it closed the connection before its answer was complete")
+            is_gone = isinstance(exc, TimeoutError)
+            leg.broke(kind, "its host is gone" if is_gone else "it closed the connection before its answer was complete")
 
     # --- reading -------------------------------------------------------------------------------------------------
 
