@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from evenstep.engines.requests import refusals
-from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.engines.requests.refusals import Refusal, denies_model, is_foreign, of_engine
 from evenstep.errors import InputError
 
 EVERY = [
@@ -144,3 +144,18 @@ def test_back_pressure_of_an_engine_is_passed_on():
 def test_an_engine_denies_a_model_in_whichever_words(body, denies):
     assert denies_model(body, 404) is denies
     assert not denies_model(body, 400)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_so"),
+    [
+        (b"", True),
+        (b"<html>404 Not Found</html>", True),
+        (b"404 page not found", True),
+        (b"[]", True),
+        (b'{"detail":"Not Found"}', False),
+        (b'{"error":{"message":"no such route","code":404}}', False),
+    ],
+)
+def test_another_server_at_an_engines_address_is_known_by_its_words(body, is_so):
+    assert [is_foreign(body, status) for status in (404, 405, 400, 413)] == [is_so, is_so, False, False]

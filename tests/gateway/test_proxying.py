@@ -161,9 +161,13 @@ def test_a_long_refusal_is_judged_by_its_status_as_a_short_one_is(status, expect
     asyncio.run(story())
 
 
-def test_what_one_engine_cannot_do_another_may():
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(501, b'{"detail": "The model does not support Embeddings API"}'), (404, b"<html>another server</html>"), (405, b"")],
+)
+def test_what_one_engine_cannot_do_another_may(status, said):
     async def cannot(number, head, body, writer):
-        writer.write(whole(501, b'{"detail": "The model does not support Embeddings API"}'))
+        writer.write(whole(status, said))
 
     async def can(number, head, body, writer):
         writer.write(whole(200, b"{}"))

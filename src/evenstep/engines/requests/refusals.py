@@ -178,6 +178,11 @@ def denies_model(body: bytes, status: int) -> bool:
     return fault.code == "model_not_found" or fault.param == "model" or bool(_NO_MODEL.search(fault.message))
 
 
+def is_foreign(body: bytes, status: int) -> bool:
+    """True if another server seems to answer at an engine's address: 404 or 405 without the message that engines give."""
+    return status in (404, 405) and not _fault(body).message
+
+
 def _fault(body: bytes) -> _Fault:
     """The error object in an engine's answer, nested, flat or FastAPI's ``detail``; an empty one if the body has none.
 

@@ -19,7 +19,7 @@ from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import bodies, refusals
 from evenstep.engines.requests.continuation import can_break, continuation
 from evenstep.engines.requests.parsing import GenerationRequest
-from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, is_foreign, of_engine
 from evenstep.engines.streams.answers import Answer, read_answer, read_prefilled
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
@@ -533,8 +533,9 @@ class Collecting:
     def _judge(self) -> None:
         """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
 
-        The kind is ``client`` if the request is at fault. If the engine does not serve the model, tells the `ServedModel`;
-        the kind is ``unable`` if it does not list that model, and others do.
+        The kind is ``client`` if the request is at fault, and no other server answers in the engine's place. If the engine
+        does not serve the model, tells the `ServedModel`; the kind is ``unable`` if it does not list that model, and others
+        do.
         """
         head = self._answer
         assert head is not None
@@ -542,6 +543,7 @@ class Collecting:
         is_clients = blames_request(status) and status not in _NOT_THE_CLIENTS
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
+        is_clients = is_clients and not is_foreign(said, status)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
         kind: Kind = "client" if is_clients else "status"
         if denies_model(said, status):

@@ -14,7 +14,7 @@ from http import HTTPStatus
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
-from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, blames_request, denies_model, is_foreign, of_engine
 from evenstep.gateway.connections.client import Client, Received
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
@@ -136,7 +136,8 @@ class ProxiedRequest:
             self._again()
             return
         if self._refused:
-            if self._left and (status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, status)):
+            may_elsewhere = status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, status) or is_foreign(said, status)
+            if self._left and may_elsewhere:
                 self._again()
                 return
             self.client.refuse(of_engine(said, status, head.retry_after_s))
