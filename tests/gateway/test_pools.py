@@ -514,6 +514,26 @@ def test_an_engine_that_came_back_with_another_model_serves_that_one(monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("more", "is_heard"),
+    [({}, True), ({"models": ["m"]}, True), ({"engine": "vllm:version=0.31.2"}, False)],
+)
+@pytest.mark.parametrize("news", [as_it_came_back, lambda gateway: gateway.reload(gateway.config)])
+def test_an_engine_that_came_back_in_another_version_is_spoken_to_as_that_one(more, is_heard, news):
+    async def story():
+        async with engine(nothing, b'{"version":"0.31.2"}') as one, serving(Worker(url=one.url, **more)) as server:
+            (backend,) = server.gateway.pools.all[0].backends.values()
+            await until(lambda: backend.adapter.version)
+            backend.cannot_continue(chat=False)
+            one.version = b'{"version":"0.32.1"}'
+            news(server.gateway)
+            await until(lambda: not server.gateway.pools._tasks)
+            assert backend.dialect.chat_from_ids is is_heard
+            assert backend.continuing.completions_go_on is is_heard, "the former version did not"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
     ("page", "more", "from_ids"),
     [
         (b'{"version":"0.31.2"}', {}, False),

@@ -93,18 +93,21 @@ class Backend:
         return status in _ABOUT_KEYS and (bool(self.api_key) or credentials is None)
 
     async def learn_version(self, patience_s: float) -> None:
-        """Ask the engine for its version, if the dialect depends on it and it is not known; sets `adapter` and `dialect`.
+        """Ask the engine for its version, if the dialect depends on it and the config does not say it.
 
-        Without a valid answer within `patience_s` seconds, nothing changes: the newest known version is assumed.
+        Sets `adapter` and `dialect`. Another version than before may continue what the former one restarted. Without a valid
+        answer within `patience_s` seconds, nothing changes; before the first, the newest known version is assumed.
         """
-        if getattr(self.adapter, "version", None) != "":
+        if getattr(adapter_of(self.worker.engine), "version", None) != "":
             return
         status, body = await self.fetch("/version", patience_s)
         if status == 200:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 version = msgspec.json.decode(body, type=_Version).version
-                self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
-                self.dialect = self.adapter.dialect
+                adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
+                if adapter != self.adapter:
+                    self.adapter, self.dialect = adapter, adapter.dialect
+                    self.endpoint.restarts.clear()
 
     async def fetch(self, path: str, patience_s: float) -> tuple[int, bytes]:
         """GET a path; returns status and body. ``(0, b"")`` = no whole answer of up to 4 MiB within `patience_s` seconds."""

@@ -200,7 +200,8 @@ class Pools:
     def sampled(self, name: str, sample: EngineSample) -> None:
         """Pass a reading of a worker's metrics, announced by `sampling`, to its pool; ignored if it is in no pool.
 
-        It ends `counts_alone` for the worker. The first reading after a failed one also asks for its models (`ask_again`).
+        It ends `counts_alone` for the worker. The first reading after a failed one also asks for its version and models
+        (`ask_again`).
         """
         pool = self._pool_of.get(name)
         if pool is None:
@@ -221,7 +222,7 @@ class Pools:
                 prefix_hit=_counted(sample.prefix_hit),
             )
         )
-        if name in self._unread:  # it may have come back with another model
+        if name in self._unread:  # it may have come back with another version or model
             self._unread.discard(name)
             self._ask_again(pool, name)
 
@@ -262,21 +263,27 @@ class Pools:
     # --- which models --------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
-        """Ask every worker in a pool again which models it serves: adapters may have been loaded, or another model.
+        """Ask every worker in a pool again for its version, and which models it serves: adapters may have been loaded.
 
-        Workers whose description names their models are not asked. It returns at once.
+        Workers whose description names their models are not asked for these. It returns at once.
         """
         for name, pool in list(self._pool_of.items()):
             self._ask_again(pool, name)
 
     def _ask_again(self, pool: ServedModel, name: str) -> None:
-        """In the background, ask a worker again which models it serves, unless its description names them."""
+        """In the background, ask a worker again for its version and models (`_look_again`)."""
         backend = pool.backends.get(name)
-        if backend is not None and not backend.worker.models and name not in self._learning:
+        if backend is not None and name not in self._learning:
             self._later(self._look_again(pool, backend))
 
     async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
-        """Ask a worker for its models: add new ones to those it serves, or move it if it serves none of the former ones."""
+        """Ask a worker for its version, and for its models unless its description names them.
+
+        New models are added to those it serves. A worker that serves none of the former ones moves.
+        """
+        await backend.learn_version(_PROBE_S)
+        if backend.worker.models:
+            return
         cards = await _cards_of(backend)
         worker, names = self._still(pool, backend), {card.name for card in cards}
         if worker is None:
