@@ -33,6 +33,7 @@ _DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
 _OURS = (errno.EMFILE, errno.ENFILE)  # this process, or its machine, has too many open files: no engine is at fault
 _UNHEARD: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # for sent data that is not acknowledged; Linux has it
 _UNHEARD_S = 10.0  # a host that acknowledges nothing of a request for so long is gone; a busy engine's system still does
+_GONE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -356,7 +357,7 @@ class EngineConnection(asyncio.Protocol):
             self._endpoint.send_fresh(leg, data, self._patience_s)
         else:
             kind: Kind = "stale" if is_at_once and self._idle_s < math.inf else "stream"
-            is_gone = isinstance(exc, TimeoutError)
+            is_gone = isinstance(exc, OSError) and exc.errno in _GONE
             leg.broke(kind, "its host is gone" if is_gone else "it closed the connection before its answer was complete")
 
     # --- reading -------------------------------------------------------------------------------------------------
