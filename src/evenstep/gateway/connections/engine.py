@@ -33,6 +33,7 @@ _DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
 _OURS = (errno.EMFILE, errno.ENFILE)  # this process, or its machine, has too many open files: no engine is at fault
 _UNHEARD: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # for sent data that is not acknowledged; Linux has it
 _UNHEARD_S = 10.0  # a host that acknowledges nothing of a request for so long is gone; a busy engine's system still does
+_LARGE = 65536  # a body from this size on may not fit what the engine's system keeps for it
 _GONE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
@@ -270,10 +271,21 @@ class EngineConnection(asyncio.Protocol):
         self._is_old, self._sent_s, self._patience_s = now_s - self._idle_s > _STALE_S, now_s, patience_s
         self.deadline.set(now_s + patience_s)
         head, body = data
-        if len(body) < 65536:
+        if len(body) < _LARGE:
             self._transport.write(head + body)
         else:
+            self._wait_for_readers()
             self._transport.writelines(data)
+
+    def _wait_for_readers(self) -> None:
+        """Lift the limit for unacknowledged data, also for later requests.
+
+        Of a large body, what a busy engine leaves unread counts as unacknowledged.
+        """
+        sock = self._transport.get_extra_info("socket")
+        if _UNHEARD is not None and sock is not None:
+            with suppress(OSError):  # the engine is gone already
+                sock.setsockopt(socket.IPPROTO_TCP, _UNHEARD, 0)
 
     def pause(self) -> None:
         """Stop reading for now, because the client does not keep up; there is no deadline until `resume`."""
