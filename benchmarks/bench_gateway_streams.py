@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from evenstep.load.processes import beside, cpu_s, free_ports
+from evenstep.load.processes import beside, cpu_s, free_ports, resident_mb
 from evenstep.load.run import Outcome, drive, timed
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
 from evenstep.load.watching import Sample, watched
 from evenstep.request import Trace
-from gateway_peers import compile_kernels, resident_mb
+from gateway_peers import compile_kernels
 
 RANKS = 8
 

@@ -33,12 +33,11 @@ from evenstep.engines.metrics.prometheus import lines, wanted
 from evenstep.gateway.operate.compiling import compile_all
 from evenstep.load.client import Call
 from evenstep.load.models import get
-from evenstep.load.processes import beside, free_ports
+from evenstep.load.processes import beside, free_ports, resident_mb
 from evenstep.load.prompts import Prompts
 from evenstep.load.run import Outcome, Run, timed
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.request import Trace
-from gateway_peers import resident_mb
 
 ENGINES, SLOTS, USERS = 4, 8, 40
 LEAVES = 0.125

@@ -16,7 +16,7 @@ import pytest
 from evenstep.errors import EngineError
 from evenstep.load import processes
 from evenstep.load.models import first_model
-from evenstep.load.processes import beside, cpu_s, emulator, free_ports, gateway
+from evenstep.load.processes import beside, cpu_s, emulator, free_ports, gateway, resident_mb
 from evenstep.load.settings import target_of
 
 
@@ -123,13 +123,18 @@ def test_the_words_that_start_engines():
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux only")
-def test_cpu_is_in_seconds():
+def test_cpu_and_memory_are_in_seconds_and_megabytes():
     before, now_s, after = time.process_time(), cpu_s(os.getpid()), time.process_time()
     assert before - 0.05 <= now_s <= after + 0.05
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    assert resident_mb(os.getpid()) == pytest.approx(1024 * kib / 1e6, rel=0.1)
 
 
-def test_the_cpu_time_of_a_process_is_known_while_it_lives():
+def test_cpu_and_memory_of_a_process_are_known_while_it_lives():
     before = cpu_s(os.getpid())
     while cpu_s(os.getpid()) == before:
         pass
+    assert resident_mb(os.getpid()) > 1
     assert cpu_s(2**22 + 1) != cpu_s(2**22 + 1)  # nan: there is no such process
+    assert resident_mb(2**22 + 1) != resident_mb(2**22 + 1)

@@ -110,6 +110,15 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in megabytes (10**6 bytes); nan if it is gone, and outside Linux."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return math.nan
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def _until_ready(
     process: subprocess.Popen[bytes], target: Target, path: str, wait_s: float, words: Sequence[str], said: IO[bytes]
 ) -> None:
