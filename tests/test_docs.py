@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import re
 import runpy
@@ -157,6 +158,14 @@ def test_the_map_of_the_house_names_every_room_and_every_folder_inside_one():
     folders = [p for p in found if p.parent.parent == source and p.is_dir()]
     missing = [str(p.relative_to(source)) for p in (*rooms, *folders) if f"`{p.stem}`" not in text]
     assert not missing, f"CONTRIBUTING.md does not name {missing}"
+
+
+def test_names_of_the_package_on_the_page_on_python_exist():
+    """`write_sweep` went, and the page still told to call it."""
+    found = re.findall(r"`(evenstep\.[\w.]+)\.(\w+)\(", (DOCS / "reference" / "python.md").read_text())
+    assert len(found) >= 3
+    for module, name in found:
+        assert callable(getattr(importlib.import_module(module), name, None)), f"{module}.{name}"
 
 
 def test_generated_pages_are_what_the_code_says():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.measure.test_swept import run, swept
 from tests.report.test_sweep_plots import NUMBERS
 
-from evenstep.report.sweep_page import page, subtitle, table_lines, until_sentence
+from evenstep.errors import InputError
+from evenstep.report.sweep_page import page, subtitle, table_lines, until_sentence, write_sweep
 
 
 def test_the_page_needs_nothing_else_and_has_a_chart_for_each_metric_and_parameter():
@@ -59,3 +61,10 @@ def test_points_at_which_until_does_not_hold_are_counted():
     assert until_sentence(swept(until="ci(x) < 2%")) == "ci(x) < 2% holds at every point."
     open_one = until_sentence(swept(until="ci(x) < 2%", met=(True, False, True, True)))
     assert open_one.startswith("ci(x) < 2% holds at 3 of 4 points;")
+
+
+def test_a_report_that_cannot_be_written_is_one_clear_error(tmp_path):
+    write_sweep(swept(), tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(InputError, match="a file that can be written"):
+        write_sweep(swept(), tmp_path / "nowhere" / "r.html")

@@ -119,7 +119,7 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
     """Write the runs as Parquet to `out`, write the report if asked for, and print the table or JSON."""
     from evenstep.measure.swept import to_json_object, write_swept
-    from evenstep.report.sweep_page import page, table_lines, until_sentence
+    from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
 
     rows = write_swept(swept, out)
     told = [f"{out}: {counted(rows, 'row')}; {counted(running.made, 'run')} made, the others from {running.cache.folder}"]
@@ -128,7 +128,8 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
         told.append(f"{damaged} passed over and made again")
     described = replace(swept, command=args.command_line, versions=outputs.versions())
     if args.report is not None:
-        told.append(outputs.write_report(args.report, page(described)))
+        write_sweep(described, Path(args.report))
+        told.append(f"report: {Path(args.report).resolve()}")
     said = until_sentence(swept)
     lines = [*table_lines(swept, width=outputs.terminal_width()), *([said] if said else []), *told]
     outputs.answer(args, to_json_object(described), lines)

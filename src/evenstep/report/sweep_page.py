@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 from itertools import combinations
+from pathlib import Path
 
+from evenstep.measure.output_file import write_text
 from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import ORACLE_BADGE, document, figure_of, framed, legend, made_by, table, title_of
 from evenstep.report.sweep_plots import against, over_two
@@ -16,6 +18,11 @@ from evenstep.wording import counted
 PAIRED = 3
 #: Rows of the table of figures in the report, and on a terminal.
 PAGE_ROWS, TERMINAL_ROWS = 500, 60
+
+
+def write_sweep(swept: Swept, path: Path) -> None:
+    """Write the report of a sweep, an HTML file that loads nothing. `InputError` if the file cannot be written."""
+    write_text(path, page(swept))
 
 
 def page(swept: Swept) -> str:
