@@ -778,7 +778,7 @@ def rule_of(policy: type) -> Callable[[type], Any] | None:
     def distance(found: tuple[Any, Callable[[type], Any]]) -> int:
         """Classes between `policy` and the one that the rule names; more if it names none, and most if it names another."""
         hint = found[0].__annotations__.get("options", "")
-        named = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+        named = hint.strip("'\"") if isinstance(hint, str) else getattr(hint, "__name__", "")
         return line.index(named) if named in line else len(line) + dataclasses.is_dataclass(found[0].__globals__.get(named))
 
     found = [one for one in _ENTRIES.get(policy.__module__, []) if one[0].__globals__.get(policy.__name__) is policy]

@@ -12,12 +12,13 @@ lengths of all its arrays, in their order, by a function `room` instead. A field
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -66,8 +67,17 @@ def rule_of_file(door: Door, function: F) -> F:
     """
     made = part(function)
     work = function.__globals__.get("Work")  # the next cell of a notebook may bind another
+    if work is not None and _stands_below(function.__code__):
+        work = None  # of the run before: the file is loaded again, or the cell
     compiled.has_rule(function, cache(partial(_entry, door, made, work)))
     return made
+
+
+def _stands_below(rule: CodeType) -> bool:
+    """True if the source of a rule's file or cell has ``class Work`` below the rule only; False if no source is known."""
+    linecache.checkcache(rule.co_filename)
+    at = [n for n, line in enumerate(linecache.getlines(rule.co_filename), 1) if re.match(r"class Work\b", line)]
+    return bool(at) and at[0] > rule.co_firstlineno
 
 
 def ruled_door(policy: object) -> Any:

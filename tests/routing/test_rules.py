@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -202,6 +203,24 @@ def test_a_cell_that_runs_again_replaces_its_rule():
     scope = run_cells([*NOTEBOOK, again])
     assert scope["First"]().route(view()).worker[0] == 1
     assert scope["Last"]().route(view()).worker[0] == 2
+
+
+def test_a_cell_that_runs_again_takes_the_work_below_its_rule_anew(tmp_path):
+    """The `Work` of the first run stayed, and the rule wrote into arrays that it no longer had."""
+    scope = {"__name__": "another notebook of a test"}
+    above, rule, work = NOTEBOOK[0], NOTEBOOK[1], NOTEBOOK[2].partition("@rule")[0].partition("pass\n")[2]
+    for name in ("place", "spot"):
+        cell = rule.replace("worker[0] = 0", f"{name}[1] = 1\n        work.worker[0] = work.{name}[1]")
+        file = tmp_path / f"{name}.py"
+        file.write_text(textwrap.dedent(above + cell + work.replace("place", name)))
+        exec(compile(file.read_text(), str(file), "exec"), scope)
+        assert scope["First"]().route(view()).worker[0] == 1
+
+
+def test_an_annotation_may_name_its_policy_in_quotes():
+    """Where annotations are text, quotes are part of it: the rule of the last cell ran."""
+    scope = run_cells([re.sub(r"options: (\w+)", r'options: "\1"', cell) for cell in NOTEBOOK])
+    assert scope["First"]().route(view()).worker[0] == 0
 
 
 @pytest.mark.slow
