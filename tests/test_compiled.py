@@ -6,16 +6,20 @@ import importlib
 import math
 import os
 import re
+import resource
 import subprocess
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 
 from evenstep import compiled, names
+from evenstep.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -185,17 +189,65 @@ def test_the_plain_form_of_a_rule_reaches_no_compiled_code(room, name, entry):
     assert not [*compiled_code_in(compiled.as_plain(getattr(module, entry)))]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit counts on Linux only")
-def test_a_limit_of_memory_too_small_for_the_libraries_is_one_error():
-    """SciPy's OpenBLAS asked for memory again and again, so that `evenstep compare` never ended."""
+_LIMITED = pytest.mark.skipif(
+    sys.platform != "linux" or not (Path(np.__file__).parents[1] / "scipy.libs").is_dir(),
+    reason="the limit is checked on Linux, with SciPy's own OpenBLAS",
+)
+
+
+def limited(code: str, limit: str) -> subprocess.CompletedProcess[str]:
+    """A process that imports `compiled`, sets its limit of memory to an expression of `used`, both in MiB, and runs `code`."""
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (400 << 20, -1));"
-        "from evenstep.cli.main import main; sys.exit(main(['compare', 'sample:azure-conv', '--limit', '20']))"
+        "import resource, sys; from pathlib import Path; import evenstep.compiled; from evenstep.cli.main import main;"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() >> 20;"
+        f"resource.setrlimit(resource.RLIMIT_AS, (({limit}) << 20, -1)); {code}"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100, env=environment
+    )
+
+
+@_LIMITED
+def test_a_limit_of_memory_with_which_scipy_would_never_end_loading_is_one_error():
+    """SciPy's OpenBLAS asked for memory again and again, so that `evenstep compare` never ended."""
+    ended = limited("sys.exit(main(['compare', 'sample:azure-conv', '--limit', '20']))", "used + 60")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.fullmatch(
-        r"evenstep: limit of memory \(ulimit -v\) is '400 MiB'; expected at least \d+ MiB\. "
+        r"evenstep: limit of memory \(ulimit -v\) is '\d+ MiB'; expected at least \d+ MiB\. "
         r"Raise it, or set OPENBLAS_NUM_THREADS=1\.\n",
         ended.stderr,
     )
+
+
+@_LIMITED
+def test_a_limit_of_memory_does_not_refuse_commands_that_run_no_kernel():
+    """`policy list` said of each policy that it could not be used."""
+    ended = limited("sys.exit(main(['policy', 'list']))", "used + 60")
+    assert (ended.returncode, ended.stderr) == (0, "") and "cannot be used" not in ended.stdout
+
+
+@_LIMITED
+@pytest.mark.parametrize(
+    ("name", "asked", "refused"),
+    [
+        ("GOTO_NUM_THREADS", "0", True),
+        ("OPENBLAS_NUM_THREADS", "100", True),
+        ("OPENBLAS_NUM_THREADS", " 8", False),
+        ("OMP_NUM_THREADS", "8,2", False),
+    ],
+)
+def test_a_limit_of_memory_is_judged_by_the_threads_that_openblas_starts(monkeypatch, name, asked, refused):
+    """On many cores, runs were refused that had worked with OMP_NUM_THREADS, or because OpenBLAS starts at most 64."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = {resource.RLIMIT_STACK: 8 << 20, resource.RLIMIT_AS: used + (2500 << 20)}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], -1))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(192)))
+    monkeypatch.delitem(sys.modules, "scipy.linalg", raising=False)
+    for each in compiled._THREADS:
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, asked)
+    with pytest.raises(InputError, match="ulimit") if refused else nullcontext():
+        compiled._check_memory()
+    limits[resource.RLIMIT_AS] += 200 << 20
+    compiled._check_memory()

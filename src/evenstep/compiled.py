@@ -35,25 +35,6 @@ from evenstep.errors import InputError
 from evenstep.kernel_locks import locks
 from evenstep.late import Late, change
 
-
-def _check_memory() -> None:
-    """Raise an `InputError` if the limit of this process's memory is below what numba, SciPy and pyarrow need to load.
-
-    Below it they abort, raise errors of their own, or wait for ever: SciPy's OpenBLAS, which reserves 40 MiB a thread.
-    """
-    if sys.platform != "linux":
-        return
-    import resource
-
-    asked, cores = os.environ.get("OPENBLAS_NUM_THREADS", ""), len(os.sched_getaffinity(0))
-    threads = min(int(asked), cores) if asked.isdecimal() and int(asked) else cores
-    limit, needed = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20, 460 + 80 * threads
-    if 0 <= limit < needed:
-        hint = "Raise it, or set OPENBLAS_NUM_THREADS=1."
-        raise InputError("evenstep", "limit of memory (ulimit -v)", f"{limit} MiB", f"at least {needed} MiB", hint)
-
-
-_check_memory()
 if "1" in (os.environ.get("EVENSTEP_PLAIN"), os.environ.get("NUMBA_DISABLE_JIT")):
     numba: Any = None
 else:
@@ -76,6 +57,9 @@ _FLAGS: dict[str, Any] = {
     "_nrt": False,
     "boundscheck": CHECKED,
 }
+
+#: Variables that limit the threads of OpenBLAS.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -545,6 +529,29 @@ def _cache_of(function: Any) -> Any:
         return caching.NullCache()
 
 
+def _check_memory() -> None:
+    """Raise an `InputError` if SciPy, which numba loads with the first kernel, would never end loading for want of memory.
+
+    Its own OpenBLAS takes 40 MiB, with less of which numba does without SciPy, then 32 MiB for each thread and a stack for
+    each but the first, and asks for ever if the limit of this process's memory refuses them. Other builds of SciPy, which
+    may need less, are not checked.
+    """
+    if "scipy.linalg" in sys.modules or sys.platform != "linux":
+        return
+    import resource
+
+    limit, stack = (resource.getrlimit(kind)[0] >> 20 for kind in (resource.RLIMIT_AS, resource.RLIMIT_STACK))
+    if limit < 0 or not (Path(np.__file__).parents[1] / "scipy.libs").is_dir():
+        return
+    asked = [re.match(r"\s*\+?0*([1-9]\d*)", os.environ.get(name, "")) for name in _THREADS]
+    threads = min(64, len(os.sched_getaffinity(0)), *(int(found[1]) for found in asked if found))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() >> 20
+    needed = used + 40 + 32 * threads + max(stack, 0) * (threads - 1)
+    if used + 40 <= limit < needed:
+        hint = "Raise it, or set OPENBLAS_NUM_THREADS=1."
+        raise InputError("evenstep", "limit of memory (ulimit -v)", f"{limit} MiB", f"at least {needed + 250} MiB", hint)
+
+
 @functools.cache
 def _cache_class(is_ours: bool) -> Any:
     """The class of disk caches for evenstep's kernels (`is_ours`), in the folder of `kernel_cache`, or for users' kernels.
@@ -619,6 +626,7 @@ def _cache_class(is_ours: bool) -> Any:
             return f"{self._cache_path}/{self._impl.filename_base}"
 
         def _loaded(self, sig: Any, target_context: Any) -> Any:
+            _check_memory()
             with suppress(OSError):
                 return super().load_overload(sig, target_context)
 
