@@ -634,7 +634,7 @@ def docstring(kind: type) -> str:
     """The docstring of a class, without its indentation; from the source if ``python -OO`` dropped it; empty if none."""
     text = kind.__doc__ or ""  # Python 3.13 has cleaned it, earlier ones have not
     if sys.flags.optimize > 1:
-        with suppress(OSError, TypeError):  # a class without source, such as object
+        with suppress(OSError, SyntaxError, TypeError):  # no source, as of object; or none that can be read by itself
             text = ast.get_docstring(cast("ast.ClassDef", ast.parse(dedent(inspect.getsource(kind))).body[0])) or ""
     return inspect.cleandoc(text)
 

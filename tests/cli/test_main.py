@@ -354,3 +354,11 @@ def test_a_python_that_drops_docstrings_prints_the_same_texts(tmp_path):
     found = printed(words, "-OO")
     assert "Says what it does." in found[1]
     assert found == printed(words)
+
+
+def test_a_python_that_drops_docstrings_reads_a_class_whose_lines_are_not_indented(tmp_path):
+    """The source of such a class cannot be parsed by itself: an IndentationError ended the command."""
+    text = 'if True:\n    class Mine:\n        """Says\nwhat it does."""\n\npolicy = Mine\n'
+    (tmp_path / "mine.py").write_text(text)
+    code, _, errors = printed([f"policy show {tmp_path}/mine.py"], "-OO")
+    assert (code, errors) == (0, "")
