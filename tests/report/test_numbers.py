@@ -18,6 +18,7 @@ from evenstep.report.numbers import percent, relative, short, tick, ticks
         (float("-inf"), "-inf"),
         (1e-12, "0"),
         (-1e-15, "0"),
+        (5e-10, "0.000000001"),
         (999.4, "999"),
         (100.0, "100"),
         (float("nan"), "-"),

@@ -19,7 +19,7 @@ def short(value: float | None, digits: int = 3) -> str:
         return MISSING
     if math.isinf(value):
         return str(value)
-    if abs(value) <= 5e-10:
+    if abs(value) < 5e-10:
         return "0"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(places, 9)}f}"
