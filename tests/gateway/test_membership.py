@@ -113,6 +113,19 @@ def test_an_operator_can_take_out_whoever_named_a_worker():
     story(told)
 
 
+def test_a_worker_may_leave_the_config_while_the_gateway_still_starts():
+    """The reload failed, and so did every later one, because the gateway adds its workers when kernels are loaded."""
+
+    async def told(gateway, membership, fleets):
+        del gateway.here["a"]
+        await membership.replace(CONFIG, [B])
+        assert fleets == [["b"]] and gateway.asked == [("add", "b")]
+        plan = await membership.replace(CONFIG, [B])
+        assert not (plan.joins or plan.leaves)
+
+    story(told)
+
+
 def test_what_the_gateway_refuses_is_not_a_member():
     async def told(gateway, membership, fleets):
         gateway.refuses = "c"

@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
@@ -50,7 +51,7 @@ class Membership:
 
     Args:
         proxy: calls the gateway.
-        workers: those of the config, which the gateway already has.
+        workers: those of the config, which the gateway has or will add when it starts.
         changed: called with the whole fleet after every change.
     """
 
@@ -142,7 +143,8 @@ class Membership:
                 owned[worker.name] = worker
                 _log.info(said, extra={"worker": worker.name, "source": plan.source})
             for name in plan.leaves:
-                await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, True))
+                with suppress(InputError):  # the gateway does not have it yet: it adds workers only when kernels are there
+                    await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, True))
                 self._left(plan.source, name)
         finally:
             self._changed(self.workers())
