@@ -54,8 +54,6 @@ class Question:
     def body(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > self._most:
-            self._body.clear()
-            cancel(self)
             self._fail(f"its answer has over {self._most} bytes")
 
     def ended(self) -> None:
