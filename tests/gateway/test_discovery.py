@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import socket
+from itertools import pairwise
 
 import pytest
+from tests import clock
 from tests.gateway.fake_gateway import FakeGateway
 from tests.gateway.running import until
 
@@ -82,7 +84,7 @@ def test_a_name_that_cannot_be_looked_up_leaves_the_workers_as_they_are(dns):
     assert out.getvalue().count("no such name") == 2
 
 
-def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
+def test_a_worker_the_gateway_refuses_does_not_end_discovery_and_is_in_the_log(dns, caplog):
     dns += [["10.0.0.1"], ["10.0.0.2"]]
 
     async def story() -> None:
@@ -94,6 +96,8 @@ def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
         task.cancel()
 
     asyncio.run(asyncio.wait_for(story(), 60))
+    refused = [record for record in caplog.records if record.message == "discovered workers were refused"]
+    assert {record.source for record in refused} == {"dns"} and "10.0.0.1:8100" in refused[0].why
 
 
 def test_a_source_that_fails_after_each_look_up_is_asked_less_and_less_often(monkeypatch):
@@ -117,6 +121,29 @@ def test_a_source_that_fails_after_each_look_up_is_asked_less_and_less_often(mon
     monkeypatch.setattr("asyncio.sleep", wait)
     asyncio.run(story())
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_a_source_that_fails_after_it_was_watched_for_long_is_asked_again_soon():
+    begun_s = list[float]()
+
+    async def story() -> None:
+        loop, enough = asyncio.get_running_loop(), asyncio.Event()
+
+        async def follow(tell) -> None:
+            begun_s.append(loop.time())
+            if len(begun_s) == 4:
+                await asyncio.sleep(31.0)
+            if len(begun_s) == 6:
+                enough.set()
+            raise OSError("too old resource version")
+
+        membership = Membership(ControlProxy(FakeGateway(), loop), [], lambda _: None)
+        task = asyncio.create_task(discover("pods", follow, membership))
+        await enough.wait()
+        task.cancel()
+
+    clock.run(story())
+    assert [round(after - before) for before, after in pairwise(begun_s)] == [1, 2, 4, 31 + 1, 2]
 
 
 def test_ranks_at_an_address_are_a_barrier_group():

@@ -81,6 +81,24 @@ def test_a_fresh_connection_that_is_closed_is_a_failed_reading():
 
 
 @pytest.mark.parametrize(
+    ("second", "why", "questions"),
+    [
+        (b"", "closed the connection before its answer was complete", 3),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "closed the connection before its answer was complete", 2),
+        (b"SSH-2.0-OpenSSH\r\n", "what it says is not HTTP", 2),
+    ],
+)
+def test_a_question_is_sent_again_only_once_and_only_if_a_kept_connection_closed_before_any_answer(second, why, questions):
+    async def story(pages, url, heads):
+        assert await pages.read(url) == b"a"
+        with pytest.raises(EngineError, match=why):
+            await pages.read(url)
+        assert len(heads) == questions
+
+    told([[page(b"a"), second], [b""], [page(b"b")]], story)
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
@@ -125,7 +143,17 @@ def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
             await pages.read(url)
         assert await pages.read(url) == b"good"
 
-    told([[page(b"x" * 11)], [page(b"good")]], story)
+    for much in (page(b"x" * 11), b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 11):
+        told([[much], [page(b"good")]], story)
+
+
+def test_a_page_of_just_the_largest_size_is_read(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.connections.pages._LARGEST", 10)
+
+    async def story(pages, url, heads):
+        assert await pages.read(url) == b"x" * 10
+
+    told([[page(b"x" * 10)]], story)
 
 
 def test_who_gives_up_waiting_gets_no_answer_of_the_question_before():

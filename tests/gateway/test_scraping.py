@@ -199,6 +199,37 @@ def test_a_new_interval_ends_the_wait_for_the_former_one():
     clock.run(_told(told))
 
 
+def test_a_fleet_that_changes_elsewhere_is_not_read_more_often():
+    """Nor does a reload that leaves the interval as it is read anything."""
+
+    async def told(gateway, one, scraper):
+        scraper.reload(Engines(scrape_s=10.0))
+        for _ in range(5):
+            scraper.follow([Worker(one.url, name="a")])
+            await gateway.heard.get()
+            scraper.reload(Engines(scrape_s=10.0, scrape_timeout_s=3.0))
+        await asyncio.sleep(100.0)
+        before = len(one.seen)
+        for _ in range(10):
+            scraper.reload(Engines(scrape_s=10.0))
+            await asyncio.sleep(10.0)
+        assert len(one.seen) - before in (9, 10, 11)
+
+    clock.run(_told(told))
+
+
+def test_a_worker_that_comes_back_as_another_engine_at_the_same_address_counts_alone():
+    async def told(gateway, one, scraper):
+        scraper.follow([Worker(one.url, name="a")])
+        await gateway.heard.get()
+        scraper.follow([])
+        one.status = 404
+        scraper.follow([Worker(one.url, name="a")])
+        await until(lambda: gateway.alone)
+
+    story(told)
+
+
 def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word(caplog):
     answer: Future[None] = Future()
 
