@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.clock import turned
+from tests.gateway import running as scripted
 from tests.gateway.running import (
     DONE,
     END,
@@ -43,7 +44,9 @@ def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
         async with engine(one_token) as one, engine(one_token) as two, serving(one.url) as server:
             gateway = server.gateway
             before = gateway.config
-            for bad in ({"policy": "jsk"}, {"keys": [ApiKey("env:NOT_THERE", "t")]}, {"policy": "br-0:x=1"}):
+            unread = [ApiKey("env:NOT_THERE", "t")]
+            unknown = {"policy": "br-h", "predictor": "jsk"}
+            for bad in ({"policy": "jsk"}, {"keys": unread}, {"policy": "br-0:x=1"}, unknown):
                 with pytest.raises(InputError):
                     gateway.reload(replace(before, **bad))
             assert gateway.config is before
@@ -54,6 +57,22 @@ def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
             assert (await raw(server, request(BODY, headers=CLOSE))).startswith(b"HTTP/1.1 401 ")
             gateway.reload(before)
             assert b"[DONE]" in await raw(server, request(BODY, headers=CLOSE))
+
+    asyncio.run(story())
+
+
+def test_a_reload_reaches_the_workers_that_are_there_and_asks_for_their_models_again(monkeypatch):
+    async def story():
+        async with engine(one_token) as one, serving(slots=3, is_ready=False) as server:
+            gateway = server.gateway
+            gateway.pools.add(Worker(one.url, name="found"))
+            await until(gateway.pools.listed)
+            monkeypatch.setattr(scripted, "MODELS", scripted.MODELS.replace(b"[", b'[{"id":"adapter","parent":"m"},'))
+            fresh = replace(gateway.config, slots=7)
+            gateway.reload(fresh)
+            assert gateway.config is fresh
+            assert [worker["slots"] for worker in gateway.snapshot()["models"]["m"]["workers"]] == [7]
+            await until(lambda: "adapter" in gateway.pools.listed())
 
     asyncio.run(story())
 

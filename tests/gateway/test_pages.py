@@ -12,7 +12,7 @@ from evenstep.errors import EngineError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.engine import Endpoint
-from evenstep.gateway.connections.pages import Pages
+from evenstep.gateway.connections.pages import NoPageError, Pages
 from evenstep.gateway.serve.backend import Backend
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
@@ -154,6 +154,55 @@ def test_a_page_of_just_the_largest_size_is_read(monkeypatch):
         assert await pages.read(url) == b"x" * 10
 
     told([[page(b"x" * 10)]], story)
+
+
+def test_what_a_server_without_the_page_says_is_told_from_what_it_says_when_it_cannot_answer():
+    found = list[type]()
+
+    async def story(pages, url, heads):
+        for _ in range(4):
+            with pytest.raises(EngineError) as error:
+                await pages.read(url)
+            found.append(error.type)
+
+    codes = (404, 405, 501, 503)
+    told([[b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % code for code in codes]], story)
+    assert found == [NoPageError] * 3 + [EngineError]
+
+
+def test_a_target_is_path_and_query_and_without_a_key_no_key_is_sent():
+    async def story(pages, url, heads):
+        origin = url.removesuffix("/metrics")
+        for target in ("", "/a/b", "?x=1", "/a?x=1&y=2"):
+            await pages.read(f"{origin}{target}")
+        assert [head.split()[1] for head in heads] == [b"/", b"/a/b", b"/?x=1", b"/a?x=1&y=2"]
+        assert not any(b"uthorization" in head for head in heads)
+
+    told([[page(b"")]] * 4, story)
+
+
+@pytest.mark.parametrize("end", ["forget", "close"])
+def test_the_connection_of_a_page_is_closed_when_it_is_read_no_more(end):
+    left = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(page(b"a"))
+        assert not await reader.read()
+        left.set()
+        writer.close()
+
+    async def story():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+            pages = Pages(Engines())
+            assert await pages.read(url) == b"a"
+            pages.forget(f"{url}/another")
+            assert not left.is_set()
+            pages.forget(url) if end == "forget" else pages.close()
+            await left.wait()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_who_gives_up_waiting_gets_no_answer_of_the_question_before():

@@ -9,14 +9,17 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 from tests.emulator.running import running, url
-from tests.gateway.running import config_of, raw, request
+from tests.gateway.running import config_of, raw, request, until
 
+from evenstep import sockets
 from evenstep.errors import InputError
-from evenstep.gateway.config.sections import Listen
+from evenstep.gateway import server as server_module
+from evenstep.gateway.config.sections import Listen, Tls
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server, _few_files, _say_when_ready, introduction
 
@@ -38,6 +41,100 @@ def test_a_port_that_is_taken_and_an_address_that_is_not_ours_are_told():
 def test_a_worker_that_cannot_be_is_told_before_anything_listens():
     with pytest.raises(InputError, match="vlm"):
         asyncio.run(Server(config_of(Worker(url="http://h:1", engine="vlm"))).open())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"workers": [Worker("http://h:1", api_key="env:NO_SUCH_KEY")]}, "api_key is 'env:NO_SUCH_KEY'"),
+        ({"tokenizers": {"m": "/no/such.json"}}, "tokenizers.m"),
+        ({"listen": Listen(tls=Tls("/no/such.pem"))}, "listen.tls: certificate is '/no/such.pem'"),
+    ],
+)
+def test_what_cannot_be_read_is_told_before_anything_listens(settings, said):
+    bound = sockets.listening("test", "127.0.0.1", 0)
+    with pytest.raises(InputError, match=said):
+        asyncio.run(Server(config_of(**settings), bound=bound).open())
+    assert bound.fileno() == -1
+
+
+def test_a_port_that_another_process_listens_at_by_now_is_told():
+    bound = sockets.listening("test", "127.0.0.1", 0)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(bound.getsockname())
+        other.listen()
+        with pytest.raises(InputError, match="--port"):
+            asyncio.run(Server(config_of(), bound=bound).open())
+
+
+@pytest.mark.parametrize("begins_plain", [True, False])
+def test_it_is_ready_when_kernels_are_there_and_has_workers_before_that_only_if_plain_python_decides(
+    begins_plain, monkeypatch
+):
+    compiled = asyncio.Event()
+
+    async def waits(_rules) -> None:
+        await compiled.wait()
+
+    async def story() -> None:
+        monkeypatch.setattr(server_module, "compile_and_warm", waits)
+        server = Server(config_of("http://127.0.0.1:1"))
+        server.begins_plain = begins_plain
+        await server.open()
+        gives_up, ready = (asyncio.create_task(server.ready()) for _ in range(2))
+        await asyncio.sleep(0.02)
+        gives_up.cancel()
+        if begins_plain:
+            await until(server.gateway.workers)
+        assert not ready.done() and bool(server.gateway.workers()) == begins_plain
+        compiled.set()
+        await ready
+        assert gives_up.cancelled() and len(server.gateway.workers()) == 1
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_what_compiles_ends_with_the_server(monkeypatch):
+    ended = list[bool]()
+
+    async def waits(_rules) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def story() -> None:
+        monkeypatch.setattr(server_module, "compile_and_warm", waits)
+        server = Server(config_of())
+        server.begins_plain = False
+        await server.open()
+        await asyncio.sleep(0)
+        await server.close()
+        assert ended == [True]
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("end", ["drain", "close"])
+def test_after_its_end_no_client_is_connected_or_can_connect(end):
+    async def story() -> None:
+        bound = sockets.listening("test", "127.0.0.1", 0)
+        server = Server(config_of(), bound=bound)
+        await server.open()
+        assert server.port == bound.getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await until(lambda: server.gateway.front.clients)
+        await (server.drain(0.0) if end == "drain" else server.close())
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_what_was_assumed_is_said():
