@@ -72,6 +72,7 @@ class FakeGateway:
         self.sampled_soon = names
 
     def sampled(self, name: str, sample: EngineSample) -> None:
+        assert sample is not None
         self.heard.put_nowait((name, sample))
 
     def counts_alone(self, name: str) -> None:

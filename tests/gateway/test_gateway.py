@@ -61,7 +61,7 @@ def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
     asyncio.run(story())
 
 
-def test_a_reload_reaches_the_workers_that_are_there_and_asks_for_their_models_again(monkeypatch):
+def test_a_reload_reaches_the_workers_that_are_there_and_asks_for_their_models_again(monkeypatch, caplog):
     async def story():
         async with engine(one_token) as one, serving(slots=3, is_ready=False) as server:
             gateway = server.gateway
@@ -73,8 +73,13 @@ def test_a_reload_reaches_the_workers_that_are_there_and_asks_for_their_models_a
             assert gateway.config is fresh
             assert [worker["slots"] for worker in gateway.snapshot()["models"]["m"]["workers"]] == [7]
             await until(lambda: "adapter" in gateway.pools.listed())
+            monkeypatch.setattr(scripted, "MODELS", b'{"object":"list","data":[]}')
+            gateway.reload(fresh)
+            await until(lambda: not gateway.pools._tasks)  # what says nothing now serves what it served
+            assert set(gateway.pools.listed()) == {"m", "adapter"}
 
     asyncio.run(story())
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
 
 
 @pytest.mark.parametrize("tls", [None, Tls(str(FILES / "server.pem"), str(FILES / "server.key"))])

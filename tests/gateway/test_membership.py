@@ -42,6 +42,24 @@ def test_a_source_brings_and_takes_only_its_own_workers():
     story(told)
 
 
+def test_what_comes_and_goes_is_in_the_log_with_its_source(caplog):
+    async def told(gateway, membership, fleets):
+        await membership.replace("dns", [B])
+        await membership.replace("dns", [replace(B, slots=9), C])
+        await membership.replace("dns", [C])
+        await membership.remove("a", True)
+
+    with caplog.at_level("INFO", "evenstep.gateway"):
+        story(told)
+    assert [(record.message, record.worker, record.source) for record in caplog.records] == [
+        ("worker joined", "b", "dns"),
+        ("worker described anew", "b", "dns"),
+        ("worker joined", "c", "dns"),
+        ("worker leaves", "b", "dns"),
+        ("worker leaves", "a", CONFIG),
+    ]
+
+
 def test_workers_that_an_operator_names_stay_beside_each_other():
     async def told(gateway, membership, fleets):
         await asyncio.gather(membership.add([B]), membership.add([C]))
@@ -175,7 +193,7 @@ def test_discovery_goes_past_workers_of_others_and_takes_them_when_they_are_free
         await membership.replace("dns", [C])
         await membership.add([B])
         found = [B, replace(A, name="a:1", url="http://a:1/"), Worker("http://d:1", name="d")]
-        for _ in range(2):
+        for _ in range(3):
             await membership.replace("dns", found)
             assert fleets[-1] == ["a", "b", "d"]
             assert [membership.source_of(name) for name in ("a", "b", "a:1", "c", "d")] == [CONFIG, ADMIN, "", "", "dns"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tests import clock
@@ -50,7 +52,7 @@ def test_the_gateway_is_told_what_a_page_says():
     story(told)
 
 
-def test_ranks_of_one_page_are_read_together():
+def test_ranks_of_one_page_are_read_together(caplog):
     async def told(gateway, one, scraper):
         one.page += PAGE.format(running=8).replace('engine="0"', 'engine="1"')
         scraper.follow(Worker(one.url, ranks=3).each())
@@ -60,6 +62,7 @@ def test_ranks_of_one_page_are_read_together():
         assert scraper.results["ok"] == 1
 
     story(told)
+    assert "several ranks" not in caplog.text
 
 
 @pytest.mark.parametrize(("ranks", "warnings"), [(1, []), (2, ["give the worker ranks=2"])])
@@ -199,6 +202,78 @@ def test_a_new_interval_ends_the_wait_for_the_former_one():
     clock.run(_told(told))
 
 
+def test_a_page_is_read_at_once_and_then_less_and_less_often_up_to_the_interval():
+    async def told(gateway, one, scraper):
+        scraper.reload(Engines(scrape_s=1.0))
+        scraper.follow([Worker(one.url, name="a")])
+        times = [(await gateway.heard.get(), asyncio.get_running_loop().time())[1] for _ in range(7)]
+        waits = [after - before for before, after in pairwise(times)]
+        assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0], abs=0.01)
+
+    clock.run(_told(told))
+
+
+def test_a_page_that_fails_is_in_the_log_once_and_so_is_its_return(caplog):
+    async def told(gateway, one, scraper):
+        good = one.page
+        scraper.follow([Worker(one.url, name="a")])
+        for page, result in ((good, "ok"), ("", "failed"), (good, "ok")):
+            one.page, enough = page, scraper.results[result] + 3
+            while scraper.results[result] < enough:
+                await gateway.heard.get()
+
+    with caplog.at_level("INFO", "evenstep.gateway"):
+        story(told)
+    said = [record.message for record in caplog.records if "metrics can" in record.message]
+    assert said == ["metrics cannot be read", "metrics can be read again"]
+
+
+def test_the_gateway_knows_of_a_reading_before_the_engine_is_asked():
+    """Else requests sent meanwhile could be counted twice. Pages that are due together are announced together."""
+    gateway, known = FakeGateway(), list[tuple[str, ...]]()
+
+    class Noted(Pages):
+        async def read(self, url, bearer=""):
+            known.append(gateway.sampled_soon)
+            return await super().read(url, bearer)
+
+    async def read_both():
+        async with engine() as one:
+            scraper = Scraper(ControlProxy(gateway, asyncio.get_running_loop()), QUICK, Noted(Engines()))
+            scraper.follow([Worker(one.url, name="a"), Worker(one.url.replace("127.0.0.1", "localhost"), name="b")])
+            for _ in range(2):
+                await gateway.heard.get()
+            await scraper.stop()
+
+    asyncio.run(asyncio.wait_for(read_both(), 30))
+    assert known[:2] == [("a", "b")] * 2
+
+
+def test_a_reading_under_way_ends_with_the_scraper_and_so_do_its_connections():
+    ended = asyncio.Event()
+
+    async def silent(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        begun.set()
+        assert not await reader.read()
+        writer.close()
+        ended.set()
+
+    async def read_and_end():
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            scraper = Scraper(ControlProxy(FakeGateway(), asyncio.get_running_loop()), QUICK, Pages(Engines()))
+            scraper.follow([Worker(url, name="a")])
+            await begun.wait()
+            reading = list(scraper._tasks.values())
+            await scraper.stop()
+            assert [task.cancelled() for task in reading] == [True]
+            await ended.wait()
+
+    begun = asyncio.Event()
+    asyncio.run(asyncio.wait_for(read_and_end(), 30))
+
+
 def test_a_fleet_that_changes_elsewhere_is_not_read_more_often():
     """Nor does a reload that leaves the interval as it is read anything."""
 
@@ -272,12 +347,14 @@ def test_before_anything_is_served_config_and_engines_must_agree():
             assert await preflight(pages, [good, gone], 2.0) == ["gone"]
             with pytest.raises(InputError, match="worker b: kv_tokens is 1601; expected at most 1600"):
                 await preflight(pages, [Worker(one.url, name="b", kv_tokens=1601)], 2.0)
-            with pytest.raises(InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"):
+            with pytest.raises(InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0.$"):
                 await preflight(pages, [Worker(one.url, name="c", rank=1)], 2.0)
             one.page = one.page.replace('engine="0"', 'engine="4"')
             assert await preflight(pages, Worker(one.url, ranks=1, first_rank=4).each(), 2.0) == []
             with pytest.raises(InputError, match=r"a rank on its metrics page: 4. Say first_rank=4"):
                 await preflight(pages, Worker(one.url, ranks=1).each(), 2.0)
+            with pytest.raises(InputError, match="rank is 2; expected a rank on its metrics page: 4.$"):
+                await preflight(pages, Worker(one.url, ranks=1, first_rank=2).each(), 2.0)
             with pytest.raises(InputError, match="a variable that is set"):
                 await preflight(pages, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
 
@@ -297,3 +374,5 @@ def test_a_worker_that_is_no_rank_is_all_there_is_on_its_page():
     assert state_of(ranked, two) is two[1]
     whole = state_of(alone, two)
     assert (whole.running, whole.waiting, whole.kv_tokens, whole.kv_capacity) == (7, 2, 40.0, 200.0)
+    shares = {rank: replace(one, kv_share=share) for (rank, one), share in zip(two.items(), (0.1, 0.3), strict=True)}
+    assert state_of(alone, shares).kv_share == pytest.approx(0.2)

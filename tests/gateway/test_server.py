@@ -10,18 +10,31 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from tests.emulator.running import running, url
-from tests.gateway.running import config_of, raw, request, until
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    chunk,
+    config_of,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+    until,
+)
 
 from evenstep import sockets
 from evenstep.errors import InputError
 from evenstep.gateway import server as server_module
 from evenstep.gateway.config.sections import Listen, Tls
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.server import Server, _few_files, _say_when_ready, introduction
+from evenstep.gateway.server import Server, _few_files, _say_when_ready, _until_signal, introduction
 
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}
 
@@ -319,6 +332,82 @@ def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(wh
     errors = [line for line in process.stderr.splitlines() if said in line]
     assert len(errors) == 1 and "Traceback" not in process.stderr
     assert "never retrieved" not in process.stderr and "ready:" not in process.stdout
+
+
+@pytest.mark.parametrize("begins_plain", [True, False])
+@pytest.mark.parametrize(("workers", "counted"), [(["a"], "1 worker"), (["a", "b"], "2 workers")])
+def test_it_says_once_that_it_is_ready_and_after_a_plain_start_when_compiled_code_decides(
+    begins_plain, workers, counted, monkeypatch
+):
+    monkeypatch.setattr(server_module, "_LOOK_S", 0.0)
+    whys, said = ["starting", "no worker", ""], list[str]()
+
+    async def ready() -> None:
+        said.append("compiled")
+
+    pools = [SimpleNamespace(name="m", backends=workers), SimpleNamespace(name="left", backends=[])]
+    front, all_ = SimpleNamespace(not_ready=lambda: whys.pop(0)), SimpleNamespace(all=pools)
+    gateway = SimpleNamespace(front=front, pools=all_, workers=lambda: workers)
+    asyncio.run(_say_when_ready(SimpleNamespace(begins_plain=begins_plain, gateway=gateway, ready=ready), said.append))
+    more = ["compiled", "kernels are compiled: from now on compiled code decides"] if begins_plain else []
+    assert said == [f"ready: m on {counted}", *more]
+
+
+def ending(monkeypatch, drain_s: float, told) -> list[str]:
+    """Run ``told(client's reader, end, end at once, go on)`` while a stream runs, until the server has ended; what it said."""
+    said, go_on = list[str](), asyncio.Event()
+
+    async def slow(number, head, body, writer):
+        writer.write(EVENTS + framed(chunk(" a", 1)))
+        await go_on.wait()
+        writer.write(framed(chunk(" b", 2, "length")) + framed(DONE) + END)
+
+    async def story() -> None:
+        async with engine(slow) as one, serving(one.url) as server:
+            gateway, ends, at_once = server.gateway, asyncio.Event(), asyncio.Event()
+            task = asyncio.create_task(_until_signal(server, said.append, ends, at_once))
+            gateway.reload(replace(gateway.config, limits=replace(gateway.config.limits, drain_s=drain_s)))
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request({"model": "m", "prompt": "x", "max_tokens": 2, "stream": True}))
+            await reader.readuntil(b" a")
+            assert not task.done() and not said
+            await told(reader, ends, at_once, go_on)
+            writer.close()
+            await task
+            go_on.set()
+
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(sockets, "collect_rarely", lambda: None)
+    asyncio.run(asyncio.wait_for(story(), 60))
+    return said
+
+
+DRAINS = "draining: nothing new is accepted; once more ends at once"
+
+
+def test_a_signal_lets_a_stream_end(monkeypatch, caplog):
+    async def told(reader, ends, at_once, go_on):
+        ends.set()
+        await asyncio.sleep(0.02)
+        go_on.set()
+        assert b"[DONE]" in await reader.read()
+
+    assert ending(monkeypatch, 60.0, told) == [DRAINS]
+    assert not [record for record in caplog.records if "still running" in record.message]
+
+
+@pytest.mark.parametrize(("drain_s", "signals"), [(0.02, 1), (3600.0, 2)])
+def test_a_stream_ends_with_an_error_when_its_time_is_up_or_a_second_signal_comes(drain_s, signals, monkeypatch, caplog):
+    async def told(reader, ends, at_once, go_on):
+        ends.set()
+        if signals > 1:
+            await asyncio.sleep(0.02)
+            at_once.set()
+        rest = await reader.read()
+        assert b'data: {"error":' in rest and rest.endswith(END)
+
+    assert ending(monkeypatch, drain_s, told) == [DRAINS]
+    assert [record for record in caplog.records if "still running" in record.message]
 
 
 def test_a_failure_to_compile_is_told_by_the_task_that_serves_alone():
