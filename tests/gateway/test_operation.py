@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import logging
+import shutil
 import socket
 import ssl
 import threading
@@ -290,6 +291,41 @@ def test_clients_are_served_over_tls():
                 text = await (await asker.post(place, json=body, ssl=trust)).text()
                 assert text.count("data: ") == 6 and text.endswith("data: [DONE]\n\n")
 
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_reload_renews_the_certificates_of_both_ports_or_of_none(tmp_path):
+    files = Path(__file__).parent / "certificates"
+    trust = ssl.create_default_context(cafile=str(files / "ca.pem"))
+    trust.check_hostname = False
+
+    def take(name):
+        for suffix in ("pem", "key"):
+            shutil.copy(files / f"{name}.{suffix}", tmp_path / f"now.{suffix}")
+
+    async def shown(port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        writer.close()
+        return dict(part[0] for part in writer.get_extra_info("peercert")["subject"])["commonName"]
+
+    async def story():
+        async with beside(tls, "http://127.0.0.1:1,scraped=false") as (server, client):
+            ports = server.port, client._base_url.port
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as operator:
+                for name, key, status, now in (
+                    ("server", "", 200, "server"),
+                    ("other", "", 200, "other"),
+                    ("server", "nonsense", 400, "other"),
+                ):
+                    take(name)
+                    if key:
+                        (tmp_path / "now.key").write_text(key)
+                    assert (await operator.post(f"https://127.0.0.1:{ports[1]}/reload")).status == status
+                    assert [await shown(port) for port in ports] == [now, now]
+
+    take("server")
+    paths = {"certificate": str(tmp_path / "now.pem"), "key": str(tmp_path / "now.key")}
+    tls = {f"{section}.tls.{field}": path for section in ("listen", "admin") for field, path in paths.items()}
     asyncio.run(asyncio.wait_for(story(), 60))
 
 

@@ -59,6 +59,28 @@ def test_a_listener_shows_its_certificate_and_after_a_reload_the_new_one(tmp_pat
     assert asyncio.run(shown(server, client)) == "other"
 
 
+def test_certificate_and_key_may_be_one_file(tmp_path):
+    one = tmp_path / "one.pem"
+    one.write_text((FILES / "server.key").read_text() + (FILES / "server.pem").read_text())
+    client = client_context(Engines(ca=str(FILES / "ca.pem")))
+    assert asyncio.run(shown(server_context(Tls(str(one)), "listen.tls"), client)) == "server"
+
+
+def test_a_client_that_would_rather_speak_http_2_is_told_that_it_is_http_1_1():
+    async def spoken() -> str | None:
+        context = server_context(SERVER, "listen.tls")
+        client = client_context(Engines(ca=str(FILES / "ca.pem")))
+        client.set_alpn_protocols(["h2", "http/1.1"])
+        listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+        async with listening:
+            port = listening.sockets[0].getsockname()[1]
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
+            writer.close()
+            return writer.get_extra_info("ssl_object").selected_alpn_protocol()
+
+    assert asyncio.run(spoken()) == "http/1.1"
+
+
 def test_an_engine_whose_authority_is_unknown_is_not_spoken_to():
     server = server_context(SERVER, "listen.tls")
     with pytest.raises(ssl.SSLCertVerificationError):
