@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 from tests.gateway.running import until
@@ -47,16 +48,70 @@ def test_of_several_addresses_the_first_that_accepts_a_connection_is_kept(monkey
             target = target_of(url)
 
             async def both(host, port, **_):  # nothing listens at the first, as at ::1 for many a localhost
-                return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+                return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1", "localhost")]
 
             client = Client(target, "/v1/completions", {}, 5.0)
             monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
             await client.resolve()
+            assert client._address == ("127.0.0.1", target.port)
             error = (await ask(client)).answer.error
             await client.close()
             return error
 
     assert asyncio.run(go()) == ""
+
+
+def test_the_connection_that_tried_an_address_is_closed(monkeypatch):
+    left = asyncio.Event()
+
+    async def serve(reader, writer):
+        with suppress(ConnectionError):
+            assert not await reader.read()
+        writer.close()
+        left.set()
+
+    async def go():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+
+            async def both(host, port, **_):
+                return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+
+            client = Client(target_of(f"http://127.0.0.1:{port}"), "/v1/completions", {}, 5.0)
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+            await client.resolve()
+            await asyncio.wait_for(left.wait(), 10.0)
+
+    asyncio.run(go())
+
+
+def test_a_connection_that_is_closing_is_not_used_again():
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            await ask(client)
+            client._idle[0]._transport.close()
+            error = (await ask(client)).answer.error
+            await client.close()
+            return error, client.connections
+
+    assert asyncio.run(go()) == ("", 2)
+
+
+def test_closing_ends_what_is_being_opened():
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            asked = asyncio.ensure_future(ask(client))
+            await asyncio.sleep(0)
+            await client.close()
+            await asyncio.sleep(0.05)
+            asked.cancel()
+            return client.connections
+
+    assert asyncio.run(go()) == 0
 
 
 def test_the_head_names_host_path_and_headers():
