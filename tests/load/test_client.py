@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 from tests.gateway.running import until
@@ -114,6 +116,24 @@ def test_closing_ends_what_is_being_opened():
     assert asyncio.run(go()) == 0
 
 
+def test_a_server_with_a_certificate_is_asked_by_its_name_not_by_its_address(monkeypatch):
+    certificates, names = Path(__file__).parents[1] / "gateway" / "certificates", list[str | None]()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    context.sni_callback = lambda _object, name, _context: names.append(name)
+
+    async def go():
+        async with server(lambda body: SIZED, context) as url:
+            client = Client(target_of(url.replace("127.0.0.1", "localhost")), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            error = (await ask(client)).answer.error
+            await client.close()
+            return error
+
+    assert asyncio.run(go()) == "" and names == ["localhost"]
+
+
 def test_the_head_names_host_path_and_headers():
     async def go():
         client = Client(target_of("http://llm:81/deep"), "/v1/completions", {"Authorization": "Bearer k"}, 5.0)
@@ -159,6 +179,21 @@ def test_a_connection_that_closes_before_it_is_used_ends_the_call_at_once():
             return error, client.connections, len(client._open)
 
     assert asyncio.run(go()) == ("connect", 0, 0)
+
+
+def test_a_connection_whose_call_is_over_when_it_is_made_is_closed():
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            call = Call(client.request(b"{}"), Answer(4, Meters(time.monotonic(), 1.0)), lambda _: None)
+            client.start(call)
+            call.cancel()
+            await until(lambda: client.connections)
+            await until(lambda: not client._open)
+            return call.answer.error
+
+    assert asyncio.run(go()) == "cancelled"
 
 
 def test_the_base_of_a_target_has_no_slash_at_its_end():
