@@ -132,8 +132,28 @@ def test_a_wait_for_the_compiler_is_told_once_for_each_policy(tmp_path, cold, ca
         assert cold == ["br-0"] * 2
 
     story(tmp_path, told)
+    changed = [record for record in caplog.records if record.message == "policy changed"]
+    assert [(record.policy, record.predictor) for record in changed] == [("br-0", "")] * 2
     waits = [record for record in caplog.records if "compil" in record.getMessage()]
     assert [(one.policy, "the former policy decides until then" in one.getMessage()) for one in waits] == [("br-0", True)]
+
+
+def test_kernels_are_loaded_before_they_are_used_if_the_process_changes_over_meanwhile(tmp_path, cold, monkeypatch):
+    is_plain, loaded = [True], list[tuple[str, bool]]()
+
+    def load(policy, predictor):
+        loaded.append((policy, is_plain[0]))
+        is_plain[0] = False  # compiled code decides from now on
+
+    monkeypatch.setattr(reloading, "begins_plain", lambda: is_plain[0])
+    monkeypatch.setattr(reloading, "build_or_warm", load)
+
+    async def told(file, gateway, reloader, heard):
+        await reloader.set_policy("br-0", "")
+        assert loaded == [("br-0", True), ("br-0", False)]
+        assert gateway.asked == [("reload", "br-0")] and heard == ["br-0"]
+
+    story(tmp_path, told)
 
 
 def test_what_the_gateway_itself_refuses_changes_no_worker(tmp_path):
