@@ -40,8 +40,10 @@ def test_a_decision_that_does_not_differ_is_shown_when_asked_for(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["decisions"] == 2 and found["difference"] is None
     assert {w["worker"] for w in found["seen"]["workers"]} == {"a", "b"} and found["seen"]["waiting"]
+    assert main(["replay", LOG, "--decision", "1"]) == 0
+    assert "every decision up to this one is the same" in capsys.readouterr().out
     assert main(["replay", LOG, "--decision", "1000"]) == 2
-    assert "--decision is 1000; expected one of its" in capsys.readouterr().err
+    assert "--decision is 1000; expected one of the log's decisions, 0 to 9." in capsys.readouterr().err
 
 
 def test_a_log_whose_writer_was_killed_is_replayed_as_far_as_it_goes_and_said_to_be_cut_off(tmp_path, capsys):

@@ -37,7 +37,7 @@ class Replay:
         parser.add_argument("file", metavar="LOG", help="decision log, or its first part")
         parser.add_argument("--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead")
         parser.add_argument("--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead")
-        parser.add_argument("--decision", type=int, default=-1, metavar="N", help="stop at this decision, counted from 0")
+        parser.add_argument("--decision", type=int, metavar="N", help="stop at this decision, counted from 0")
         flags.add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -68,7 +68,8 @@ def _lines(found: Replayed) -> list[str]:
     }
     lines = [f"{name:<13} {text}" for name, text in told.items() if text != ""]
     if found.difference is None:
-        return [*lines, "every decision is the same"]
+        which = "every decision" if found.seen is None else "every decision up to this one"
+        return [*lines, f"{which} is the same"]
     return [*lines, *_told(found.difference)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Arrived, Reloaded, Sampled, WorkerAdded, WorkerRemoved
 from evenstep.dispatch.log.file import cut_off, read_log
 from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Record, Round
-from evenstep.dispatch.seen import Seen, last_seen
+from evenstep.dispatch.seen import Seen, look
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.errors import InputError
@@ -53,7 +54,7 @@ class Replayed:
         gaps: places at which the log lost records, since they could not be written; the part after each is replayed from
             the state that it began with.
         seen: what the policy saw in the replay at the decision that differs, or at the one asked for; None for neither, and
-            where the replay made no decision there, or another one directly after it.
+            where the replay made no decision there.
         after: the event after which that decision was made, as the log names it; empty without `seen`.
     """
 
@@ -135,7 +136,7 @@ class Watch:
 
 
 def replay(
-    path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None, until: int = -1
+    path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None, until: int | None = None
 ) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
@@ -146,7 +147,7 @@ def replay(
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
         watch: collects each record and chunk, up to the first decision that differs.
-        until: stop at the decision of this number, and say what the policy saw; -1 = none.
+        until: stop at the decision of this number, and say what the policy saw; None = do not stop.
 
     Raises:
         InputError: the log cannot be read, its first part has no state, it has no decision `until`, or an invalid policy or
@@ -157,11 +158,11 @@ def replay(
     records = read_log(path)
     header = next(records)
     assert isinstance(header, Header)
-    made: deque[Round] = deque()
+    made: deque[tuple[Round, Callable[[], Seen]]] = deque()
 
     def keep(record: Record) -> None:
         if isinstance(record, Round):
-            made.append(record)
+            made.append((record, look(dispatcher, record.seen)))
 
     def fresh() -> Dispatcher:
         return Dispatcher(text, predictor=used, settings=header.settings, log=keep, overruns=slow)
@@ -169,7 +170,8 @@ def replay(
     text, used = policy or header.policy, predictor or header.predictor
     dispatcher = fresh()
     compared = events = fallbacks = gaps = 0
-    difference, after = None, ""
+    difference, after, first, last = None, "", 0, 0
+    shown: Callable[[], Seen] | None = None  # what the policy saw at the decision compared last
     for record in records:
         if isinstance(record, Checkpoint):
             if events or compared:
@@ -180,8 +182,9 @@ def replay(
             text = dispatcher.parts.deciding.call.text
             continue
         if isinstance(record, Round):
-            now = made.popleft() if made else None
+            now, shown = made.popleft() if made else (None, None)
             compared += 1
+            first, last = first if compared > 1 else record.decision, record.decision
             fallbacks += bool(record.fallback)
             now = now and msgspec.structs.replace(now, why=record.why)
             if policy or predictor:  # another policy may read other fields and still decide the same
@@ -192,7 +195,8 @@ def replay(
         elif isinstance(record, Header | Done):
             pass  # for the watch only
         elif made:
-            difference = Difference(made[0].decision, dispatcher.now_s, "extra", None, made[0])
+            now, shown = made[0]
+            difference = Difference(now.decision, dispatcher.now_s, "extra", None, now)
             break
         else:
             events, after = events + 1, type(record).__struct_config__.tag
@@ -202,19 +206,14 @@ def replay(
         if isinstance(record, Round) and record.decision == until:
             break
     else:
-        if until >= 0:
-            raise InputError(str(path), "--decision", until, f"one of its {compared} decisions, counted from 0")
+        if until is not None:
+            has = f"one of the log's decisions, {first} to {last}" if compared else "a log with decisions"
+            raise InputError(str(path), "--decision", until, has, "Some are lost in its gaps." if gaps else "")
+        shown = None
     is_changed, cut = bool(policy or predictor), cut_off(path)
-    seen = last_seen(dispatcher) if _is_last(difference, until, len(made)) else None
+    seen = shown() if shown else None
     after = str(after) if seen else ""
     return Replayed(text, used, is_changed, compared, events, fallbacks, difference, cut, gaps, seen, after)
-
-
-def _is_last(difference: Difference | None, until: int, made: int) -> bool:
-    """Whether the decision to be shown is the last that the replay made; `made` = decisions not compared yet."""
-    if difference is None:
-        return until >= 0 and made == 0
-    return difference.replayed is not None and made == (difference.what == "extra")
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:

@@ -1,9 +1,12 @@
-"""What the policy saw at the last decision, as values that a person can read and compare."""
+"""What the policy saw at a decision, as values that a person can read and compare."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from evenstep.dispatch.core import Dispatcher
 
@@ -48,18 +51,24 @@ class Seen:
     waiting: tuple[SeenRequest, ...]
 
 
-def last_seen(dispatcher: Dispatcher) -> Seen:
-    """What the policy saw at this dispatcher's last decision; ask before the next event."""
-    packed, names = dispatcher.parts.deciding.packed, dispatcher.mirror.names
-    view = packed.view(dispatcher.parts.deciding.call.memory)
-    known = view.load, view.running, view.queued, view.queued_load, view.free_slots, view.kv_free
-    columns = [column.tolist() for column in known]
-    numbers = [dispatcher.rows.at.request[row] for row in packed.waiting[: packed.shown].tolist()]
+def look(dispatcher: Dispatcher, checksum: int) -> Callable[[], Seen]:
+    """Copy what the policy sees at the decision that is being logged; call what it returns to get the copy as `Seen`.
+
+    Call it from the dispatcher's `log`: when the event has been handled, the arrays may have other rows.
+    """
+    deciding = dispatcher.parts.deciding
+    view = deciding.packed.view(deciding.call.memory)
+    workers = view.load, view.running, view.queued, view.queued_load, view.free_slots, view.kv_free
+    waiting = view.waiting_id, view.waiting_load, view.waited_s
+    copies = [[column.copy() for column in columns] for columns in (workers, waiting)]
+    return partial(_seen, checksum, tuple(dispatcher.mirror.names), *copies)
+
+
+def _seen(checksum: int, names: tuple[str, ...], workers: list[Any], waiting: list[Any]) -> Seen:
+    load, running, queued, queued_load, free, kv_free = (column.tolist() for column in workers)
+    free_kv = (tokens if tokens < math.inf else None for tokens in kv_free)
     return Seen(
-        packed.checksum(),
-        tuple(
-            SeenWorker(name, load, running, queued, queued_load, free, kv if kv < math.inf else None)
-            for name, load, running, queued, queued_load, free, kv in zip(names, *columns, strict=True)
-        ),
-        tuple(map(SeenRequest, numbers, view.waiting_load.tolist(), view.waited_s.tolist())),
+        checksum,
+        tuple(map(SeenWorker, names, load, running, queued, queued_load, free, free_kv)),
+        tuple(map(SeenRequest, *(column.tolist() for column in waiting))),
     )
