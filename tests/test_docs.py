@@ -143,8 +143,9 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
     for line in commands:
         assert main(shlex.split(line)[1:]) == 0, line
         said.append(capsys.readouterr().out)
-    replayed, changed, compared, larger = said
+    replayed, changed, shown, compared, larger = said
     assert "every decision is the same" in replayed and "first difference" in changed
+    assert json.loads(shown)["seen"]["workers"]
     assert "observed: jsq" in compared and "Error of the simulator (simulated jsq" in compared
     assert "From the log: 4 workers, 16 slots each" in compared and Path("comparison.html").exists()
     assert "Overridden: --workers" in larger and "SLO met" in larger
