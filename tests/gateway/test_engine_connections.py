@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
+import sys
 import time
 
 import pytest
@@ -123,23 +123,52 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"), [(errno.EMFILE, "unable"), (errno.ENFILE, "unable"), (errno.EHOSTUNREACH, "connect")]
+    ("error", "kind"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "unable"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "unable"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "connect"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "connect"),
+        (RuntimeError("AddrInfo.data is NULL"), "connect"),
+    ],
 )
-def test_an_engine_is_not_blamed_for_the_open_files_of_the_gateway(number, kind):
+def test_an_engine_is_not_blamed_for_the_open_files_of_the_gateway(error, kind):
+    assert kinds(error) == [kind]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
+@pytest.mark.parametrize(
+    "error", [socket.gaierror(socket.EAI_NONAME, "unknown"), OSError(0, "Error"), RuntimeError("no data")]
+)
+def test_nor_where_its_name_cannot_be_looked_up_for_want_of_files(error):
+    """As glibc and uvloop say it, by where the look-up fails."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert kinds(error, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))) == ["unable"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def kinds(error, before=lambda: None):
+    """What a leg hears from an endpoint whose connection fails with this error."""
+
     class Crowded(asyncio.SelectorEventLoop):
         async def create_connection(self, *_args, **_options):
-            raise OSError(number, os.strerror(number))
+            before()
+            raise error
 
     async def story():
-        endpoint = Endpoint("http://127.0.0.1:80", Engines(), asyncio.get_running_loop())
+        endpoint = Endpoint("http://engine.example:80", Engines(), asyncio.get_running_loop())
         leg = Asked()
         endpoint.send(leg, (HEAD, b""), 5.0)
         async with asyncio.timeout(5):
             await leg.over.wait()
-        assert leg.heard == [kind]
+        return leg.heard
 
     with asyncio.Runner(loop_factory=Crowded) as runner:
-        runner.run(story())
+        return runner.run(story())
 
 
 @pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])

@@ -160,11 +160,12 @@ class Endpoint:
                     )
                 finally:
                     timer.cancel()
-        except (OSError, ValueError) as error:  # ValueError: an invalid host name
+        except (OSError, ValueError, RuntimeError) as error:  # ValueError: an invalid host name
             if leg.is_off:
                 return
-            if isinstance(error, OSError) and error.errno in _OURS:
-                leg.broke("unable", f"this gateway can open no connection to it: {error.strerror}")
+            ours = _without_files(error)
+            if ours:
+                leg.broke("unable", f"this gateway can open no connection to it: {ours}")
                 return
             more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
             leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
@@ -214,6 +215,18 @@ class Endpoint:
             task.cancel()
         for connection in list(self.connections):
             connection.close()
+
+
+def _without_files(error: Exception) -> str:
+    """What the system says if this process may open no more files now, or could not at `error`; empty if it may.
+
+    A resolver that may open none raises errors of many kinds, as if the name were unknown; uvloop's a RuntimeError, too.
+    """
+    try:
+        socket.socket().close()
+    except OSError as now:
+        error = now
+    return str(error.strerror) if isinstance(error, OSError) and error.errno in _OURS else ""
 
 
 def _is_cut(transport: asyncio.Transport) -> bool:
