@@ -130,3 +130,17 @@ def test_what_cannot_predict_is_refused(tmp_path):
     path.write_text("class predictor:\n    pass\n")
     with pytest.raises(InputError, match="expected a class with predict, learn"):
         evaluate(trace([3] * 40), [str(path)], (5,))
+
+
+def test_a_predictor_without_a_curve_is_judged_without_intervals(tmp_path):
+    path = tmp_path / "flat.py"
+    path.write_text(
+        "import numpy as np\nfrom evenstep.predict.view import Prediction\n"
+        "class Flat:\n"
+        "    def predict(self, active, horizon):\n"
+        "        return Prediction(np.full(active.age.size, 1.0), np.full(active.age.size, 0.5))\n"
+        "    def learn(self, finished): pass\n"
+        "predictor = Flat\n"
+    )
+    (score,) = evaluate(trace([3] * 40), [str(path)], (5,)).scores
+    assert (score.predictor, score.brier, score.coverage) == (str(path), 0.25, None)

@@ -241,7 +241,12 @@ def _score(predictor: Any, text: str, horizon: int, left: I8, answers: tuple[F8,
 
 
 def _coverage(predictor: Any, trace: Trace, cut: int) -> F8:
-    """For a sample of second-part requests with an interval: 1 if their output lies in it, else 0; float64[n]."""
+    """For a sample of second-part requests with an interval: 1 if their output lies in it, else 0; float64[n].
+
+    A predictor without `curve` and `interval` gives none of them an interval.
+    """
+    if not (hasattr(predictor, "curve") or hasattr(predictor, "interval")):
+        return np.zeros(0)
     request = np.arange(cut, len(trace))
     request = request[:: max(1, request.size // _MOST_INTERVALS)]
     interval(predictor, _active(trace, NOTHING, NOTHING))  # as in `_answers`
