@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -140,3 +141,18 @@ def test_new_connections_that_wait_are_accepted_together():
     with asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
         runner.run(turns())
     assert max(accepted) >= 4
+
+
+def test_a_socket_has_as_many_copies_as_the_open_files_allow():
+    class Bound:
+        left = 2
+
+        def dup(self):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return "copy"
+
+    loop = type("Loop", (), {"__module__": "uvloop"})()
+    bound = Bound()
+    assert sockets.handles(bound, loop) == [bound, "copy", "copy"]

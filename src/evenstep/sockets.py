@@ -75,10 +75,15 @@ def handles(bound: socket.socket, loop: asyncio.AbstractEventLoop) -> list[socke
     """A listening socket and, for uvloop, copies of it: give each to a server of its own, all of them alike.
 
     uvloop accepts one connection a turn of the loop and server. With one server it would turn once for each new connection,
-    and the gateway would decide about one request at a time. asyncio's own loop accepts all at once and needs no copy.
+    and the gateway would decide about one request at a time. asyncio's own loop accepts all at once and needs no copy. There
+    are fewer copies where the system allows no more open files.
     """
     is_uvloop = type(loop).__module__.partition(".")[0] == "uvloop"
-    return [bound, *(bound.dup() for _ in range(_COPIES if is_uvloop else 0))]
+    found = [bound]
+    with contextlib.suppress(OSError):
+        for _ in range(_COPIES if is_uvloop else 0):
+            found.append(bound.dup())
+    return found
 
 
 def _taken(where: str, host: str, port: int, error: OSError) -> InputError:
