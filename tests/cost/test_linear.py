@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evenstep import names
 from evenstep.cost.linear import Linear, law_of
@@ -18,12 +16,6 @@ def test_a_step_is_c_plus_t_l_times_the_load():
     assert isinstance(law, StepTime)
     assert law.local_seconds(np.array([0.0, 3.0]), NONE, np.zeros(0)).tolist() == [0.0, 1.5]
     assert law.overhead_seconds(4) == law.overhead_seconds(64) == 1.25
-
-
-@given(st.floats(0, 1e-3), st.lists(st.floats(0, 1e6), min_size=1, max_size=9))
-def test_the_table_says_the_same_as_the_law(per_token, load):
-    law, loads = Linear(per_token_s=per_token), np.array(load)
-    assert law.table().local_seconds(loads) == pytest.approx(law.local_seconds(loads, NONE, loads))
 
 
 def test_the_defaults_are_those_of_the_command_line():

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from tests.strategies import batches
 
-from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.regression import Regression
 from evenstep.errors import InputError
 
@@ -23,7 +22,6 @@ def test_every_part_counts_with_its_coefficient(batch):
         3e-7 * batch.decode_context,
     )
     assert LAW.seconds(batch) == pytest.approx(sum(parts))
-    assert seconds_by_table(LAW.table(), batch) == pytest.approx(LAW.seconds(batch), rel=1e-12)
 
 
 def test_a_negative_coefficient_is_refused():
