@@ -175,6 +175,16 @@ def test_numbers_of_the_data_path_stand_beside_those_of_the_models():
     assert math.isnan(values(found["evenstep_passing"])[0])
 
 
+def test_all_metrics_of_a_worker_have_its_labels():
+    """Three had the worker's name alone."""
+    names = ("worker_counting_estimated", "worker_cannot_continue", "worker_counted_here_only")
+    found = page({name: {'w"0': True, "p": False, "new": True} for name in names})
+    labels = [one.labels for one in found["evenstep_worker_up"].samples]
+    assert labels == [{"model": "m", "group": 'w"0', "worker": 'w"0'}, {"model": "m", "worker": "p"}]
+    for name in names:
+        assert [one.labels for one in found[f"evenstep_{name}"].samples] == [*labels, {"worker": "new"}]
+
+
 def test_every_metric_says_what_it_is_and_no_number_is_left_out():
     found = page()
     for name, said in HELP.items():

@@ -125,14 +125,18 @@ def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
         page.declare(kind_of(name), name)
     page.add("gauge", "evenstep_info", 1, version=__version__)
     page.add("gauge", "evenstep_snapshot_age_seconds", age_s)
+    workers: dict[str, dict[str, str]] = {}
     for model, found in snapshot["models"].items():
-        _model(page, model, found)
-    _gateway(page, snapshot["gateway"])
+        workers |= _model(page, model, found)
+    _gateway(page, snapshot["gateway"], workers)
     return page.text()
 
 
-def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
-    """Add the metrics of one model's dispatcher, its workers and its groups; `found` is its part of the snapshot."""
+def _model(page: Page, model: str, found: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Add the metrics of one model's dispatcher, its workers and its groups; `found` is its part of the snapshot.
+
+    Returns the labels of each worker, by its name.
+    """
     who = {"model": model}
     kernel = "true" if found["policy_has_kernel"] else "false"
     info = {"policy": found["policy"], "predictor": found["predictor"], "kernel": kernel}
@@ -142,11 +146,12 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
         page.add("gauge", f"evenstep_{name}", found[name], **who)
     for name in _COUNTERS:
         page.add("counter", f"evenstep_{name}", found[name], **who)
-    names = _names_of_groups(found["workers"])
+    names, of = _names_of_groups(found["workers"]), {}
     for worker in found["workers"]:
-        _worker(page, {**who, "group": names[worker["group"]]}, worker)
+        labels = of[worker["worker"]] = {**who, "group": names[worker["group"]], "worker": worker["worker"]}
+        _worker(page, labels, worker)
     for one in found["prefillers"]:
-        labels = {**who, "worker": one["worker"]}
+        labels = of[one["worker"]] = {**who, "worker": one["worker"]}
         page.add("gauge", "evenstep_prefill_budget_free", one["prefill_budget_free"], **labels)
         page.add("gauge", "evenstep_worker_active_requests", one["requests"], **labels)
         page.add("gauge", "evenstep_worker_up", one["is_up"], **labels)
@@ -164,6 +169,7 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
         _histogram(page, name, found[name], who)
     for stage, histogram in found["decision_seconds"].items():
         _histogram(page, "decision_seconds", histogram, {**who, "stage": stage})
+    return of
 
 
 def _names_of_groups(workers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -181,9 +187,8 @@ def _names_of_groups(workers: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     return names
 
 
-def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> None:
-    """Add the metrics of one decoding worker; `who` are further labels, and `worker` is its part of the snapshot."""
-    labels = {**who, "worker": worker["worker"]}
+def _worker(page: Page, labels: Mapping[str, str], worker: Mapping[str, Any]) -> None:
+    """Add the metrics of one decoding worker; `worker` is its part of the snapshot."""
     for field, name in _WORKER.items():
         page.add("gauge", f"evenstep_{name}", worker[field], **labels)
     capacity = worker["kv_capacity_tokens"]
@@ -207,24 +212,28 @@ def _group(page: Page, labels: Mapping[str, str], group: Mapping[str, Any]) -> N
     page.add("counter", "evenstep_barrier_idle_device_seconds_total", idle_s, **labels)
 
 
-def _gateway(page: Page, found: Mapping[str, Any]) -> None:
-    """Add the data path's own metrics: a number is one sample, a mapping or a list has several, and text is skipped."""
+def _gateway(page: Page, found: Mapping[str, Any], workers: Mapping[str, Mapping[str, str]]) -> None:
+    """Add the data path's own metrics: a number is one sample, a mapping or a list has several, and text is skipped.
+
+    `workers` has the labels of each worker; one that has not said which models it serves has its name alone.
+    """
     for name, value in found.items():
         if isinstance(value, list):
             for one in cast("list[dict[str, Any]]", value):
                 labels = {key: text for key, text in one.items() if key != "value"}
                 page.add(kind_of(name), f"evenstep_{name}", one["value"], **labels)
+        elif name in _OF_WORKERS:
+            for worker, one in value.items():
+                page.add("gauge", f"evenstep_{name}", one, **workers.get(worker, {"worker": worker}))
         elif isinstance(value, Mapping):
             _by(page, kind_of(name), f"evenstep_{name}", _LABELS[name], value, {})
         elif not isinstance(value, str):
             page.add(kind_of(name), f"evenstep_{name}", _known(value))
 
 
+_OF_WORKERS = ("worker_counting_estimated", "worker_counted_here_only", "worker_cannot_continue")
 _LABELS = {
     "answers_total": "code",
-    "worker_counting_estimated": "worker",
-    "worker_counted_here_only": "worker",
-    "worker_cannot_continue": "worker",
     "class_weight": "class",
     "scrapes_total": "result",
     "reloads_total": "result",
