@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -12,7 +13,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from evenstep import names
 from evenstep.cli.main import parser_of
 from evenstep.config import fields_of, is_record, meaning, schema
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.rounds.fallback import Reason
+from evenstep.dispatch.settings import WorkerSpec
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.experiments.leaderboard import file as leaderboard_file
@@ -23,11 +27,12 @@ from evenstep.experiments.recorded import papers
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.experiments.sweep import file as sweep_file
 from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.sections import RequestClass
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.operate.logs import logged_of
-from evenstep.gateway.operate.metrics_page import HELP, kind_of
+from evenstep.gateway.operate.metrics_page import HELP, LABELS, OF_WORKERS, kind_of, metrics_page
 from evenstep.gateway.operate.openapi import document
-from evenstep.gateway.serve.ended import Ended
+from evenstep.gateway.serve.ended import Attainment, Ended
 from evenstep.load.settings import LoadSettings
 from evenstep.report.papers import Paper
 from evenstep.sim.network.description import Network
@@ -110,9 +115,8 @@ is in `allowed_origins`; the gateway then answers a browser's preflight request 
 
 ## Metrics
 
-On the admin port under `/metrics`. Metrics of one served model have the label `model`. Further labels are `worker`, `group`,
-`tenant`, `class`, `policy`, `predictor`, `kernel`, `outcome`, `met`, `reason`, `result`, `stage`, `code`, `def`, `of` and `version`. `group` is the group's name, or that of
-a worker without a group. When workers join or leave, the counters of groups begin at 0. Fallback reasons: {reasons}.
+On the admin port under `/metrics`. `group` is the group's name, or that of a worker without a group; prefillers have none. When workers join or
+leave, the counters of groups begin at 0. Fallback reasons: {reasons}.
 
 {metrics}
 ## Admin API
@@ -177,7 +181,8 @@ def _gateway() -> str:
         "\n".join(["", f"### {title}", "", "| setting | default | meaning |", "|---|---|---|", *lines])
         for title, lines in sections.items()
     )
-    metrics = [f"| `{name}` | {kind_of(name)} | {said} |" for name, said in HELP.items()]
+    labels = {name: ", ".join(f"`{label}`" for label in used) for name, used in _labels().items()}
+    metrics = [f"| `{name}` | {kind_of(name)} | {labels[name]} | {said} |" for name, said in HELP.items()]
     paths = document()["paths"]
     endpoints = [
         f"| `{method.upper()} {path}` | {item['summary']} |"
@@ -187,7 +192,7 @@ def _gateway() -> str:
     return GATEWAY.format(
         settings=settings + "\n",
         reasons=", ".join(f"`{reason}`" for reason in get_args(Reason) if reason),
-        metrics="\n".join(["| metric | type | meaning |", "|---|---|---|", *metrics, ""]),
+        metrics="\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *metrics, ""]),
         endpoints="\n".join(["| request | answer |", "|---|---|", *endpoints, ""]),
         ended=", ".join(
             f"`{name}`"
@@ -196,6 +201,22 @@ def _gateway() -> str:
             )
         ),
     )
+
+
+def _labels() -> dict[str, dict[str, None]]:
+    """The labels of each metric but `le`, in order, from a page with all of them."""
+    dispatcher = Dispatcher("jsq")
+    dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=WorkerSpec(name="w", scraped=False)))
+    dispatcher.handle(ev.Arrived(now_s=1.0, request=1, prompt_tokens=9, tenant="t"))
+    dispatcher.handle(ev.Tick(now_s=1.0))
+    dispatcher.handle(ev.WorkerAdded(now_s=2.0, spec=WorkerSpec(name="p", role="prefill")))
+    own: dict[str, Any] = {name: {"": 0} for name in LABELS} | {name: {"w": 0} for name in OF_WORKERS}
+    own["class_requests_total"] = Attainment({"c": RequestClass()}).counts()
+    text = metrics_page({"models": {"m": dispatcher.snapshot()}, "gateway": own}).decode()
+    found: dict[str, dict[str, None]] = {name: {} for name in HELP}
+    for name, labels in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?{(.*)}", text, re.MULTILINE):
+        found[name] |= dict.fromkeys(label for label in re.findall(r'(\w+)="', labels) if label != "le")
+    return found
 
 
 def _settings(kind: Any, path: str, found: dict[Any, list[str]]) -> None:

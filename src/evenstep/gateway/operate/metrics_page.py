@@ -11,7 +11,7 @@ from evenstep import __version__
 from evenstep.dispatch.rounds.fallback import Reason
 from evenstep.engines.metrics.page import Kind, Page
 
-#: Every metric and its meaning. Labels: ``model`` everywhere but on the gateway's own.
+#: Every metric and its meaning.
 HELP = {
     "evenstep_info": "The gateway's version.",
     "evenstep_snapshot_age_seconds": "Age of the numbers on this page.",
@@ -222,17 +222,18 @@ def _gateway(page: Page, found: Mapping[str, Any], workers: Mapping[str, Mapping
             for one in cast("list[dict[str, Any]]", value):
                 labels = {key: text for key, text in one.items() if key != "value"}
                 page.add(kind_of(name), f"evenstep_{name}", one["value"], **labels)
-        elif name in _OF_WORKERS:
+        elif name in OF_WORKERS:
             for worker, one in value.items():
                 page.add("gauge", f"evenstep_{name}", one, **workers.get(worker, {"worker": worker}))
         elif isinstance(value, Mapping):
-            _by(page, kind_of(name), f"evenstep_{name}", _LABELS[name], value, {})
+            _by(page, kind_of(name), f"evenstep_{name}", LABELS[name], value, {})
         elif not isinstance(value, str):
             page.add(kind_of(name), f"evenstep_{name}", _known(value))
 
 
-_OF_WORKERS = ("worker_counting_estimated", "worker_counted_here_only", "worker_cannot_continue")
-_LABELS = {
+#: Metrics of the data path, without ``evenstep_``, that have a value for each worker, and the label of those by another key.
+OF_WORKERS = ("worker_counting_estimated", "worker_counted_here_only", "worker_cannot_continue")
+LABELS = {
     "answers_total": "code",
     "class_weight": "class",
     "scrapes_total": "result",
