@@ -12,6 +12,7 @@ import pytest
 from evenstep import names
 from evenstep.dispatch.settings import Dispatch, Tenant, TenantLimits
 from evenstep.errors import InputError
+from evenstep.gateway.config import sections
 from evenstep.gateway.config.config import GatewayConfig, check_files, checked, is_loopback
 from evenstep.gateway.config.sections import Admin, ApiKey, Decisions, Engines, Limits, Listen, RequestClass, Traces
 from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker
@@ -189,3 +190,11 @@ def test_every_number_has_a_range(path, value):
     """A setting that is in no table of ranges in config.py would take any number."""
     with pytest.raises(InputError):
         checked(_with(GatewayConfig(), path, value))
+
+
+def test_every_number_of_a_section_has_a_range():
+    kinds = [kind for kind in vars(sections).values() if dataclasses.is_dataclass(kind)]
+    numbers = [
+        field for kind in (GatewayConfig, *kinds) for field in dataclasses.fields(kind) if field.type in ("int", "float")
+    ]
+    assert len(numbers) > 20 and [field.name for field in numbers if not field.metadata] == []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import math
 import os
 import re
 from collections.abc import Callable, Generator
@@ -66,7 +65,7 @@ class GatewayConfig:
     admin: sections.Admin = field(default_factory=sections.Admin)
     workers: list[Worker] = field(default_factory=list[Worker])
     discovery: Discovery = field(default_factory=Discovery)
-    slots: int = DEFAULT_SLOTS
+    slots: int = sections.number(DEFAULT_SLOTS, low=1)
     policy: str = "best"
     predictor: str = ""
     dispatch: Dispatch = field(default_factory=Dispatch)
@@ -130,19 +129,6 @@ class GatewayConfig:
 _HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2; `http.head` needs a package of the extra
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/?#@*\s\x00-\x1f\x7f-\U0010ffff]+", re.IGNORECASE)
 _PAGES_MISSED = 3  # readings in a row of an engine's metrics that may fail before its page counts as stale
-_AT_LEAST: dict[str, float] = {
-    **dict.fromkeys(("listen.port", "admin.port", "engines.connections", "decisions.part_bytes", "decisions.keep"), 0),
-    **dict.fromkeys(("limits.body_bytes_per_s", "limits.drain_s", "log.status_s", "traces.share"), 0),
-    **dict.fromkeys(("slots", "limits.body_bytes", "limits.connections"), 1),
-    "limits.head_bytes": 512,
-    "limits.buffer_bytes": 4096,
-}
-_AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
-_ABOVE_ZERO = {
-    "engines": ("connect_s", "first_byte_s", "silence_s", "answer_s", "idle_s", "scrape_s", "scrape_timeout_s"),
-    "limits": ("head_s", "body_s", "idle_s", "stalled_s"),
-    "decisions": ("retry_s",),
-}
 
 
 def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
@@ -152,13 +138,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     compiler. Files are not looked at: see `check_files`. Raises InputError for a value out of range, values that contradict
     each other, or an unknown policy, predictor or engine.
     """
-    for name, low in _AT_LEAST.items():
-        high = _AT_MOST.get(name, math.inf)
-        text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
-        check_range("config", text, low=low, high=high, finite=True, **{name: value_at(config, name)})
-    for section, settings in _ABOVE_ZERO.items():
-        waits = {f"{section}.{name}": value_at(config, f"{section}.{name}") for name in settings}
-        check_range("config", "a number above 0", above=0, finite=True, **waits)
+    _check_ranges(config)
     for worker in config.fleet():
         worker.spec(config.slots)
         with refused_as("workers", worker.engine):
@@ -228,10 +208,20 @@ def _check_callers(config: GatewayConfig) -> None:
             if name != "*" and name not in config.classes:
                 hint = nearest(name, config.classes)
                 raise InputError("config", f"keys[{place}].classes", name, "a class of `classes`", hint)
-    for name, kind in config.classes.items():
-        check_range("config", "a number above 0", above=0, finite=True, **{f"classes.{name}.weight": kind.weight})
-        targets = {f"classes.{name}.ttft_s": kind.ttft_s, f"classes.{name}.tpot_s": kind.tpot_s}
-        check_range("config", "a number >= 0", low=0, finite=True, **targets)
+
+
+def _check_ranges(config: Any, path: str = "") -> None:
+    """Check the numbers of a section and of those in it, at `path`, by the limits of their fields (`sections.number`)."""
+    for setting in dataclasses.fields(config):
+        name, value, limits = f"{path}{setting.name}", getattr(config, setting.name), setting.metadata
+        if limits:
+            low, high = (f"{limits[end]:g}" if end in limits else "" for end in ("low", "high"))
+            text = f"from {low} to {high}" if high else f">= {low}" if low else f"above {limits['above']:g}"
+            check_range("config", f"a number {text}", finite=True, **limits, **{name: value})
+        inside = value if isinstance(value, dict) else {"": value}
+        for key, part in inside.items():
+            if dataclasses.is_dataclass(part):
+                _check_ranges(part, f"{name}.{key}." if key else f"{name}.")
 
 
 def is_loopback(host: str) -> bool:

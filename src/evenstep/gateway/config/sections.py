@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 _MIB = 1 << 20
+
+
+def number(default: float, **limits: float) -> Any:
+    """A setting with this default; `limits` are those of its range, as `errors.check_range` takes them."""
+    return field(default=default, metadata=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Listen:
     """
 
     host: str = "127.0.0.1"
-    port: int = 8000
+    port: int = number(8000, low=0, high=65535)
     tls: Tls | None = None
 
 
@@ -54,7 +59,7 @@ class Admin:
 
     enabled: bool = True
     host: str = "127.0.0.1"
-    port: int = 8090
+    port: int = number(8090, low=0, high=65535)
     key: str = ""
     tls: Tls | None = None
 
@@ -78,14 +83,14 @@ class Engines:
         client_key: PEM file of its private key, without a passphrase; empty = the key is in the certificate's file.
     """
 
-    connect_s: float = 3.0
-    first_byte_s: float = 120.0
-    silence_s: float = 60.0
-    answer_s: float = 600.0
-    idle_s: float = 60.0
-    connections: int = 512
-    scrape_s: float = 1.0
-    scrape_timeout_s: float = 1.5
+    connect_s: float = number(3.0, above=0)
+    first_byte_s: float = number(120.0, above=0)
+    silence_s: float = number(60.0, above=0)
+    answer_s: float = number(600.0, above=0)
+    idle_s: float = number(60.0, above=0)
+    connections: int = number(512, low=0)
+    scrape_s: float = number(1.0, above=0)
+    scrape_timeout_s: float = number(1.5, above=0)
     ca: str = ""
     verify: bool = True
     client_certificate: str = ""
@@ -114,16 +119,16 @@ class Limits:
         drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 
-    head_bytes: int = 64 * 1024
-    body_bytes: int = 32 * _MIB
-    head_s: float = 10.0
-    body_s: float = 60.0
-    body_bytes_per_s: int = 1024
-    idle_s: float = 75.0
-    connections: int = 20_000
-    buffer_bytes: int = 256 * 1024
-    stalled_s: float = 300.0
-    drain_s: float = 60.0
+    head_bytes: int = number(64 * 1024, low=512)
+    body_bytes: int = number(32 * _MIB, low=1)
+    head_s: float = number(10.0, above=0)
+    body_s: float = number(60.0, above=0)
+    body_bytes_per_s: int = number(1024, low=0)
+    idle_s: float = number(75.0, above=0)
+    connections: int = number(20_000, low=1)
+    buffer_bytes: int = number(256 * 1024, low=4096)
+    stalled_s: float = number(300.0, above=0)
+    drain_s: float = number(60.0, low=0)
 
     RETIRED: ClassVar[dict[str, str]] = {"fast_path": "The fast path is gone. Remove this setting."}
 
@@ -155,9 +160,9 @@ class RequestClass:
         tpot_s: target for the seconds per further token of a streamed answer; 0 = no target.
     """
 
-    weight: float = 1.0
-    ttft_s: float = 0.0
-    tpot_s: float = 0.0
+    weight: float = number(1.0, above=0)
+    ttft_s: float = number(0.0, low=0)
+    tpot_s: float = number(0.0, low=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +182,9 @@ class Decisions:
     """
 
     path: str = ""
-    part_bytes: int = 256 * _MIB
-    keep: int = 0
-    retry_s: float = 60.0
+    part_bytes: int = number(256 * _MIB, low=0)
+    keep: int = number(0, low=0)
+    retry_s: float = number(60.0, above=0)
     plain_keys: bool = False
     salt: str = ""
 
@@ -199,7 +204,7 @@ class Log:
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
     access: bool = False
-    status_s: float = 60.0
+    status_s: float = number(60.0, low=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,5 +218,5 @@ class Traces:
     """
 
     endpoint: str = ""
-    share: float = 1.0
+    share: float = number(1.0, low=0, high=1)
     service: str = "evenstep"
