@@ -13,6 +13,7 @@ from evenstep.gateway.config.sections import ApiKey, Limits, RequestClass
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import Endpoint
 from evenstep.gateway.serve.ended import Ended
+from evenstep.gateway.serve.pools import Pools
 
 
 def test_times_are_differences_and_unknown_where_something_never_was():
@@ -187,7 +188,12 @@ def test_what_is_passed_on_is_told_as_well():
 
 @pytest.mark.parametrize(
     ("path", "where", "status"),
-    [("/tokenize", "send", 500), ("/v1/completions", "send", 500), ("/v1/completions", "start", 200)],
+    [
+        ("/tokenize", "send", 500),
+        ("/v1/completions", "send", 500),
+        ("/v1/completions", "start", 200),
+        ("/v1/completions", "pool_of", 500),
+    ],
 )
 def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, where, status, monkeypatch):
     async def scripted(number, head, body, writer):
@@ -199,6 +205,8 @@ def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, 
             server.gateway.front.listen_to((told.append,), (told.append,))
             if where == "send":
                 monkeypatch.setattr(Endpoint, "send", lambda *_: 1 / 0)
+            elif where == "pool_of":
+                monkeypatch.setattr(Pools, "pool_of", lambda *_: 1 / 0)
             else:
                 sends = Client.send
 
@@ -210,6 +218,7 @@ def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, 
             body = {"model": "m", "prompt": "x", "stream": True}
             answer = await raw(server, request(body, path, headers="Connection: close\r\n"))
             assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert b"\r\nX-Request-Id: %b\r\n" % told[0].request_id.encode() in answer
         assert [(one.outcome, one.status) for one in told] == [("error", status)]
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -55,6 +55,8 @@ class Refusal:
 UNAUTHORIZED = Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
 #: The client did not send its request in time.
 TOO_SLOW = Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
+#: A bug of ours met the request.
+BUG = Refusal(500, "server_error", "The gateway failed.", "internal_error")
 #: Every engine that was tried failed.
 ENGINE_FAILED = Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
 #: No engine answered in time.

@@ -70,7 +70,8 @@ class Service(Protocol):
         codes: HTTP status -> number of answers that began, counted by each `Client`.
         is_draining: while True, each answer ends its connection.
         serve: called with each whole request; answers it, or sets `Client.job` and answers later.
-        turn_away: called with each request that is not whole, without a body, if its head was readable; refuses it.
+        turn_away: called, without a body, with each request that is not whole, if its head was readable, and with each whose
+            `serve` failed before it set a job; refuses it.
         new_name: returns an id for a request without one.
     """
 
@@ -190,13 +191,16 @@ class Client(asyncio.Protocol):
             self._deadline.set(total_s)
 
     def _turn_away(self, refusal: Refusal) -> None:
-        """Refuse a request that is not whole, and end the connection; the service does it, if the head was readable."""
+        """Refuse a request that is not whole or has no job, and end the connection.
+
+        The service does it, if the head was readable.
+        """
         parsed = self._machine.parsed
         if parsed is None:
             self.refuse(refusal, close=True)
             return
         self._machine.keep_alive = False
-        self._name = name = parsed.name or self._service.new_name()
+        self._name = name = self._name or parsed.name or self._service.new_name()
         self._service.turn_away(Received(parsed, b"", name), self, refusal)
 
     def _late(self) -> None:
@@ -256,8 +260,10 @@ class Client(asyncio.Protocol):
             job.failed()
         if self._machine.has_begun:
             self.abort()
+        elif self.is_busy and job is None:
+            self._turn_away(refusals.BUG)
         elif self.is_busy:
-            self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
+            self.refuse(refusals.BUG, close=True)
 
     def refuse(self, refusal: Refusal, close: bool = False) -> None:
         """Answer with an error, as JSON, with its Retry-After if it has one; with `close`, end the connection after it."""

@@ -120,11 +120,14 @@ class Front:
             self._generate(context.kind, request, client)
 
     def turn_away(self, request: Received, client: Client, refusal: Refusal, model: str = "") -> None:
-        """Refuse a request that no pool has seen, whole or not, and report it to the sinks. `model`: the one it asks for."""
+        """Refuse a request that no pool has seen, whole or not, and report it to the sinks; as an error if a bug met it.
+
+        `model` is the one it asks for.
+        """
         client.refuse(refusal)
         if self.sinks:
             story = begun(self.sinks, request.name, request.context, time.monotonic(), refusals.short(model))
-            story.ended("refused", refusal.status)
+            story.ended("error" if refusal is refusals.BUG else "refused", refusal.status)
 
     def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
         """Parse a head; returns the context, the body length, and whether to cache both: if its key is valid."""
