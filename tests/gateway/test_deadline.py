@@ -52,20 +52,39 @@ class HeldUp:
                 call()
 
 
+@pytest.mark.parametrize("on_at_s", (160.0, 160.005, 190.0))
 @pytest.mark.parametrize("has_news", (True, False))
-def test_what_came_while_the_process_was_stopped_counts_before_the_deadlines_that_passed_meanwhile(has_news):
+def test_what_came_while_the_process_was_stopped_counts_before_the_deadlines_that_passed_meanwhile(has_news, on_at_s):
     loop, reached = HeldUp(), []
     with mock.patch.object(time, "monotonic", lambda: loop.now_s):
         deadline = Deadline(loop, lambda: reached.append(loop.now_s))
         deadline.set(160.0)
-        loop.goes_on(at_s=190.0)
+        loop.goes_on(at_s=on_at_s)
         assert not reached
         if has_news:  # the loop reads its sockets, and a token lay there
             deadline.at = 250.0
         loop.goes_on(at_s=191.0)
         assert reached == ([] if has_news else [191.0])
         loop.goes_on(at_s=250.0)
-        assert reached == [250.0 if has_news else 191.0]
+        loop.goes_on(at_s=251.0)
+        assert reached == [251.0 if has_news else 191.0]
+
+
+def test_a_loop_reads_its_sockets_between_both_looks_however_slow_the_process_is():
+    """uvloop takes a wait below half a millisecond for none: it would look before it reads."""
+    loop, waits = HeldUp(), []
+
+    def monotonic():
+        loop.now_s += 0.002  # another process has the core meanwhile
+        return loop.now_s
+
+    with mock.patch.object(time, "monotonic", monotonic):
+        deadline = Deadline(loop, mock.Mock())
+        deadline.set(100.0)
+        later = loop.call_later
+        loop.call_later = lambda wait_s, call, *args: (waits.append(wait_s), later(wait_s, call, *args))[1]
+        loop.goes_on(at_s=130.0)
+    assert waits == [0.001]
 
 
 def test_one_that_ended_or_is_never_is_not_reached():

@@ -1,7 +1,7 @@
 """Deadlines that move often and are rarely reached.
 
 If the process was held up (stopped, starved of CPU), many deadlines are due at once when it goes on, while what would have
-moved them waits in its sockets. So a deadline whose timer comes late is looked at again after the sockets were read.
+moved them waits in its sockets. So a deadline that has come is looked at again after the sockets were read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 
 NEVER = math.inf
-_LATE_S = 0.01  # a timer that comes later than this was held up, with the whole loop
 _AGAIN_S = 0.001  # above 0: the loop reads its sockets before it looks at the timer
 
 
@@ -50,27 +49,23 @@ class Deadline:
             self._handle.cancel()
             self._handle = None
 
-    def _arm(self, at: float, is_second: bool = False) -> None:
-        """Set the loop's timer to this time, in place of the timer before; `is_second` as in `_look`."""
+    def _arm(self, at: float) -> None:
+        """Set the loop's timer to this time, in place of the timer before."""
         if self._handle is not None:
             self._handle.cancel()
         self._armed = at
-        self._handle = self._loop.call_later(max(0.0, at - time.monotonic()), self._look, is_second)
+        self._handle = self._loop.call_later(max(0.0, at - time.monotonic()), self._look)
 
-    def _look(self, is_second: bool) -> None:
-        """The timer has fired: call the callback if the deadline is reached, or set the timer again if it has moved.
-
-        If it has fired late, the deadline is reached only at the second look, after the sockets were read (`is_second`).
-        """
-        due_s, now_s = self._armed, time.monotonic()
+    def _look(self, is_second: bool = False) -> None:
+        """The timer has fired: set it again if the deadline has moved, else call the callback at the second look."""
         self._handle, self._armed = None, NEVER
         if self.at == NEVER:
             return
-        if self.at > now_s:
+        if self.at > time.monotonic():
             self._arm(self.at)
-            return
-        if now_s > due_s + _LATE_S and not is_second:
-            self._arm(now_s + _AGAIN_S, is_second=True)
-            return
-        self.at = NEVER
-        self._reached()
+        elif is_second:
+            self.at = NEVER
+            self._reached()
+        else:
+            self._armed = self.at
+            self._handle = self._loop.call_later(_AGAIN_S, self._look, True)
