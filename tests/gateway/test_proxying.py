@@ -180,6 +180,21 @@ def test_what_one_engine_cannot_do_another_may(status, said):
     asyncio.run(story())
 
 
+def test_a_head_request_that_an_engine_refuses_is_not_sent_to_the_others():
+    """Without a body, an engine's answer cannot be told from that of another server."""
+
+    async def refuses(number, head, body, writer):
+        writer.write(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Type: application/json\r\nContent-Length: 31\r\n\r\n")
+
+    async def story():
+        async with engine(refuses) as one, engine(refuses) as two, serving(one.url, two.url) as server:
+            asked = b"HEAD /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            assert (await raw(server, asked)).startswith(b"HTTP/1.1 405 ")
+            assert len(one.asked) + len(two.asked) == 1
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("status", "last", "expected"),
     [(501, "fails", 501), (503, "fails", 503), (500, "fails", 502), (404, "fails", 502), (500, "no files", 503)],

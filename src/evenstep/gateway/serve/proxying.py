@@ -136,8 +136,8 @@ class ProxiedRequest:
             self._again()
             return
         if self._refused:
-            may_elsewhere = status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, status) or is_foreign(said, status)
-            if self._left and may_elsewhere:
+            is_others = is_foreign(said, status) and not self.is_head  # no answer to HEAD has a message
+            if self._left and (status == HTTPStatus.NOT_IMPLEMENTED or denies_model(said, status) or is_others):
                 self._again()
                 return
             self.client.refuse(of_engine(said, status, head.retry_after_s))
