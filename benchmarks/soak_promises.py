@@ -24,7 +24,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from weakref import WeakSet
 
 import orjson
 
@@ -113,7 +112,6 @@ class Schedule:
         self.fruitful: Counter[int] = Counter()
         self.calls = 0
         self.ignoring = set[str]()  # names of the workers that answer from the start
-        self._used: WeakSet[e.Connection] = WeakSet()  # connections that have carried a leg
         self._dropped: dict[int, tuple[e.HostileEngine, bytes]] = {}  # by request, legs without a byte of an answer
 
     def chance(self, what: str, number: int, draw: int = 0) -> float:
@@ -124,8 +122,7 @@ class Schedule:
         """Answer one leg."""
         self.calls += 1
         engine, number = call.engine, int(call.header("x-request-id")[0].rpartition("-")[2])
-        is_kept, dropped = call.connection in self._used, self._dropped.pop(number, None)
-        self._used.add(call.connection)
+        is_kept, dropped = call.connection.requests > 1, self._dropped.pop(number, None)
         if not is_kept and dropped == (engine, call.body):
             self.found.resent += 1
             self.fruitful[number] += 1

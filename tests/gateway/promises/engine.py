@@ -204,6 +204,7 @@ class Connection(asyncio.Protocol):
         self.writable.set()
         self.call: Call | None = None
         self.task: asyncio.Task[None] | None = None
+        self.requests = 0  # that came on it, those for pages included
         self.on_message_begin()
 
     def connection_made(self, transport: Any) -> None:
@@ -245,6 +246,7 @@ class Connection(asyncio.Protocol):
         self.body += body
 
     def on_message_complete(self) -> None:
+        self.requests += 1
         path = self.url.decode("latin-1").partition("?")[0]
         self.engine.heads.append((path, self.headers))
         if path.endswith("/completions"):
