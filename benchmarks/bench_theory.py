@@ -16,7 +16,8 @@ import numpy as np
 
 from evenstep import __version__, compiled
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.frontier import Bisection, Case, alike
+from evenstep.experiments.frontier import Bisection, Case
+from evenstep.experiments.lengths import alike
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import intervals, nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types

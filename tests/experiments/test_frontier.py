@@ -7,7 +7,8 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.experiments import frontier
-from evenstep.experiments.frontier import Bisection, Bracket, Case, Rates, Rows, alike, largest_rates, unit_of, work_through
+from evenstep.experiments.frontier import Bisection, Bracket, Case, Rates, largest_rates, unit_of, work_through
+from evenstep.experiments.lengths import Rows, alike
 from evenstep.measure.comparison import Interval
 from evenstep.sim.engine.simulation import Engine
 

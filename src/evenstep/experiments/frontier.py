@@ -10,20 +10,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenstep import names, streams
+from evenstep import names
 from evenstep.cost.batch import BatchTime
 from evenstep.experiments.crew import Crew, Kernels, Places
+from evenstep.experiments.lengths import Laws, Rows
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.stability import Stability, Unit, stability, tokens_arrived, tokens_of, work_left
-from evenstep.request import I8, Trace
+from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.capacity import Closed, Served, closed_form
 from evenstep.workload.synthetic.arrivals import Poisson
-from evenstep.workload.synthetic.laws import Constant
-from evenstep.workload.synthetic.synthetic import Synthetic
 
 #: Share of the arrivals that a drift may have and still count as zero, near the limit.
 TOLERANCE = 0.005
@@ -42,36 +41,6 @@ FARTHEST = 1e4
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Laws:
-    """Requests drawn from the laws of a synthetic workload; the workload's own number of requests is ignored."""
-
-    workload: Synthetic
-
-    def draw(self, count: int, seed: int, replicate: int) -> Trace:
-        """`count` requests without times; equal `seed` and `replicate` give equal requests."""
-        return replace(self.workload, requests=count).draw(seed, replicate)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Requests drawn from a trace's rows with replacement; `prompt` and `output` are each row's tokens, int64[M]."""
-
-    prompt: I8
-    output: I8
-
-    def draw(self, count: int, seed: int, replicate: int) -> Trace:
-        """As of `Laws`."""
-        chance = streams.uniform(seed, "frontier-row", np.arange(count, dtype=np.int64), draw=replicate)
-        rows = (chance * self.prompt.size).astype(np.int64)
-        return Trace(self.prompt[rows], self.output[rows])
-
-
-def alike(prompt: int, output: int) -> Laws:
-    """A source of requests that all have these prompt and output tokens."""
-    return Laws(Synthetic(1, Constant(prompt), Constant(output), name="alike"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,30 +5,24 @@ Its imports stay light, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evenstep import config, names
-from evenstep.errors import InputError, nearest
+from evenstep import config
+from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
 if TYPE_CHECKING:
-    from evenstep.experiments.frontier import Case, Laws, Rows
+    from evenstep.experiments.frontier import Case
+    from evenstep.experiments.lengths import Laws, Rows
     from evenstep.measure.comparison import Interval
     from evenstep.measure.stability import Stability
-    from evenstep.request import Trace
     from evenstep.theory.capacity import Closed
 
 _WHERE = "evenstep stability"
 #: Most requests of a run. A run may get four times as long, and more would fill the memory of most machines.
 _MOST_REQUESTS = 10_000_000
-#: Rates that can be judged, requests a second: squares of far larger ones overflow.
-_RATES = 1e-12, 1e12
-#: Laws made of other laws or of a trace, which only a file can describe.
-_COMPOSED = frozenset({"bimodal", "capped", "fitted"})
 #: Bytes that a run holds for each iteration at its end: twelve columns, and the arrays that they are joined from.
 _ITERATION_BYTES = 2 * 12 * 8
 
@@ -123,11 +117,13 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     """
     from evenstep.experiments.compare.engine_compare import belief_note
     from evenstep.experiments.frontier import largest_rates
+    from evenstep.experiments.lengths import check_rate, lengths_of
 
     _check(settings)
-    lengths, own_rate, said = _lengths(settings)
+    check_rate(_WHERE, settings.rate, "--rate")
+    lengths, own_rate, said = lengths_of(_WHERE, settings)
     rate = settings.rate if settings.rate is not None else own_rate
-    _check_rate(rate, "rate of the source")
+    check_rate(_WHERE, rate, "rate of the source")
     cases = [settings.case(policy, lengths) for policy in settings.policies]
     for case in cases:
         _check_fits(case, settings.requests)
@@ -147,17 +143,8 @@ def _check(settings: StabilitySettings) -> None:
     config.check_at_least(_WHERE, 1_000, settings, "requests")
     if settings.requests > _MOST_REQUESTS:
         raise InputError(_WHERE, "--requests", settings.requests, f"an integer from 1000 to {_MOST_REQUESTS}")
-    _check_rate(settings.rate, "--rate")
     if not 0 < settings.precision < 1:
         raise InputError(_WHERE, "--precision", settings.precision, "a share above 0 and below 1")
-    if not settings.source:
-        raise InputError(_WHERE, "FILE", "missing", "a trace, a workload or laws of lengths", "Try 129/112.")
-
-
-def _check_rate(rate: float | None, field: str) -> None:
-    low, high = _RATES
-    if rate is not None and not low <= rate <= high:
-        raise InputError(_WHERE, field, rate, f"a number of requests a second from {low:g} to {high:g}")
 
 
 def _check_fits(case: Case, requests: int) -> None:
@@ -177,68 +164,3 @@ def _check_fits(case: Case, requests: int) -> None:
     if mean > most:
         expected = f"at most {most} on average, so that the iterations of {longest} requests fit the memory"
         raise InputError(_WHERE, "tokens of a request", round(mean), expected, "Or give a larger token-budget.")
-
-
-def _lengths(settings: StabilitySettings) -> tuple[Laws | Rows, float | None, str]:
-    """(request lengths, the source's own rate in requests a second or None, a description of the arrivals)."""
-    from evenstep.experiments.frontier import Laws, Rows
-    from evenstep.experiments.sources import Reading
-    from evenstep.workload.replicate import replicate
-    from evenstep.workload.synthetic.synthetic import Synthetic
-    from evenstep.workload.synthetic.yaml_file import check_means
-
-    laws = _laws(settings.source)
-    if laws is not None:
-        for name, value in (("--limit", settings.limit), ("--format-name or --columns", settings.format_name)):
-            if value is not None:
-                raise InputError(_WHERE, name, value, "nothing with laws of lengths, which have no rows and no file")
-        said = f"lengths by the laws {settings.source}, Poisson arrivals"
-        if any(getattr(law, "alpha", math.inf) <= 2 for law in laws):  # a closed form needs a finite variance
-            said += "; the variance is finite only because the tail is cut: few requests bring much of the work,"
-            said += " intervals are wide"
-        return Laws(Synthetic(1, *laws, name=settings.source)), None, said
-    workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
-    check_means(workload)
-    trace = replicate(workload.source, 0, settings.seed)
-    own = workload.requests_per_s or _own_rate(workload.source, trace)
-    said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
-    return Rows(trace.prompt_tokens, trace.output_tokens), own, said
-
-
-def _own_rate(source: object, trace: Trace) -> float | None:
-    """The rate of a workload's arrival process, else of a trace, requests a second; None without a usable one (`_RATES`)."""
-    from evenstep.workload.replicate import rate
-    from evenstep.workload.synthetic.arrivals import mean_rate
-    from evenstep.workload.synthetic.synthetic import Synthetic
-
-    if isinstance(source, Synthetic):
-        return mean_rate(source.arrivals) or None
-    found = rate(trace)  # nan without times
-    return found if _RATES[0] <= found <= _RATES[1] else None
-
-
-def _laws(text: str) -> tuple[Any, Any] | None:
-    """The two laws that ``PROMPT/OUTPUT`` names; None if the text is a file or names no law. `InputError` for a bad law."""
-    from evenstep.workload.synthetic.laws import Constant, check_mean
-    from evenstep.workload.synthetic.yaml_file import LAWS
-
-    parts = text.split("/")
-    known = [part.partition(":")[0] for part in parts]
-    is_number = [part.isascii() and part.isdigit() and len(part) < 17 for part in parts]
-    is_known = [number or name in LAWS for number, name in zip(is_number, known, strict=True)]
-    if Path(text).exists() or not any(is_known):
-        return None
-    if not all(is_known):
-        unknown = known[is_known.index(False)]
-        raise InputError(_WHERE, "source", text, "laws PROMPT/OUTPUT or an existing file", nearest(unknown, LAWS))
-    if len(parts) != 2:
-        raise InputError(_WHERE, "laws", text, "PROMPT/OUTPUT", "For instance 129/112.")
-    if composed := _COMPOSED.intersection(known):
-        hint = f"Write {min(composed)} in a workload file."
-        raise InputError(_WHERE, "laws", text, "laws whose options are numbers", hint)
-    found: list[Any] = []
-    for part, name, number in zip(parts, known, is_number, strict=True):
-        spec = names.options(part.partition(":")[2], name)
-        found.append(Constant(int(part)) if number else names.make(LAWS[name], spec, where=name))
-        check_mean(part, found[-1])
-    return found[0], found[1]

@@ -11,7 +11,8 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Case, alike, largest_rates, unit_of
+from evenstep.experiments.frontier import TOLERANCE, Case, largest_rates, unit_of
+from evenstep.experiments.lengths import alike
 from evenstep.measure.stability import in_system, stability
 from evenstep.request import F8
 from evenstep.sim.engine.simulation import Engine

@@ -11,7 +11,8 @@ import numpy as np
 from evenstep.cost.batch import Batch
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Case, Laws, alike, largest_rates, work_through
+from evenstep.experiments.frontier import TOLERANCE, Case, largest_rates, work_through
+from evenstep.experiments.lengths import Laws, alike
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.stability import work_left
 from evenstep.request import F8, Trace
