@@ -168,12 +168,16 @@ def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_
     """
     check_range("--load", "a finite number >= 1", low=1, finite=True, workers=workers, slots=slots)
     check_range("--load", "a finite number >= 0", low=0, finite=True, overhead_s=overhead_s, per_token_s=per_token_s)
-    output = source.output_tokens.astype(np.float64)
-    load = slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
-    step_s = overhead_s + per_token_s * load
+    step_s = overhead_s + per_token_s * mean_load(source, slots)
     if step_s <= 0:
         raise InputError("--load", "overhead_s and per_token_s", 0, "a step of more than 0 s")
-    return workers * slots / step_s / float(output.mean())
+    return workers * slots / step_s / float(source.output_tokens.astype(np.float64).mean())
+
+
+def mean_load(source: Trace, slots: float) -> float:
+    """Mean KV tokens of a worker that always runs `slots` requests of the trace, under a drift of +1: Lbar of `capacity`."""
+    output = source.output_tokens.astype(np.float64)
+    return slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
 
 
 @dataclass(frozen=True, slots=True)

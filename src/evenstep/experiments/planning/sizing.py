@@ -1,0 +1,301 @@
+"""The least fleet that keeps up with a rate of arrivals and meets an objective, by search on the simulator.
+
+A fleet keeps up if it serves at least the rate while its pool is kept full. It meets the objective if enough requests do
+that arrive at the rate. Both are means over replicates. The search takes a larger fleet for no worse than a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError
+from evenstep.experiments.contenders import Contender
+from evenstep.experiments.crew import Crew, Kernels, Places
+from evenstep.experiments.jobs import Plan
+from evenstep.experiments.lengths import Laws, Rows
+from evenstep.experiments.planning.settings import PlanSettings
+from evenstep.experiments.progress import Progress
+from evenstep.request import Trace
+from evenstep.sim.cluster.host import loop_of
+from evenstep.workload.replicate import mean_load
+from evenstep.workload.synthetic.arrivals import Poisson
+
+#: Requests of the sample whose means the closed form uses.
+SAMPLE = 100_000
+#: Requests of a run for each slot of the fleet that is enough by the closed form.
+PER_SLOT = 20
+#: Figures of a run's summary that a plan shows.
+_SHOWN = ("slo_share", "idle_time_share", "ttft_p95_s", "tpot_p95_s")
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """The requests that arrive, and the kind of fleet to serve them.
+
+    Args:
+        settings: the objective, the laws of the fleet, and the runs.
+        lengths: draws prompt and output tokens.
+        rate: requests a second.
+    """
+
+    settings: PlanSettings
+    lengths: Laws | Rows
+    rate: float
+
+    @property
+    def unit(self) -> int:
+        """The number of workers by which a fleet grows."""
+        return self.settings.group_size or 1
+
+    @cached_property
+    def sample(self) -> Trace:
+        """`SAMPLE` requests without times."""
+        return self.lengths.draw(SAMPLE, self.settings.seed, 0)
+
+    @cached_property
+    def resident(self) -> float:
+        """Mean KV tokens of a running request."""
+        return mean_load(self.sample, 1)
+
+    @cached_property
+    def output(self) -> float:
+        """Mean output tokens of a request."""
+        return float(self.sample.output_tokens.mean())
+
+    @cached_property
+    def law(self) -> StepTime:
+        """The step-time law."""
+        return self.settings.fleet(self.unit, 1, "timed").step_time()
+
+    def served(self, workers: int, slots: int) -> float | None:
+        """Requests a second that a fleet serves in closed form, with even loads and as many running requests as fit.
+
+        None under a law that depends on more than the load of a worker. `InputError` if a step takes 0 s.
+        """
+        if self.law.table().longest_share:
+            return None
+        memory = self.settings.kv_tokens
+        running = slots if memory is None else min(slots, memory / self.resident)
+        local_s = float(self.law.local_seconds(np.array([running * self.resident]), np.array([slots]), np.zeros(1))[0])
+        step_s = self.law.overhead_seconds(self.settings.group_size or workers) + local_s
+        if step_s <= 0:
+            raise InputError("evenstep plan", "overhead_s and per_token_s", 0, "a step of more than 0 s")
+        return workers * running / step_s / self.output
+
+    def least(self, slots: int) -> int | None:
+        """The least number of workers that serves the rate in closed form; None without one up to ``most_workers``."""
+        for workers in range(self.unit, self.settings.most_workers + 1, self.unit):
+            served = self.served(workers, slots)
+            if served is None:
+                return None
+            if served >= self.rate:
+                return workers
+        return None
+
+    def requests(self, slots: int) -> int:
+        """Arrivals of a run."""
+        return max(self.settings.requests, PER_SLOT * slots * (self.least(slots) or self.unit))
+
+    def trace(self, slots: int, replicate: int) -> Trace:
+        """Poisson arrivals for fleets with so many slots a worker; their mean rate is exactly `rate`."""
+        count, seed = self.requests(slots), self.settings.seed
+        times = Poisson(self.rate).times(count, seed, replicate)
+        return replace(self.lengths.draw(count, seed, replicate), arrival_s=times * (count / (self.rate * float(times[-1]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What one fleet did, means over replicates; None = not known.
+
+    Args:
+        workers: of the fleet.
+        slo_share: share of the requests that meet the objective.
+        requests_per_s: requests a second served while the pool is kept full; None if the objective is not met.
+        is_enough: it keeps up, and enough requests meet the objective.
+        figures: further means by name, of the runs in which requests arrive at the rate.
+    """
+
+    workers: int
+    slo_share: float
+    requests_per_s: float | None
+    is_enough: bool
+    figures: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The least fleet for one policy and one number of slots; None = not known, or no such fleet.
+
+    Args:
+        policy: as the user wrote it.
+        slots: concurrent requests a worker.
+        closed_form_workers: workers that would keep up with even loads, by the closed form.
+        workers: workers of the least fleet that keeps up and meets the objective.
+        closed_form_requests_per_s, requests_per_s: requests a second that it serves while its pool is kept full, by the
+            closed form and by simulation.
+        slo_share, idle_time_share, ttft_p95_s, tpot_p95_s: of that fleet at the rate, as in ``evenstep compare``.
+        joules_per_token: energy of an output token, joules.
+        cost_per_million_tokens: price of a million output tokens; None without the price of a worker.
+        fewer: the next smaller fleet, which was not enough.
+    """
+
+    policy: str
+    slots: int
+    closed_form_workers: int | None
+    workers: int | None = None
+    closed_form_requests_per_s: float | None = None
+    requests_per_s: float | None = None
+    slo_share: float | None = None
+    idle_time_share: float | None = None
+    ttft_p95_s: float | None = None
+    tpot_p95_s: float | None = None
+    joules_per_token: float | None = None
+    cost_per_million_tokens: float | None = None
+    fewer: Tried | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The search for the least fleet of one policy with so many slots a worker."""
+
+    demand: Demand
+    asked: Contender
+    slots: int
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """The requests of each replicate, the same for every number of workers."""
+        return [self.demand.trace(self.slots, replicate) for replicate in range(self.demand.settings.seeds)]
+
+    def size(self) -> Size:
+        """Search from the closed form, or from the smallest fleet if there is none."""
+        demand, tried = self.demand, dict[int, Tried]()
+        settings, unit = demand.settings, demand.unit
+        first = demand.least(self.slots)
+        found = Size(self.asked.name, self.slots, first)
+        if first is None and demand.served(unit, self.slots) is not None:
+            return found  # not even with even loads
+
+        def is_enough(workers: int) -> bool:
+            if workers not in tried:
+                tried[workers] = self.tried(workers)
+            return tried[workers].is_enough
+
+        workers = least_enough(is_enough, first or unit, unit, settings.most_workers // unit * unit)
+        if workers is None:
+            return replace(found, fewer=tried[max(tried)])
+        one, cost = tried[workers], settings.worker_cost
+        tokens_per_hour = 3600 * demand.rate * demand.output
+        return replace(
+            found,
+            workers=workers,
+            closed_form_requests_per_s=demand.served(workers, self.slots),
+            requests_per_s=one.requests_per_s,
+            **one.figures,
+            cost_per_million_tokens=None if cost is None else 1e6 * workers * cost / tokens_per_hour,
+            fewer=tried.get(workers - unit),
+        )
+
+    def tried(self, workers: int) -> Tried:
+        """Simulate a fleet at the rate, and if it meets the objective with its pool kept full."""
+        settings = self.demand.settings
+        at_rate = self._runs(workers, "timed")
+        figures = {name: _mean([run[name] for run in at_rate]) for name in _SHOWN}
+        energy = [run["energy_busy_idle_j"] / run["output_tokens"] for run in at_rate]
+        share, served = figures["slo_share"] or 0.0, None
+        if share >= settings.share:
+            full = self._runs(workers, "saturated")
+            served = _mean([run["window_tokens_per_s"] * run["requests"] / run["output_tokens"] for run in full])
+        is_enough = served is not None and served >= self.demand.rate
+        return Tried(workers, share, served, is_enough, figures | {"joules_per_token": _mean(energy)})
+
+    def _runs(self, workers: int, arrivals: Literal["timed", "saturated"]) -> list[dict[str, Any]]:
+        """The summary of a run on each replicate."""
+        fleet = self.demand.settings.fleet(workers, self.slots, arrivals)
+        plan = Plan(
+            self.traces[0],
+            fleet.cluster(),
+            self.demand.law,
+            seed=fleet.seed,
+            power=fleet.power(),
+            slo=fleet.objective(),
+        )
+        return [plan.run(self.asked, index, trace).summary for index, trace in enumerate(self.traces)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None if a value is missing."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def least_enough(is_enough: Callable[[int], bool], first: int, unit: int, most: int) -> int | None:
+    """The least multiple of `unit` up to `most` that is enough; None if `most` is not.
+
+    The search begins at the multiple `first`, and steps that double lead to one that is enough and one that is not. It then
+    halves the gap between them. `is_enough` is asked about the answer and, above one unit, about the next smaller multiple.
+    """
+    step = unit
+    if is_enough(first):
+        low, high = max(0, first - step), first
+        while low and is_enough(low):
+            step *= 2
+            low, high = max(0, low - step), low
+    else:
+        low, high = first, min(most, first + step)
+        while low == most or not is_enough(high):
+            if high == most:
+                return None
+            step *= 2
+            low, high = high, min(most, high + step)
+    while high - low > unit:
+        middle = low + (high - low) // unit // 2 * unit
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class SizeJob:
+    """One search (`executors.Job`): number `place` of all, whose policy is contender number `contender`, both from 0."""
+
+    place: int
+    contender: int
+    label: str
+
+    def carry_out(self, shared: Sequence[Search]) -> Size:
+        return shared[self.place].size()
+
+
+def sized(demand: Demand, asked: Sequence[Contender], processes: int | None, progress: Progress | None) -> list[Size]:
+    """The least fleet for each number of slots and policy, policies in turn for each number.
+
+    At most `processes` are used; None = all cores once that saves time. Raises the error of the first search that fails.
+    """
+    watch = progress or Progress()
+    searches = [Search(demand, one, slots) for slots in demand.settings.slots for one in asked]
+    jobs = [
+        SizeJob(place, place % len(asked), f"{search.asked.name}, {search.slots} slots")
+        for place, search in enumerate(searches)
+    ]
+    cluster = demand.settings.fleet(demand.unit, 1, "timed").cluster()
+    loops = [loop_of(one.build()[0], cluster, demand.law) for one in asked]
+    kernels = Kernels(asked, loops, kind=lambda job: job.contender, may_begin_plain=False)
+    found: dict[int, Size] = {}
+    watch.begin(len(jobs))
+    try:
+        with closing(Crew(searches, Places(processes=processes), watch)) as crew:
+            for ended in crew.carry_out(jobs, kernels):
+                if ended.error is not None:
+                    raise ended.error
+                found[ended.job.place] = ended.result
+                watch.advance(ended.job.label)
+    finally:
+        watch.end()
+    return [found[place] for place in range(len(jobs))]

@@ -1,0 +1,133 @@
+"""The least fleet that `evenstep plan` finds."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.experiments.contenders import contenders
+from evenstep.experiments.lengths import alike
+from evenstep.experiments.planning.settings import PlanSettings
+from evenstep.experiments.planning.sizing import Demand, least_enough, sized
+from evenstep.sim.cluster.simulation import simulate
+
+#: A step lasts 1 s and 0.01 s a KV token; each request has 10 prompt and 5 output tokens, so 12 KV tokens on average.
+SMALL = PlanSettings(slo="tpot=2s", overhead_s=1.0, per_token_s=0.01, slots=[2], requests=1_000, seeds=1, policies=["jsq"])
+LENGTHS = alike(10, 5)
+
+
+def sizes_of(settings, rate, lengths=LENGTHS):
+    return sized(Demand(settings, lengths, rate), contenders(settings.policies), 1, None)
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 12), st.integers(1, 12))
+def test_the_search_finds_the_least_fleet_that_is_enough_and_knows_its_smaller_neighbour(needed, unit, first, most):
+    asked = []
+
+    def is_enough(workers):
+        asked.append(workers)
+        return workers >= needed
+
+    found = least_enough(is_enough, min(first, most) * unit, unit, most * unit)
+    least = -(-needed // unit) * unit
+    assert found == (least if least <= most * unit else None)
+    assert all(workers % unit == 0 and 0 < workers <= most * unit for workers in asked)
+    assert len(asked) <= 10
+    if found is not None:
+        assert found in asked
+        assert found == unit or found - unit in asked
+
+
+def test_the_closed_form_of_two_slots_a_worker():
+    """Two requests hold 24 tokens: a step of 1.24 s makes 2 tokens, so a worker serves 2 / 1.24 / 5 requests a second."""
+    demand = Demand(SMALL, LENGTHS, 1.0)
+    assert demand.served(3, 2) == pytest.approx(3 * 2 / 1.24 / 5)
+    assert demand.least(2) == 4  # three serve 0.968
+    assert Demand(SMALL, LENGTHS, 0.9).least(2) == 3
+
+
+def test_kv_memory_limits_the_requests_that_run_in_the_closed_form():
+    """Memory for 18 tokens holds 1.5 requests of 12 on average."""
+    demand = Demand(replace(SMALL, kv_tokens=18.0), LENGTHS, 1.0)
+    assert demand.served(1, 2) == pytest.approx(1.5 / 1.18 / 5)
+    assert demand.served(1, 1) == pytest.approx(1 / 1.12 / 5)
+
+
+def test_the_fleet_that_is_found_is_enough_and_one_worker_less_is_not():
+    (size,) = sizes_of(SMALL, 1.0)
+    assert size.closed_form_workers == 4
+    assert size.fewer is not None
+    assert size.fewer.workers == size.workers - 1
+    demand = Demand(SMALL, LENGTHS, 1.0)
+    for workers, is_enough in ((size.workers, True), (size.workers - 1, False)):
+        run = partial(simulate, demand.trace(2, 0), contenders(["jsq"])[0].build()[0], step_time=demand.law)
+        at_rate = run(cluster=SMALL.fleet(workers, 2, "timed").cluster(), slo=SMALL.fleet(1, 1, "timed").objective())
+        full = run(cluster=SMALL.fleet(workers, 2, "saturated").cluster())
+        served = full.summary["window_tokens_per_s"] / 5
+        assert (at_rate.summary["slo_share"] >= 0.95 and served >= 1.0) == is_enough
+        if is_enough:
+            assert size.slo_share == at_rate.summary["slo_share"]
+            assert size.requests_per_s == pytest.approx(served)
+
+
+def test_a_stricter_objective_needs_more_workers_than_keeping_up():
+    """A lone request takes steps of 1.1 to 1.14 s, two of the same age 1.2 to 1.28 s."""
+    (loose,), (strict,) = sizes_of(SMALL, 0.5), sizes_of(replace(SMALL, slo="tpot=1.19s"), 0.5)
+    assert loose.closed_form_workers == strict.closed_form_workers == 2
+    assert strict.workers > loose.workers
+    assert strict.fewer.slo_share < 0.95 <= strict.slo_share
+
+
+def test_an_objective_that_no_fleet_meets_has_no_size_but_says_how_far_the_largest_came():
+    (size,) = sizes_of(replace(SMALL, slo="tpot=1.1s", most_workers=16), 0.5)
+    assert size.workers is None
+    assert size.slo_share is None
+    assert (size.fewer.workers, size.fewer.slo_share) == (16, 0.0)
+
+
+def test_a_rate_beyond_all_fleets_needs_no_simulation():
+    (size,) = sizes_of(replace(SMALL, most_workers=3), 1.0)
+    assert (size.closed_form_workers, size.workers, size.fewer) == (None, None, None)
+
+
+def test_a_fleet_grows_by_whole_groups_with_barriers_of_their_own():
+    settings = replace(SMALL, group_size=3)
+    (size,) = sizes_of(settings, 1.0)
+    assert size.workers % 3 == 0
+    assert settings.fleet(6, 2, "timed").groups == [3, 3]
+
+
+def test_each_number_of_slots_is_tried_with_each_policy_on_the_same_requests():
+    settings = replace(SMALL, slots=[1, 2], policies=["jsq", "br-0"])
+    found = [(size.slots, size.policy) for size in sizes_of(settings, 0.5)]
+    assert found == [(1, "jsq"), (1, "br-0"), (2, "jsq"), (2, "br-0")]
+    demand = Demand(settings, LENGTHS, 0.5)
+    few, more = demand.trace(1, 0), demand.trace(2, 0)
+    assert (few.prompt_tokens == more.prompt_tokens[: len(few)]).all()
+
+
+def test_arrivals_have_exactly_the_rate():
+    trace = Demand(SMALL, LENGTHS, 0.7).trace(2, 1)
+    assert len(trace) / trace.arrival_s[-1] == pytest.approx(0.7)
+
+
+def test_the_price_of_tokens_follows_from_workers_and_rate():
+    """Workers at 3 an hour make 5 tokens a second of one request a second."""
+    (size,) = sizes_of(replace(SMALL, worker_cost=3.0), 1.0)
+    assert size.cost_per_million_tokens == pytest.approx(size.workers * 3.0 / (3600 * 5) * 1e6)
+
+
+def test_a_step_without_a_time_is_refused():
+    settings = replace(SMALL, overhead_s=0.0, per_token_s=0.0)
+    with pytest.raises(InputError, match="a step of more than 0 s"):
+        sizes_of(settings, 1.0)
+
+
+def test_two_processes_find_the_same():
+    settings = replace(SMALL, policies=["jsq", "fcfs"])
+    demand = Demand(settings, LENGTHS, 0.5)
+    asked = contenders(settings.policies)
+    assert sized(demand, asked, 2, None) == sized(demand, asked, 1, None)
