@@ -49,7 +49,7 @@ def test_json_has_the_same_figures(capsys):
     (size,) = found["sizes"]
     assert found["smallest"] == 0
     assert size["closed_form_workers"] == 4
-    assert size["fewer"]["workers"] == size["workers"] - 1
+    assert [one["workers"] for one in size["tried"]][-2:] == [size["workers"] - 1, size["workers"]]
 
 
 def test_settings_may_come_from_a_file(capsys, tmp_path):
@@ -64,3 +64,9 @@ def test_settings_may_come_from_a_file(capsys, tmp_path):
 def test_a_mistake_is_one_line_and_exit_code_2(capsys, argv, error):
     assert main(["plan", *argv.split()]) == 2
     assert error in capsys.readouterr().err
+
+
+def test_a_report_is_written_and_its_place_is_said(capsys, tmp_path):
+    file = tmp_path / "plan.html"
+    assert f"report: {file}" in said(capsys, f"--policy jsq --report {file}")
+    assert "Plan of a fleet" in file.read_text()

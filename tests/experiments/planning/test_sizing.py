@@ -59,8 +59,8 @@ def test_kv_memory_limits_the_requests_that_run_in_the_closed_form():
 def test_the_fleet_that_is_found_is_enough_and_one_worker_less_is_not():
     (size,) = sizes_of(SMALL, 1.0)
     assert size.closed_form_workers == 4
-    assert size.fewer is not None
-    assert size.fewer.workers == size.workers - 1
+    assert size.next_smaller is not None
+    assert size.next_smaller.workers == size.workers - 1
     demand = Demand(SMALL, LENGTHS, 1.0)
     for workers, is_enough in ((size.workers, True), (size.workers - 1, False)):
         run = partial(simulate, demand.trace(2, 0), contenders(["jsq"])[0].build()[0], step_time=demand.law)
@@ -78,19 +78,19 @@ def test_a_stricter_objective_needs_more_workers_than_keeping_up():
     (loose,), (strict,) = sizes_of(SMALL, 0.5), sizes_of(replace(SMALL, slo="tpot=1.19s"), 0.5)
     assert loose.closed_form_workers == strict.closed_form_workers == 2
     assert strict.workers > loose.workers
-    assert strict.fewer.slo_share < 0.95 <= strict.slo_share
+    assert strict.next_smaller.slo_share < 0.95 <= strict.slo_share
 
 
 def test_an_objective_that_no_fleet_meets_has_no_size_but_says_how_far_the_largest_came():
     (size,) = sizes_of(replace(SMALL, slo="tpot=1.1s", most_workers=16), 0.5)
     assert size.workers is None
     assert size.slo_share is None
-    assert (size.fewer.workers, size.fewer.slo_share) == (16, 0.0)
+    assert (size.next_smaller.workers, size.next_smaller.slo_share) == (16, 0.0)
 
 
 def test_a_rate_beyond_all_fleets_needs_no_simulation():
     (size,) = sizes_of(replace(SMALL, most_workers=3), 1.0)
-    assert (size.closed_form_workers, size.workers, size.fewer) == (None, None, None)
+    assert (size.closed_form_workers, size.workers, size.tried) == (None, None, [])
 
 
 def test_a_fleet_grows_by_whole_groups_with_barriers_of_their_own():

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.lengths import check_rate, lengths_of
 from evenstep.experiments.planning.settings import PlanSettings
-from evenstep.experiments.planning.sizing import Demand, Size, sized
+from evenstep.experiments.planning.sizing import Demand, sized
 from evenstep.experiments.progress import Progress
+from evenstep.measure.planned import Planned
 
 _WHERE = "evenstep plan"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result; its fields are those of the command's JSON.
-
-    Args:
-        arrivals: a description of the arrivals.
-        rate, tokens_per_s: requests and output tokens a second that arrive.
-        share: the share of requests that have to meet the objective.
-        sizes: the least fleet for each number of slots and policy, in the order asked.
-        smallest: index of the size with the fewest workers, of several the one that can serve most; None if no fleet is
-            enough.
-    """
-
-    arrivals: str
-    rate: float
-    tokens_per_s: float
-    share: float
-    sizes: list[Size]
-    smallest: int | None
-
-
-def answer(settings: PlanSettings, processes: int | None = None, progress: Progress | None = None) -> Answer:
+def answer(settings: PlanSettings, processes: int | None = None, progress: Progress | None = None) -> Planned:
     """Find the least fleet for each number of slots and each policy.
 
     At most `processes` are used; None = all cores where that saves time. `InputError` for a bad source, law, policy,
@@ -50,4 +28,16 @@ def answer(settings: PlanSettings, processes: int | None = None, progress: Progr
     demand = Demand(settings, lengths, rate)
     sizes = sized(demand, contenders(settings.policies), processes, progress)
     found = [(size.workers, -(size.requests_per_s or 0.0), place) for place, size in enumerate(sizes) if size.workers]
-    return Answer(said, rate, rate * demand.output, settings.share, sizes, min(found)[2] if found else None)
+    return Planned(
+        arrivals=said,
+        rate=rate,
+        tokens_per_s=rate * demand.output,
+        slo=settings.slo,
+        share=settings.share,
+        replicates=settings.seeds,
+        unit=demand.unit,
+        most_workers=settings.most_workers,
+        prefill=settings.prefill_base_s + settings.prefill_per_token_s > 0,
+        sizes=sizes,
+        smallest=min(found)[2] if found else None,
+    )

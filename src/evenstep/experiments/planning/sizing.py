@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from evenstep.experiments.jobs import Plan
 from evenstep.experiments.lengths import Laws, Rows
 from evenstep.experiments.planning.settings import PlanSettings
 from evenstep.experiments.progress import Progress
+from evenstep.measure.planned import Size, Tried
 from evenstep.request import Trace
 from evenstep.sim.cluster.host import loop_of
 from evenstep.workload.replicate import mean_load
@@ -110,57 +111,6 @@ class Demand:
         return replace(self.lengths.draw(count, seed, replicate), arrival_s=times * (count / (self.rate * float(times[-1]))))
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What one fleet did, means over replicates; None = not known.
-
-    Args:
-        workers: of the fleet.
-        slo_share: share of the requests that meet the objective.
-        requests_per_s: requests a second served while the pool is kept full; None if the objective is not met.
-        is_enough: it keeps up, and enough requests meet the objective.
-        figures: further means by name, of the runs in which requests arrive at the rate.
-    """
-
-    workers: int
-    slo_share: float
-    requests_per_s: float | None
-    is_enough: bool
-    figures: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The least fleet for one policy and one number of slots; None = not known, or no such fleet.
-
-    Args:
-        policy: as the user wrote it.
-        slots: concurrent requests a worker.
-        closed_form_workers: workers that would keep up with even loads, by the closed form.
-        workers: workers of the least fleet that keeps up and meets the objective.
-        closed_form_requests_per_s, requests_per_s: requests a second that it serves while its pool is kept full, by the
-            closed form and by simulation.
-        slo_share, idle_time_share, ttft_p95_s, tpot_p95_s: of that fleet at the rate, as in ``evenstep compare``.
-        joules_per_token: energy of an output token, joules.
-        cost_per_million_tokens: price of a million output tokens; None without the price of a worker.
-        fewer: the next smaller fleet, which was not enough.
-    """
-
-    policy: str
-    slots: int
-    closed_form_workers: int | None
-    workers: int | None = None
-    closed_form_requests_per_s: float | None = None
-    requests_per_s: float | None = None
-    slo_share: float | None = None
-    idle_time_share: float | None = None
-    ttft_p95_s: float | None = None
-    tpot_p95_s: float | None = None
-    joules_per_token: float | None = None
-    cost_per_million_tokens: float | None = None
-    fewer: Tried | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Search:
     """The search for the least fleet of one policy with so many slots a worker."""
@@ -188,9 +138,12 @@ class Search:
                 tried[workers] = self.tried(workers)
             return tried[workers].is_enough
 
+        def ascending(found: dict[int, Tried]) -> list[Tried]:
+            return [found[workers] for workers in sorted(found)]
+
         workers = least_enough(is_enough, first or unit, unit, settings.most_workers // unit * unit)
         if workers is None:
-            return replace(found, fewer=tried[max(tried)])
+            return replace(found, tried=ascending(tried))
         one, cost = tried[workers], settings.worker_cost
         tokens_per_hour = 3600 * demand.rate * demand.output
         return replace(
@@ -200,7 +153,7 @@ class Search:
             requests_per_s=one.requests_per_s,
             **one.figures,
             cost_per_million_tokens=None if cost is None else 1e6 * workers * cost / tokens_per_hour,
-            fewer=tried.get(workers - unit),
+            tried=ascending(tried),
         )
 
     def tried(self, workers: int) -> Tried:
