@@ -24,7 +24,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from evenstep.errors import MOST, InputError, nearest
+from evenstep.errors import MOST, InputError, meant, nearest
 from evenstep.in_use import reads
 
 T = TypeVar("T")
@@ -437,7 +437,7 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
     value = unless_secret(f"{field}[0]" if is_item else field, value)
     hint = _hint_at(kind, field) if said.startswith("Invalid enum value") else None
     expected = expectation(said, hint)
-    return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), _choices(hint)))
+    return InputError(_place(where, field), field or "content", value, expected, meant(str(value), _choices(hint)))
 
 
 def unless_secret(field: str, value: Any) -> Any:
@@ -572,8 +572,8 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
         made = of_text(value, hint) if layer.text else msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
-        meant = nearest(str(value), _choices(hint))
-        raise InputError(layer.origin, shown, unless_secret(name, value), expectation(str(error), hint), meant) from None
+        question = meant(str(value), _choices(hint))
+        raise InputError(layer.origin, shown, unless_secret(name, value), expectation(str(error), hint), question) from None
     for field, number in _too_large(made, hint, name):
         shown = "--" + name.replace("_", "-") if layer.text else field
         raise InputError(layer.origin, shown, number, f"an integer from {-MOST} to {MOST}")

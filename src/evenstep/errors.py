@@ -105,13 +105,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
     If no name is similar, it lists all: ``Known: a, b, c.`` Without known names it is empty text.
     """
     names = sorted(set(known))
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"Known: {', '.join(names)}." if names else ""
+    return meant(word, names) or (f"Known: {', '.join(names)}." if names else "")
 
 
-def check_known(where: str, field: str, word: str, known: Collection[str], expected: str) -> None:
-    """Raise an `InputError` about `word`, the value of `field`, if it is not in `known`; its hint offers the nearest."""
+def meant(word: str, known: Iterable[str]) -> str:
+    """The question of `nearest`, for an error that lists the known names already; empty if no name is similar."""
+    close = difflib.get_close_matches(word, sorted(set(known)), n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+def check_known(where: str, field: str, word: str, known: Collection[str], expected: str = "") -> None:
+    """Raise an `InputError` about `word`, the value of `field`, if it is not in `known`; its hint offers the nearest.
+
+    Without `expected` the error lists the known words.
+    """
     if word not in known:
-        raise InputError(where, field, word, expected, nearest(str(word), known))
+        hint = nearest(str(word), known) if expected else meant(str(word), known)
+        raise InputError(where, field, word, expected or f"one of {', '.join(known)}", hint)

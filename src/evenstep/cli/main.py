@@ -18,7 +18,7 @@ from typing import Protocol
 
 from evenstep import __version__, in_use, kernel_cache, names
 from evenstep.cli.parts.parsing import ArgumentParser
-from evenstep.errors import EvenstepError, InputError, PolicyError, nearest
+from evenstep.errors import EvenstepError, InputError, PolicyError, check_known, nearest
 
 FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
@@ -134,9 +134,7 @@ def _run(words: list[str]) -> int:
     if words[0].startswith("-"):
         flags = ("--help", "--version", "--debug")
         raise InputError("evenstep", "flag", words[0], "a command or a known flag", nearest(words[0], flags))
-    if words[0] not in names.members("cli"):
-        hint = nearest(words[0], names.members("cli"))
-        raise InputError("evenstep", "command", words[0], "a known command", hint)
+    check_known("evenstep", "command", words[0], names.members("cli"), "a known command")
     try:
         args = parser_of(words[0]).parse_args(words[1:])
     except SystemExit:  # argparse after --help
@@ -160,6 +158,7 @@ def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
         own = "--" + error.field.replace("_", "-")
         if f"--{error.where.partition(' ')[0]}" in flags:
             return InputError(f"--{error.where}", error.field, error.value, error.expected, error.hint)
+        # an error in a file that the words name is about the file, even if a flag is called like the field
         if own in flags and not any(error.where.partition(" ")[0] in value for value in values):
             return InputError("command line", own, error.value, error.expected, error.hint)
     return error

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from evenstep.errors import MOST, InputError, check_range, check_range_if_given
+from evenstep.errors import MOST, InputError, check_known, check_range, check_range_if_given
 
 #: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
@@ -163,8 +163,7 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         check_range("dispatch", f"an integer >= {-MOST}", low=-MOST, seed=self.seed)
         least = LEAST_BLOCK_BYTES
         check_range("dispatch", f"an integer >= {least}", low=least, prefix_block_bytes=self.prefix_block_bytes)
-        if self.order not in get_args(Order):
-            raise InputError("dispatch", "order", self.order, "one of " + ", ".join(get_args(Order)))
+        check_known("dispatch", "order", self.order, get_args(Order))
         for field in ("ttl_s", "budget_ms", "cooldown_cap_s"):
             check_range("dispatch", "a finite number above 0", above=0, finite=True, **{field: getattr(self, field)})
         for name, limits in self.tenants.items():

@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.measure.digest import combined
 from evenstep.measure.metrics import full_slot_tokens_per_s, known
 from evenstep.measure.records import Conditions, Run
@@ -102,7 +102,7 @@ class PolicyResult:
 
         Raises: InputError if the field is unknown, or if its value in any replicate is None, text or nested.
         """
-        self._check_known(name)
+        check_known(self.policy, "metric", name, self.summaries[0], "a known metric")
         found = list[float]()
         for summary in self.summaries:
             value = summary.get(name)
@@ -116,7 +116,7 @@ class PolicyResult:
 
         Raises: InputError if the field is unknown.
         """
-        self._check_known(name)
+        check_known(self.policy, "metric", name, self.summaries[0], "a known metric")
         return mean_over(name, [summary.get(name) for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
@@ -127,11 +127,6 @@ class PolicyResult:
         if name in self.summaries[0] and any(summary.get(name) is None for summary in self.summaries):
             return None
         return mean_interval(self.values(name))
-
-    def _check_known(self, name: str) -> None:
-        """Raise InputError if the first summary has no field of this name."""
-        if name not in self.summaries[0]:
-            raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, meant, nearest
 
 _KINDS = {"int": "an integer", "float": "a number"}
 
@@ -70,8 +70,7 @@ def _reworded(prog: str, message: str) -> InputError:
     if choice:
         value = choice["value"].strip("'\"")
         known = [name.strip(" '\"") for name in choice["known"].split(",")]
-        field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", nearest(value, known)
-        hint = hint if hint.startswith("Did") else ""  # `expected` lists them already
+        field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", meant(value, known)
         if not field.startswith("-"):  # the word after a command that says what to do
             field, expected = "word", f"{' or '.join(known)} first"
             is_file = any(mark in value for mark in ".:/")

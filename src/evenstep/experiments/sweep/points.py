@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.measure.swept import is_number
 
 _SPAN_KEYS = ("from", "to", "points", "scale")
@@ -136,8 +136,7 @@ def _ranged(name: str, given: Mapping[str, Any], where: str, whole: bool) -> Axi
         if whole and not float(given[key]).is_integer():
             raise InputError(where, f"{field}.{key}", given[key], "a whole number", "The parameter takes no others.")
     low, high, scale = given["from"], given["to"], given.get("scale", "linear")
-    if scale not in ("linear", "log"):
-        raise InputError(where, f"{field}.scale", scale, "one of linear, log")
+    check_known(where, f"{field}.scale", scale, ("linear", "log"))
     if not low < high:
         raise InputError(where, field, f"{low} to {high}", "a range that is not empty", "Its `to` lies above `from`.")
     if scale == "log" and low <= 0:

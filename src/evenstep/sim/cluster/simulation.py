@@ -150,7 +150,7 @@ class Cluster:
                 raise InputError("cluster", name, value, integers(low, found))
             object.__setattr__(self, name, int(value))
         for name, kind in (("arrivals", Arrivals), ("dispatch", Dispatched)):
-            check_known("cluster", name, getattr(self, name), get_args(kind), f"one of {', '.join(get_args(kind))}")
+            check_known("cluster", name, getattr(self, name), get_args(kind))
         given: Any = self.slots
         is_list = isinstance(given, tuple | list | np.ndarray)
         sizes: Any = tuple(cast("Sequence[Any]", given)) if is_list else (given,)

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Literal, cast, get_args
 
 from evenstep.config import MOST, integers
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_known
 
 Overflow = Literal["recompute", "restart", "swap", "never"]
 FirstToken = Literal["prefill", "decode"]
@@ -79,8 +79,7 @@ class Engine:
                 expected = integers(low, value if _is_number(value) else low)
                 raise InputError("engine", name, value, expected, "0 is no limit." if not low else "")
         for name, words in (("overflow", get_args(Overflow)), ("first_token", get_args(FirstToken))):
-            if getattr(self, name) not in words:
-                raise InputError("engine", name, getattr(self, name), f"one of {', '.join(words)}")
+            check_known("engine", name, getattr(self, name), words)
         for name in ("keeps_evicted", "schedules_ahead", "hold_produced"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError("engine", name, getattr(self, name), "true or false")

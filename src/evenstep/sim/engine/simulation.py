@@ -95,7 +95,7 @@ def simulate_engine(
     for field, value, kind in given:
         if not isinstance(value, kind):
             raise InputError("simulate_engine", field, value, f"an object of the class {kind.__name__}")
-    check_known("simulate_engine", "door", door, ("auto", "plain", "compiled"), "one of auto, plain, compiled")
+    check_known("simulate_engine", "door", door, ("auto", "plain", "compiled"))
     check_range("simulate_engine", "a number of seconds > 0", above=0, until_s=until_s)
     task = Task(trace, policy, engine or Engine(), law, shown(trace, policy, bounds), seed, records, door, until_s, label)
     if task.engine.data_parallel > 1:

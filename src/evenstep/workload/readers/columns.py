@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.request import ABSENT, COLUMNS, F8, I8, Trace
 from evenstep.wording import counted
 from evenstep.workload import files
@@ -101,8 +101,7 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
     where = "Trace.from_columns"
     if unknown := [field for field in columns if field not in COLUMNS]:
         raise InputError(where, "column", unknown[0], "a field of a request", nearest(unknown[0], COLUMNS))
-    if unit not in _PER_SECOND:
-        raise InputError(where, "unit", unit, f"one of {', '.join(_PER_SECOND)}")
+    check_known(where, "unit", unit, _PER_SECOND)
     given = {field: _plain(field, values) for field, values in columns.items() if values is not None}
     for field in ("prompt_tokens", "output_tokens"):
         if field not in given:
