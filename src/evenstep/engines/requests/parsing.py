@@ -149,7 +149,7 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     prompt, prompts, prompt_tokens = fields.get("messages" if is_chat else "prompt", _NOTHING), 1, -1
     if is_chat:
         if _first_inside(prompt) != b"{":
-            raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of messages")
+            raise InputError(_WHERE, "messages", _beginning(prompt) or "missing", "a list of one or more messages")
     elif embedded := _embedded(fields.get("prompt_embeds", _NOTHING)):
         prompts = embedded + (0 if bytes(prompt) in {b"", b"null", b"[]", b'""'} else _prompts(prompt)[0])
         prompt = _NOTHING

@@ -173,7 +173,7 @@ def refused_as(setting: str, text: str) -> Generator[None]:
     try:
         yield
     except InputError as error:
-        instead = "" if error.value in ("missing", text) else f" in place of {error.value!r}"
+        instead = "" if error.value in ("missing", text) else f" as {error.field}, not {error.value!r}"
         raise InputError("config", setting, text, f"{error.expected}{instead}", error.hint) from None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from evenstep.engines.requests.refusals import UNAUTHORIZED, Refusal
+from evenstep.engines.requests.refusals import UNAUTHORIZED, Refusal, bad_request
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.secrets import digest_of
@@ -105,7 +105,8 @@ def class_of(caller: Caller, name: str) -> int | Refusal:
         return caller.default_class
     number = caller.classes.get(name)
     if number is None:
-        message = f"The header {CLASS_HEADER} asks for a class that this key may not ask for."
+        its = ", ".join(sorted(caller.classes)) or "none"
+        message = f"The header {CLASS_HEADER} asks for a class that this key may not ask for; its classes: {its}."
         return Refusal(403, "invalid_request_error", message, "class_not_allowed", CLASS_HEADER)
     return number
 
@@ -119,8 +120,7 @@ def expected_tokens(value: str) -> int | Refusal:
         return 0
     number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
     if not 0 < number < _MOST_EXPECTED:
-        message = f"The header {EXPECTED_HEADER} is not a whole number above 0."
-        return Refusal(400, "invalid_request_error", message, "bad_header", EXPECTED_HEADER)
+        return _bad_header(EXPECTED_HEADER, value, f"an integer from 1 to {_MOST_EXPECTED - 1}")
     return number
 
 
@@ -135,6 +135,9 @@ def priority(value: str) -> float | Refusal:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        message = f"The header {PRIORITY_HEADER} is not a finite number."
-        return Refusal(400, "invalid_request_error", message, "bad_header", PRIORITY_HEADER)
+        return _bad_header(PRIORITY_HEADER, value, "a finite number")
     return number
+
+
+def _bad_header(name: str, value: str, expected: str) -> Refusal:
+    return replace(bad_request(InputError("request", name, value, expected)), code="bad_header")

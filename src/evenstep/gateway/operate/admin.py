@@ -179,7 +179,7 @@ class AdminApi:
         ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
         said = f"There is no worker {name}."
         if not ranks:
-            return said
+            return f"{said} GET /workers lists all."
         return (
             f"{said} Its ranks are workers of their own: {', '.join(ranks)}. A # in a URL is written %23: "
             f"DELETE /workers/{ranks[0].replace('#', '%23')}, or DELETE /workers/{name}?rank=0."
@@ -239,9 +239,10 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     except TimeoutError:
         return _error(503, "The data path does not answer.")
     except web.HTTPException as error:
-        headers = {k: v for k, v in error.headers.items() if k == "Allow"}
-        answer = _error(error.status, error.reason)
-        answer.headers.update(headers)
+        allow = {name: value for name, value in error.headers.items() if name == "Allow"}
+        said = f"takes {allow['Allow']}" if allow else error.reason
+        answer = _error(error.status, f"{request.path[:120]}: {said}. GET /openapi.json lists what this API takes.")
+        answer.headers.update(allow)
         return answer
     except Exception:
         _log.exception("the admin API failed; this is a bug of evenstep")

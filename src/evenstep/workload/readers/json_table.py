@@ -56,7 +56,7 @@ def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dic
             try:
                 row = json.loads(line)  # which allows NaN, so that the field can be named
             except (ValueError, RecursionError):
-                yield number, line[:60].decode("utf-8", "replace")
+                yield number, line.strip()[:60].decode("utf-8", "replace")
                 continue
         yield number, row if isinstance(row, dict) else json.dumps(row)[:60]
 
