@@ -65,6 +65,9 @@ class NetworkCommand:
             raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
         check_at_least("evenstep network", 0, args, "seed")
         if args.action == "check":
+        from evenstep.sim.network.description import load
+
+        load(args.file)  # refuses a bad file before `experiments.networks` compiles kernels
             return _check(args)
         orders = tuple(args.orders.split(",")) if args.orders is not None else ()
         return _live(args, orders) if args.live else _run(args, orders)
