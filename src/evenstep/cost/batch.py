@@ -136,7 +136,10 @@ def layout(
 
 
 def on_lines(lines: F8, at: Any) -> Any:
-    """Seconds at `at`, a number or array, on lines between knots, float64[2, P] as in `layout`; the end lines go on."""
+    """Seconds at `at` tokens (requests, bytes), a number or array, on straight lines through knots; the end lines go on.
+
+    `lines` is float64[2, P], P >= 2: ascending tokens, and the seconds at each.
+    """
     x, y = lines
     k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     return y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k])

@@ -16,7 +16,7 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Linear(OfLoad):
-    """``dt = overhead_s + sync + per_token_s * L*``, L* the KV tokens of the heaviest worker.
+    """``dt = overhead_s + sync_s + per_token_s * L*``, L* the heaviest worker's KV tokens; `OfLoad` has the first two.
 
     Args:
         per_token_s: t_l, seconds a resident KV token.

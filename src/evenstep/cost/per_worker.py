@@ -16,7 +16,7 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class PerWorker(OfLoad):
-    """``dt = overhead_s + sync + max_g per_token_s / speed[g] * L_g``, L_g the KV tokens of worker g.
+    """``dt = overhead_s + sync_s + max_g per_token_s / speed[g] * L_g``, L_g the KV tokens of worker g.
 
     ``per-worker:speed=8*1/8*0.6`` makes the second half of sixteen workers slower.
 

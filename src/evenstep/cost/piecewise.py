@@ -11,7 +11,7 @@ from evenstep.cost.view import PiecewiseLinear
 
 @dataclass(frozen=True, slots=True)
 class Piecewise(OfLoad):
-    """``dt = overhead_s + sync + line(L*)``, L* the heaviest worker's KV tokens, the line going through the knots.
+    """``dt = overhead_s + sync_s + line(L*)``, L* the heaviest worker's KV tokens, the line going through the knots.
 
     ``piecewise:knots=0:0/40000:0.003/110000:0.012,overhead-s=0.0049``. Beyond the ends the first and last line go on.
 

@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Table(OfLoad):
-    """``dt = sync + line(L*)``, L* the heaviest worker's KV tokens; the line goes through the measured steps.
+    """``dt = sync_s + line(L*)``, L* the heaviest worker's KV tokens; the line goes through the measured steps.
 
     ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and the
     duration of its whole decode step. Several measurements of one load are averaged. C is the line at load 0, never below 0;

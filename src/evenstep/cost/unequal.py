@@ -16,10 +16,11 @@ _PER_TOKEN_S = 1.1e-7
 
 @dataclass(frozen=True, slots=True)
 class Unequal(OfLoad):
-    """``dt = overhead_s + sync + max_g line(L_g + share * (n_g * longest_g - L_g))``.
+    """``dt = overhead_s + sync_s + max_g line(L_g + share * (n_g * longest_g - L_g))``.
 
     A worker of n requests takes the time of its load L, plus a share of the extra time that it would take if all n requests
-    were as long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of `piecewise`.
+    were as long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of `piecewise`. `OfLoad`
+    has the meaning of `overhead_s` and `sync_s`.
 
     Args:
         share: of the way to the longest, 0..1; 0 is the law without it.

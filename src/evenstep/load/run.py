@@ -33,8 +33,8 @@ class Progress:
     """The progress of a run: numbers of requests, and output tokens received.
 
     Args:
-        done: requests that have ended, failed ones included.
-        running: requests under way.
+        done, failed: requests that have ended, and those of them that failed.
+        running, total: requests under way, and all requests of the run.
         tokens: output tokens received so far, also of unfinished answers.
         now_s: seconds since the start of the run.
     """

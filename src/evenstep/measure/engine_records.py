@@ -139,6 +139,7 @@ class EngineRun:
     """One simulated (or recorded) run of an engine.
 
     Args:
+        conditions, totals: what was run (engine, policy, laws, seed), and the counts of the whole run.
         requests: the completed requests.
         iterations: one row for each iteration; None when records were off.
         trace: the trace that was run, unfinished requests included; None if unknown.

@@ -53,7 +53,7 @@ def known(value: Any) -> Any:
 def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
     """Imbalance of each step, float64[K] idle KV tokens: workers times envelope (the largest load), minus the sum of loads.
 
-    Source: BF-IO eq. 7; BalanceRoute's max minus min is `spread`.
+    All arguments are float64[K]; `size` is the number of workers. Source: BF-IO eq. 7; BalanceRoute's measure is `spread`.
     """
     return size * envelope - load_sum
 

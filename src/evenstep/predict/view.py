@@ -15,7 +15,7 @@ class Active:
     """N running requests that are due for a prediction; int64[N] each.
 
     Args:
-        age: tokens produced so far.
+        age, prompt_tokens: tokens produced so far, and tokens of the prompt.
         prompt_key, max_tokens: 0 where unknown.
         true_left: true remaining decode steps (one a token), for a predictor with ``oracle = True``; for others empty.
     """

@@ -138,7 +138,7 @@ class Ruled:
 
 
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:
-    """Prepare a call of a policy's rule on a view; run its `decision` once to get the answer.
+    """Prepare a call of a policy's compiled rule on a view; the caller then runs the result's `decision` once.
 
     The call works on copies of the view's arrays, so the view stays unchanged. `door` is the policy's, from
     `compiled.door_of` or `compiled.kernel_of`.

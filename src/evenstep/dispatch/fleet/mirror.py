@@ -71,10 +71,10 @@ class Worker:
     def slots_of_ours(self, gateways: int) -> int:
         """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
-        `gateways` includes this one; 0 = unknown. The slots are divided if the worker is shared, or if it has metrics and
-        there are several gateways; else these are all slots but the foreign ones. When they are divided, a gateway may add
-        ``free // max(2, gateways)`` to those it holds, and at least one while it holds less than an even share. Without a
-        free slot it gives up one or more, but keeps its last one. So a gateway that came late gets slots too.
+        In general these are all slots but the foreign ones. Slots are divided if the worker is shared, or has metrics and
+        `gateways` (with this one; 0 = unknown) is above 1. A gateway may then add ``free // max(2, gateways)`` to those it
+        holds, and at least one while it holds less than an even share. Without a free slot it gives up one or more, but
+        keeps its last one. So a gateway that came late gets slots too.
         """
         if not self.is_open:
             return _CLOSED

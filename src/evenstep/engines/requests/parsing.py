@@ -35,6 +35,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A parsed request for tokens.
 
     Args:
+        kind, model: the endpoint, and the name of the model as the client wrote it.
         body: as the client sent it.
         fields: the JSON of each member, as windows on the body.
         n: answers the client gets for each prompt.

@@ -144,10 +144,10 @@ class ServedModel:
     # --- events --------------------------------------------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
-        """Pass an event to the dispatcher, after those that are held, and carry out the commands that follow.
+        """Pass an event to the dispatcher, after the events that are held, and carry out the commands that follow.
 
-        If commands are being carried out, the event is handled after them. After `close`, nothing happens. An error of the
-        dispatcher is raised, such as InputError; that of an arrival fails only its request.
+        While commands are being carried out, the event is only held, and handled after them. After `close` it is dropped.
+        An error of the dispatcher, such as InputError, is raised; but an error about an arrival fails only its request.
         """
         self._events.append(event)
         if not self._is_telling:

@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: drawn from those with room by fitness, or (scouts) evenly."""
+    """Draw a worker with room for each request, oldest first, into `work`: by fitness, or evenly for a scout."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     count_requests(view, work.requests)

@@ -19,6 +19,7 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
     """A trace of these rows of a table, named after the table's file.
 
     Args:
+        table, format: the parsed file, and the name of its reader.
         rows: int64[N], rows of the table, in the order of the trace.
         notes: added to the notes of the table.
         columns: by field of `Trace`, arrays as long as the table, or None if absent. Arrival times are shifted so that the

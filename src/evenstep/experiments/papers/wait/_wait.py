@@ -139,7 +139,7 @@ class Workload:
         return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
 
     def fits(self, tokens: int) -> float:
-        """Mean requests in a full iteration, within `batch_limit` requests and `tokens` tokens.
+        """Mean requests in a full iteration, which runs at most `batch_limit` requests and `tokens` tokens.
 
         Requests are taken to be equally often at each of their stages: the prefill, and each decode.
         """
