@@ -31,13 +31,13 @@ _BESIDE = {"columns", "format", "report", "records", "config", "document", "debu
 class Compare:
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (
-        "Runs every policy on the same requests with the same random numbers, and prints the time that each one loses at\n"
+        "Simulates every policy on the same requests with the same random numbers, and prints the time that each loses at\n"
         "the barrier. Differences to a baseline are paired and have 95 % intervals. Options of a policy follow its name:\n"
         "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
         "Policies have the constants of their papers. Those that can starve a request also have an age bound, which the\n"
         "papers lack; age_limit=0 switches it off, as in br-0:age_limit=0. See evenstep policy show NAME.\n"
-        "A decision log sets fleet, step-time law, arrival times and policy. The recorded run has a row of its own, and\n"
-        "the error of the simulator is printed. Flags override the log.\n"
+        "FILE may be a decision log of a gateway. It sets fleet, step-time law, arrival times and policy; flags override\n"
+        "it. The recorded run gets a row of its own, and the command prints how far the simulator is from it.\n"
         "With --engine one engine is simulated, and the policies are those that form its batches."
     )
     examples = (

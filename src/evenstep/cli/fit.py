@@ -16,10 +16,10 @@ from evenstep.wording import counted
 class FitLaws:
     summary = "fit batch-time laws to a log of iterations"
     description = (
-        "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations. Its columns are\n"
-        "seconds and, where known, kv, tokens, requests, chunk_squares, crossed, decode_context. The vLLM plug-in writes\n"
-        "such a log, steps-0.csv. The command prints how much of the variation each law explains. It then prints the\n"
-        "best law, or that of --law, as text for --batch-time. It refuses a fit that explains less than 80 %."
+        "step-time fits four laws to a CSV log of iterations: affine-kv, token-budget, long-context and regression. The\n"
+        "log has the column seconds and, where known, kv, tokens, requests, chunk_squares, crossed, decode_context. The\n"
+        "vLLM plug-in writes such a log, steps-0.csv. The command prints how much of the variation each law explains, then\n"
+        "the best law, or that of --law, as text for --batch-time. It refuses a fit that explains less than 80 %."
     )
     examples = (
         "evenstep fit step-time steps-0.csv",
@@ -32,7 +32,7 @@ class FitLaws:
         fitted = verbs.add_parser("step-time", help="fit batch-time laws to a log of iterations")
         fitted.add_argument("file", metavar="LOG.csv", help="a line an iteration, plain or gzipped")
         fitted.add_argument("--law", metavar="NAME", help="take this law, not the one that fits best")
-        fitted.add_argument("--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png")
+        fitted.add_argument("--plot", metavar="FILE", help="draw measured and fitted seconds and residuals, as .svg or .png")
         flags.add_format(fitted)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -23,8 +23,9 @@ class NetworkCommand:
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (
         "Simulates engines on one clock, not in lock-step, and tasks that are graphs of calls: parallel, fork-join,\n"
-        "branching and loops. `run` compares orders by end-to-end task latency; `check` prints the load of each engine,\n"
-        "names overloaded virtual stations, and puts the simulated verdict next to the analytical one."
+        "branching and loops. `run` compares orders (which calls an engine serves first) by end-to-end task latency.\n"
+        "`check` prints the load of each engine, and of calls that priorities keep from running at the same time (virtual\n"
+        "stations) if it is above 1. It puts the simulated verdict on stability next to the analytical one."
     )
     examples = (
         "evenstep network run examples/networks/agent-loop.yaml",
@@ -64,10 +65,10 @@ class NetworkCommand:
         if args.until_s is not None and not 0 < args.until_s < float("inf"):
             raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
         check_at_least("evenstep network", 0, args, "seed")
-        if args.action == "check":
         from evenstep.sim.network.description import load
 
         load(args.file)  # refuses a bad file before `experiments.networks` compiles kernels
+        if args.action == "check":
             return _check(args)
         orders = tuple(args.orders.split(",")) if args.orders is not None else ()
         return _live(args, orders) if args.live else _run(args, orders)

@@ -12,7 +12,8 @@ class Predict:
     description = (
         "evaluate lets predictors learn from the first part of a trace and judges them on the rest. It prints how well\n"
         "they tell which requests leave within H steps (ROC-AUC, Brier score), and the error of the expected steps of\n"
-        "those. It also prints how many predictions pass the gate, and how many outputs lie in their 10-90 % interval."
+        "those. It also prints how many predictions are sure enough for a policy to count on (pass the gate), and how many\n"
+        "outputs lie in their 10-90 % interval."
     )
     examples = (
         "evenstep predict evaluate sample:azure-conv",

@@ -11,8 +11,9 @@ from evenstep.cli.parts import flags, outputs
 class Thresholds:
     summary = "solve WAIT's and Nested WAIT's thresholds for a trace and an engine"
     description = (
-        "Prints the least thresholds that keep up with the trace, the memory they need, the latency to expect, and the\n"
-        "inequality each satisfies. WAIT's types are the trace's classes, Nested WAIT's its output lengths."
+        "WAIT and Nested WAIT are scheduling policies that run requests of a type once a threshold of them waits. Prints\n"
+        "the least thresholds that keep up with the trace, the memory they need, the latency to expect, and the inequality\n"
+        "each satisfies. WAIT's types are the trace's classes, Nested WAIT's its output lengths."
     )
     examples = (
         "evenstep thresholds sample:azure-conv --rate 4 --engine kv-tokens=5000000",

@@ -60,8 +60,8 @@ class FleetSettings:
         outages: a worker lost (STEP:WORKER) or back again (STEP:WORKER:back), at a step of its group.
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = no prefix caches.
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
-        may_hold: leave a worker idle if the policy holds all requests that fit it (paper mode); else least load sends it
-            the oldest of these.
+        may_hold: leave a worker idle if the policy holds all requests that fit it (paper mode). Without this, the worker
+            gets the oldest of these.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         limit: use only the first rows of the trace, or draw only so many requests.
@@ -180,7 +180,7 @@ class CompareSettings(FleetSettings):
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
         policies: policies as NAME:key=value,key=value; left out = a usual selection.
-        seeds: replicates of each policy; if left out, fewer where the trace has fewer that differ.
+        seeds: replicates of each policy; if left out, fewer for a trace too short for three that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
         processes: processes to run in; left out = all cores for a long run.
     """

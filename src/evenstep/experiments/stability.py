@@ -39,8 +39,8 @@ class StabilitySettings:
         batch_time: seconds of an iteration, a batch-time law.
         rate: requests a second to judge as well; the trace's own rate when left out.
         precision: width of the last bracket of a bisection, as a share.
-        requests: arrivals of a run, 1,000 or more; twice, then four times as many while its verdict is undecided. The
-            overload at the end of a bisection has four times as many, and a check of its rate at least 100,000.
+        requests: arrivals of a run, 1,000 or more. An undecided run is repeated with twice, then four times as many. The
+            overloaded run at a bisection's end has four times as many, and the check of its rate 100,000 or more.
         seeds: replicates, each a bisection of its own.
         limit: use only the first rows of the trace, or draw only so many requests of a workload file; not with laws.
         format_name: format of the trace file where it is not recognised.

@@ -31,11 +31,11 @@ class EngineSettings:
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
         policies: scheduling policies as NAME:key=value,key=value; left out = a usual selection.
-        seeds: replicates of each policy; if left out, fewer where the trace has fewer that differ.
+        seeds: replicates of each policy; if left out, fewer for a trace too short for three that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
         engine: the engine, KEY=VALUE,...: token-budget, batch-limit, resident-limit, kv-tokens, block-tokens, overflow,
             keeps-evicted, schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel,
-            balancer, news-s.
+            balancer, news-s; the reference page on scheduling explains each.
         batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
         bounds: bounds of output lengths, for policies that plan with them: trace, exact, constant:1/1000,
             bucketed:100/200/1000, around:0.2, or a predictor's quantiles, survival:low=0.1,high=0.9.
