@@ -39,7 +39,7 @@ class Worker:
         self.heard_s = now_s  # time of its last sample
         self.is_known = not spec.scraped
         self.foreign, self.foreign_load = 0, 0.0
-        self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
+        self.beyond: tuple[int, float] = (0, 0.0)  # requests and KV tokens that the last sample showed beyond our own
         self.unsure = 0  # requests of the last sample that may be foreign
         self.foreign_s = -math.inf  # time of the last sample with foreign requests
         self.held = 0  # slots taken by our requests at the last sample
@@ -302,24 +302,23 @@ class Mirror(Restored):
         all_came, all_went = at.came[place], at.went[place]
         came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
         could = max(asked, at.free_at_most[place] + self.margin)
-        beyond = requests - min(could, asked + all_came - came)
-        now = beyond, used - at.load[place] - at.sent_load[place]
-        last = worker.beyond if worker.is_known else now
+        beyond = requests - min(could, asked + all_came - came), used - at.load[place] - at.sent_load[place]
+        last = worker.beyond if worker.is_known else beyond
         had = worker.foreign
-        if min(last[0], now[0]) > 0:
+        if min(last[0], beyond[0]) > 0:
             worker.foreign_s = now_s
         worker.heard_s, worker.is_known, worker.held = now_s, True, self.held(place)
         unsure = max(0, requests - min(asked, ours))
         worker.foreign = max(worker.unsure, unsure) if worker.is_shared else 0
         worker.unsure = unsure
-        grown = max(0.0, now[1] - last[1])
-        worker.foreign_load = max(0.0, last[1], now[1]) + grown if worker.foreign else 0.0
+        grown = max(0.0, beyond[1] - last[1])
+        worker.foreign_load = max(0.0, last[1], beyond[1]) + grown if worker.foreign else 0.0
         before_went, before_ours = worker.before
         short = before_ours - (all_went - before_went) - requests
         is_short = min(worker.short, short) > 0
         worker.divergences += is_short
         worker.short, worker.before = short, (went, asked)
-        worker.beyond, worker.asked = now, (0, 0, -1)
+        worker.beyond, worker.asked = beyond, (0, 0, -1)
         if not worker.spec.scraped:  # this reading was under way when its metrics were given up, and none follows
             worker.go_unread()
         self.changed(place)

@@ -83,9 +83,7 @@ class Projections:
 
     def _learn(self) -> None:
         """Give the ended requests to the predictor to learn from; in parts, by `_learn_on`, if it can do that."""
-        columns = np.array(self._ended, np.int64).T.copy()
-        self._ended = []
-        finished = Finished(*columns)
+        finished, self._ended = Finished(*np.array(self._ended, np.int64).T.copy()), []
         if self._in_parts:
             self.gate.predictor.begin(finished)
             self._learning = True

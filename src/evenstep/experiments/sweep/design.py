@@ -115,9 +115,8 @@ def _policies(found: SweepFile, document: Document) -> list[Contender]:
             raise InputError(where, "policies", name, "each policy once")
         try:
             made.append(contender(name))
-            for spec, room in ((_spec(made[-1], room), room) for room in ROOMS.values()):
-                if spec is not None:
-                    names.find(room, str(spec["name"]))
+            for room in ROOMS.values():
+                _kind(made[-1], room)
         except InputError as error:
             raise _placed(error, where) from None
     return made
@@ -153,15 +152,14 @@ def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> 
     if not dot:
         return axis_of(name, given, where, number=_number(get_type_hints(CompareSettings)[name]))
     room, key = ROOMS[prefix], option.replace("-", "_")
-    specs = [_spec(one, room) for one in asked]
-    kinds = [names.find(room, str(spec["name"])) for spec in specs if spec is not None]
+    kinds = [kind for one in asked if (kind := _kind(one, room)) is not None]
     having = [kind for kind in kinds if key in _options(kind)]
     if not having:
         every = sorted({known for kind in kinds for known in _options(kind)})
         none = f"No {prefix} here takes any." if not every else nearest(key, every)
         raise InputError(where, f"over.{name}", option, f"an option that a {prefix} of this sweep has", none)
-    for one, spec in zip(asked, specs, strict=True):
-        if spec is not None and key in spec:
+    for one in asked:
+        if key in (_spec(one, room) or ()):
             raise InputError(where, f"over.{name}", f"also in {one.name}", "one of the two places")
     return axis_of(name, given, where, number=_number(get_type_hints(having[0])[key]))
 
@@ -183,21 +181,25 @@ def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
     for name, value in given.items():
         prefix, dot, option = name.partition(".")
         room, key = ROOMS.get(prefix, ""), option.replace("-", "_")
-        spec = _spec(one, room) if dot else None
-        if spec is None or key not in _options(names.find(room, str(spec["name"]))):
-            continue
-        field = "policy" if room == "routing" else "predictor"
-        one = dataclasses.replace(one, **{field: {**spec, key: value}})
+        if dot and key in _options(_kind(one, room)):
+            one = dataclasses.replace(one, **{prefix: {**(_spec(one, room) or {}), key: value}})
     return one
 
 
 def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
     """The spec of a contender's policy (`room` ``routing``), or of its predictor, else its policy's usual one, else None."""
-    policy = cast("Mapping[str, Any]", one.policy)
-    if room == "routing" or one.predictor is not None:
-        return policy if room == "routing" else one.predictor
-    usual = getattr(names.find("routing", str(policy["name"])), "usual_predictor", None)
+    if room == "routing":
+        return cast("Mapping[str, Any]", one.policy)
+    if one.predictor is not None:
+        return one.predictor
+    usual = getattr(_kind(one, "routing"), "usual_predictor", None)
     return None if usual is None else {"name": usual}
+
+
+def _kind(one: Contender, room: str) -> Any:
+    """The class of `_spec`, or None without a spec; `InputError` for an unknown name."""
+    spec = _spec(one, room)
+    return None if spec is None else names.find(room, str(spec["name"]))
 
 
 def _options(kind: Any) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import column, cut, fill
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError, PolicyError
+from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.measure import records
 from evenstep.measure.digest import StreamingDigest, digest_of
 from evenstep.measure.records import RequestTable, Run, StepTable
@@ -121,7 +121,7 @@ def _carry(
             elif plain is not None and plain.error is not None:
                 raise plain.error
             else:
-                raise PolicyError(_complaint(state.run, status, name))
+                raise _fault(state.run, status, name)
     gathered.take(state, more=False)
 
 
@@ -300,26 +300,23 @@ class _Predictions:
         self.seen = end
 
 
-def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
-    """Describe the policy's mistake at `STUCK` or `BROKEN`; an InputError if the trace or the fleet is to blame."""
+def _fault(run: model.Run | ShortRun, status: int, name: str) -> EvenstepError:
+    """The error to raise at `STUCK` or `BROKEN`: a PolicyError, or an InputError if the trace or the fleet is to blame."""
     now, fixed = run.now, run.fixed
     if status == model.STUCK:
         if now.waiting == 0:
-            found, hint = (
-                f"never ended for {counted(fixed.requests - now.completed, 'request')}",
-                "Look for requests that wait for each other.",
-            )
-            raise InputError("trace", "after", found, "requests that end", hint)
+            found = f"never ended for {counted(fixed.requests - now.completed, 'request')}"
+            return InputError("trace", "after", found, "requests that end", "Look for requests that wait for each other.")
         if not np.any(column(run.fleet.workers, "up")):
             found, hint = f"every worker lost, requests waiting: {now.waiting}", "Write STEP:WORKER:back for one."
-            raise InputError("cluster", "outages", found, "a worker that stays or comes back", hint)
+            return InputError("cluster", "outages", found, "a worker that stays or comes back", hint)
         load = run.pool.load[now.first : now.first + now.waiting]
         least = now.first + int(load.argmin())
         if run.pool.load[least] > fixed.kv_tokens:
             request = f"request {run.pool.id[least]} holds since it went back to the pool"
             expected, hint = f"{run.pool.load[least]:g} or more, which {request}", "No worker can take it again."
-            raise InputError("cluster", "kv_tokens", fixed.kv_tokens, expected, hint)
-        return (
+            return InputError("cluster", "kv_tokens", fixed.kv_tokens, expected, hint)
+        return PolicyError(
             f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
             f" expected it to admit at least one"
         )
@@ -329,7 +326,7 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
         model.OVER_SLOTS: f"over capacity: worker {g} is sent more requests than it has free slots",
         model.OVER_KV: f"over capacity: worker {g} is sent more KV tokens than it has free",
     }
-    return f"policy {name} broke its contract at decision {now.decisions}: {broken[int(now.error_kind)]}"
+    return PolicyError(f"policy {name} broke its contract at decision {now.decisions}: {broken[int(now.error_kind)]}")
 
 
 def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str, int]) -> Run:
