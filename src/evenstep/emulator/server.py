@@ -131,8 +131,8 @@ def introduction(emulator: Emulator) -> list[str]:
     """The start-up lines of an open emulator: its ranks and groups, each address with its ranks, and the URL for faults."""
     settings = emulator.settings
     sizes = ", ".join(map(str, settings.sizes))
-    groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"
-    ranks = f"{settings.ranks} emulated {settings.dialect} rank{'s' * (settings.ranks > 1)} in {groups}"
+    groups = f"{counted(len(settings.sizes), 'barrier group')} of {sizes}"
+    ranks = f"{counted(settings.ranks, f'emulated {settings.dialect} rank')} in {groups}"
     held = f"{counted(settings.slots, 'slot')} and {settings.blocks * settings.block_size:,} KV tokens each"
     lines = [f"{ranks}: {held}, model {settings.model}, role {settings.role}"]
     for port, ranks in emulator.ports:

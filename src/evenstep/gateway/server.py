@@ -27,6 +27,7 @@ from evenstep.gateway.operate.compiling import begins_plain, compile_and_warm, t
 from evenstep.gateway.operate.logs import Logs, logging_to
 from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.serve.gateway import Gateway
+from evenstep.wording import counted
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
@@ -217,8 +218,7 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
     while gateway.front.not_ready():
         await asyncio.sleep(_LOOK_S)
     models = ", ".join(pool.name for pool in gateway.pools.all if pool.backends)
-    workers = len(gateway.workers())
-    say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
+    say(f"ready: {models} on {counted(len(gateway.workers()), 'worker')}")
     if server.begins_plain:
         with suppress(Exception):  # `_until_signal` raises it
             await server.ready()
@@ -266,8 +266,7 @@ def introduction(server: Server) -> list[str]:
         f"{scheme}://{sockets.in_url(config.listen.host)}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"
     ]
     split = f", {prefillers} of them prefill" if prefillers else ""
-    several = "s" * (len(fleet) != 1), "s" * (len(groups) != 1)
-    lines.append(f"{len(fleet)} worker{several[0]}{split}, {len(groups)} barrier group{several[1]}")
+    lines.append(f"{counted(len(fleet), 'worker')}{split}, {counted(len(groups), 'barrier group')}")
     if not fleet and not config.discovery.dns and not config.discovery.kubernetes:
         lines.append("no worker yet: give --worker URL, or POST one to /workers of the admin API")
     if any(entry.slots is None for entry in config.workers):

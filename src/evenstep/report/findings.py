@@ -130,8 +130,7 @@ def text_lines(found: Reproduction) -> list[str]:
     lines = [f"{found.name}: {found.title}", f"source: {found.source}"]
     if found.quick:
         lines.append(QUICK)
-    lines += ["", *aligned(cells(said.rows), left=range(3)), ""]
-    lines.append(intervals_sentence(found))
+    lines += ["", *aligned(cells(said.rows), left=range(3)), "", intervals_sentence(found)]
     if said.claims:
         lines += ["", "A claim is tested for its direction, by 95 % intervals; the paper's size and ours stand beside it."]
     for claim in said.claims:
@@ -197,14 +196,8 @@ def csv_text(found: Reproduction) -> str:
 
 _LATEX = str.maketrans(
     {letter: rf"\{letter}" for letter in "&%$#_{}"}
-    | {
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-        "±": r"$\pm$",
-        "<": r"$<$",
-        ">": r"$>$",
-    }
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
 )
 
 

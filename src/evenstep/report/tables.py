@@ -315,8 +315,7 @@ def foot_lines(comparison: Comparison) -> list[str]:
     lines.append(fleet_sentence(comparison))
     if comparison.observed is not None:
         lines += [*comparison.observed.said, *filter(None, [error_sentence(comparison)])]
-    lines.append(window_sentence(comparison))
-    lines.append(replicates_sentence(comparison))
+    lines += [window_sentence(comparison), replicates_sentence(comparison)]
     even = comparison.yardsticks.get("even_full_slot_tokens_per_s")
     bound = comparison.yardsticks.get("policy_free_bound_s")
     if even is not None and bound is not None:

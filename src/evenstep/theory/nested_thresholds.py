@@ -155,7 +155,7 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
     seconds, floor, sqrt = types.d0_s, math.floor, math.sqrt
     chances = [(p, kappa * sqrt(p * (1 - p))) for p in shares.tolist()]
     for _ in range(_MOST):
-        n = [last := math.floor(whole * seconds) + 1]
+        n = [last := floor(whole * seconds) + 1]
         for p, spread in chances:
             n.append(last := floor(p * last + spread * sqrt(last)) + 1)
         longer = float(types.d0_s + types.d1_s * np.dot(n, work))
