@@ -151,3 +151,9 @@ def test_an_unknown_word_is_an_error_with_the_nearest():
     check_known("file", "policy", "jsq", {"jsq": 1}, "a known policy")
     with pytest.raises(InputError, match=r"^file: policy is 'jsp'; expected a known policy. Did you mean jsq\?$"):
         check_known("file", "policy", "jsp", {"jsq": 1}, "a known policy")
+
+
+@pytest.mark.parametrize(("word", "hint"), [("never", ""), ("tmied", r" Did you mean timed\?")])
+def test_a_list_of_the_known_words_is_not_repeated_in_the_hint(word, hint):
+    with pytest.raises(InputError, match=f"^file: arrivals is '{word}'; expected one of timed, closed.{hint}$"):
+        check_known("file", "arrivals", word, ("timed", "closed"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 
 import pytest
 from tests.sim.network.networks import EXAMPLES
 
+from evenstep import experiments
 from evenstep.cli.main import main
 from evenstep.measure.network_records import Live
 
@@ -22,6 +24,15 @@ def test_run_prints_orders_engines_and_digests(capsys):
     heads = [line.split()[0] for line in lines if line]
     assert {"fcfs", "least-attained", "pool-0", "pool-1", "pool-2", "digest"} <= set(heads)
     assert "Means over 2 replicates" in "\n".join(lines)
+
+
+def test_a_bad_file_is_refused_before_the_module_that_compiles_is_imported(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "net.yaml"
+    path.write_text("version: 1\nengines: {pool: {count: 0}}\ntasks: {}\n")
+    monkeypatch.setitem(sys.modules, "evenstep.experiments.networks", None)
+    monkeypatch.delattr(experiments, "networks", raising=False)
+    assert main(["network", "run", str(path)]) == 2
+    assert "net.yaml line 2: engines.pool.count is 0; expected an integer >= 1." in capsys.readouterr().err
 
 
 def test_json_is_one_object_with_paired_differences(capsys):

@@ -58,7 +58,8 @@ def test_workers_come_and_go():
             assert listed[2]["slots"] == 7 and listed[0]["state"]["slots"] == 7
             assert (await client.delete("/workers/c%230?drain=false")).status == 202
             assert ("remove", "c#0", False) in all_.gateway.asked
-            assert (await client.delete("/workers/nobody")).status == 404
+            answer = await client.delete("/workers/unknown")
+            assert answer.status == 404 and "GET /workers lists all." in await answer.text()
             all_.gateway.lingers = True
             assert (await client.delete("/workers/b")).status == 202
             assert (await client.delete("/workers/b?drain=false")).status == 202
@@ -127,6 +128,7 @@ def test_the_policy_is_shown_with_why_least_load_decided_in_its_place():
         ("PUT", "/policy", b"[" * 100_000, JSON, "expected JSON"),
         ("POST", "/workers", "{}", {"Content-Type": "text/plain"}, "Content-Type is 'text/plain'"),
         ("PUT", "/policy", '{"policy": 3}', JSON, "policy is 3; expected text"),
+        ("PUT", "/policy", '{"policy": "br-h:horizon=-1"}', JSON, "expected an integer >= 0 as horizon, not -1."),
     ],
 )
 def test_what_is_wrong_with_a_body_is_said(method, path, body, headers, said):
@@ -239,8 +241,10 @@ def test_a_data_path_that_hangs_is_said_so(monkeypatch):
 def test_unknown_paths_and_methods_are_json_errors():
     async def story():
         async with operating() as all_:
-            for method, path, status in (("GET", "/nothing", 404), ("DELETE", "/policy", 405)):
+            unknown, taken = "/nothing: Not Found. GET /openapi.json", "/policy: takes GET,HEAD,PUT. GET /openapi.json"
+            for method, path, status, said in (("GET", "/nothing", 404, unknown), ("DELETE", "/policy", 405, taken)):
                 answer = await all_.client.request(method, path)
-                assert (answer.status, list(await answer.json())) == (status, ["error"])
+                assert answer.status == status
+                assert (await answer.json())["error"]["message"].startswith(said)
 
     asyncio.run(story())

@@ -29,6 +29,7 @@ def test_a_key_stands_for_its_tenant_and_its_classes():
     assert (second.tenant, class_of(second, ""), class_of(second, "fast")) == ("b", 0, 1)
     refused = class_of(first, "fast")
     assert isinstance(refused, Refusal) and refused.status == 403 and b"fast" not in refused.body()
+    assert refused.message.endswith("; its classes: slow.")
 
 
 @pytest.mark.parametrize("authorization", [b"", b"Bearer", b"Bearer ", b"Bearer onee", b"Bearer on", b"Basic one", b"one"])
@@ -58,6 +59,7 @@ def test_expected_tokens_are_a_whole_number_or_refused():
     for text in ("0", "-1", "+1", "1.5", "x", "1e3", "²", "2147483648", "99999999999"):
         refused = expected_tokens(text)
         assert isinstance(refused, Refusal) and refused.status == 400
+        assert refused.message.startswith(f"request: x-evenstep-expected-tokens is {text!r}; expected an integer from 1 to")
 
 
 def test_a_priority_is_a_finite_number_or_refused():
