@@ -148,7 +148,7 @@ def on_lines(lines: F8, at: Any) -> Any:
 def rise_after(lines: F8) -> float:
     """Seconds a token (request, byte) after the last point of a measured line, float64[2, P]: the mean of its upper half.
 
-    Two neighbouring points would tell more of the noise of their times. It is 0 if the upper half falls.
+    The slope between two neighbouring points would mostly show the noise of their times. 0 if the upper half falls.
     """
     last, seconds = lines[:, -1]
     half = max(last / 2.0, lines[0, 0])

@@ -198,7 +198,7 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
 def gone(window: Window, requests: I8, produced: I8) -> None:
     """Note requests that left unfinished, with the tokens they produced; unknown ones are ignored.
 
-    They leave the table. The window keeps them as longer than that.
+    They leave the table. The window counts each as an output longer than that, of unknown length.
     """
     table = window.table
     for i in range(requests.size):

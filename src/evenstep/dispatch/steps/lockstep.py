@@ -208,7 +208,7 @@ def _next(groups: GroupColumns, early: EarlySteps, group: int, at: int) -> None:
 
 @part
 def completed(groups: GroupColumns, group: int, now_s: float) -> None:
-    """Note `now_s`, the time at which a step was complete; its seconds are those since the step before was.
+    """Note `now_s`, the time at which a step was complete; its seconds begin when the step before was complete.
 
     The step is counted, with its loads, when the next one begins (`begins`). The first step after a pause has no seconds.
     """

@@ -158,7 +158,7 @@ class Pools:
     def remove(self, name: str, drain: bool) -> None:
         """Remove a worker: with `drain` when its requests have finished there, else at once; they move on if they can.
 
-        At the end `gone` forgets it. Raises InputError if there is no such worker.
+        Once nothing runs there, `gone` is called. Raises InputError if there is no such worker.
         """
         if name not in self.workers:
             raise InputError("workers", "name", name, "the name of a known worker")
