@@ -32,7 +32,7 @@ def test_a_log_that_was_tampered_with_is_a_failure(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "first difference: decision 0" in out and "recorded: 1 waiting, sent 1 -> b" in out
     assert "what the policy saw in the replay, after the event " in out
-    assert "worker  KV tokens  running  queued  free slots" in out and "waiting request" in out
+    assert "worker  KV tokens  running  queued  slots offered" in out and "waiting request" in out
 
 
 def test_a_decision_that_does_not_differ_is_shown_when_asked_for(capsys):

@@ -106,7 +106,7 @@ def _seen(found: Replayed) -> list[str]:
     requests = [[str(r.request), f"{r.tokens:.0f}", f"{r.waited_s:.6f}"] for r in waiting[:_SHOWN]]
     lines = ["", f"what the policy saw in the replay, after the event {found.after} (checksum {seen.checksum})"]
     for head, rows, every in (
-        (["worker", "KV tokens", "running", "queued", "free slots", "KV free"], loads, len(workers)),
+        (["worker", "KV tokens", "running", "queued", "slots offered", "KV free"], loads, len(workers)),
         (["waiting request", "KV tokens", "waited s"], requests, len(waiting)),
     ):
         lines += ["", *(f"  {line}" for line in aligned([head, *rows]))]
