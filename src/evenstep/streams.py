@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +27,12 @@ def stream_number(stream: str) -> int:
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
 
 
-def _mix(state: int, word: int) -> int:
-    """One step of the mixer: a 64-bit state and a word give the next state."""
-    z = (state + _GOLDEN + (word & _MASK)) & _MASK
+def _mix(state: Any, word: Any) -> Any:
+    """One step of the mixer: a 64-bit state and a word, ints or uint64[N], give the next state; arrays wrap silently."""
+    z = ((word & _MASK) + state + _GOLDEN) & _MASK
     z = ((z ^ (z >> 30)) * _M1) & _MASK
     z = ((z ^ (z >> 27)) * _M2) & _MASK
     return z ^ (z >> 31)
-
-
-def _mix_array(state: NDArray[np.uint64], word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`_mix` of uint64[N] states and words, element by element."""
-    with np.errstate(over="ignore"):
-        z = state + np.uint64(_GOLDEN) + word
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(_M1)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(_M2)
-        return z ^ (z >> np.uint64(31))
 
 
 @overload
@@ -57,9 +48,6 @@ def uniform(seed: int, stream: str, request_id: int | NDArray[np.int64], draw: i
         draw: number of the draw of this stream for this request, from 0.
     """
     head = _mix(_mix(0, seed), stream_number(stream))
-    if isinstance(request_id, np.ndarray):
-        ids = np.ascontiguousarray(request_id, dtype=np.int64).view(np.uint64)
-        first = _mix_array(np.full(ids.shape, head, np.uint64), ids)
-        last = _mix_array(first, np.full(ids.shape, draw & _MASK, np.uint64))
-        return (last >> np.uint64(11)).astype(np.float64) * _TO_UNIT
-    return (_mix(_mix(head, int(request_id)), draw) >> 11) * _TO_UNIT
+    is_array = isinstance(request_id, np.ndarray)
+    word = np.ascontiguousarray(request_id, dtype=np.int64).view(np.uint64) if is_array else int(request_id)
+    return (_mix(_mix(head, word), draw) >> 11) * _TO_UNIT
