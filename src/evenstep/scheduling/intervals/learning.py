@@ -63,8 +63,7 @@ def form_learned(
             work.key[position] = key_of(view, options, position)
         give_way(view, batch, work.mark, work.key, runs)
     grow(view, batch, work.mark)
-    capacity = int(share * view.kv_capacity)
-    if view.waiting.size == 0 or cannot_join(view, options, work, believed, view.waiting[0], capacity):
+    if view.waiting.size == 0:
         return
     ahead, count = work.ahead, 0
     for position in range(runs):
@@ -74,22 +73,3 @@ def form_learned(
             count += 1
     sort(ahead, count)
     admit_believed(view, options, work, believed, share, count)
-
-
-@part
-def cannot_join(
-    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
-) -> bool:
-    """A quick test: true if a waiting request surely does not fit `capacity` KV tokens next to those marked `GROWS`.
-
-    That is so if memory would be exceeded before the first of all these ends. If false, `fits_with` has to decide.
-    `believed` gives a lower bound (`form_learned`); `row` is that of the waiting request.
-    """
-    held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
-    for position in range(view.running.size):
-        if work.mark[position] == GROWS:
-            other: int = view.running[position]
-            held += base(view, other)
-            many += 1
-            least = min(least, remaining(view, other, believed(view, options, other)))
-    return many > 1 and held + many * least > capacity
