@@ -104,7 +104,6 @@ def _compare(
     from evenstep.experiments.sources import plan_of
     from evenstep.measure.comparison import to_json_object
     from evenstep.report.html import page
-    from evenstep.report.tables import columns_of
 
     flags.need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
@@ -121,12 +120,7 @@ def _compare(
     )
     check_fits(found, plan.source)
     outputs.remark(idle(found, settings.arrivals))
-    columns = columns_of(
-        prefix_hits=settings.prefix_cache_blocks > 0,
-        slo=settings.slo is not None,
-        prefill=settings.prefillers == 0 and settings.prefill_base_s + settings.prefill_per_token_s > 0,
-    )
-    rows = outputs.Rows(asked, columns, observed) if args.format == "table" else None
+    rows = outputs.Rows(asked, observed) if args.format == "table" else None
     comparison, runs = run_comparison(
         plan,
         asked,

@@ -139,24 +139,30 @@ def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = 
 
 
 class ComparisonTable:
-    """Prints a comparison row by row: call `head`, then `observed` for a recorded run, `row` for each policy, and `foot`.
+    """Prints a comparison row by row: call `head`, then `row` for each policy, and `foot`.
 
     Args:
-        names: of all policies, and for `observed` the `observed_name`. They set the width of the first column, where long
-            ones are cut.
+        comparison: of the first policies at least; its summaries and conditions say which columns the table has. Those in
+            `_SPARE` for which a terminal has no room are left out.
+        names: of all policies. They set the width of the first column, where long ones are cut.
+        observed: the recorded run, shown as the first row; None = no such row.
         stream: None = stdout. Colour only on a terminal or with ``FORCE_COLOR`` on stdout, and never with ``NO_COLOR``.
-        columns: None = the usual ones. Those in `_SPARE` for which a terminal has no room are left out.
     """
 
     def __init__(
-        self, names: Sequence[str], stream: TextIO | None = None, *, columns: Sequence[Column] | None = None
+        self, comparison: Comparison, names: Sequence[str], observed: PolicyResult | None, stream: TextIO | None = None
     ) -> None:
+        known, prefill = comparison.policies[0].summaries[0], comparison.conditions.prefill
+        wanted = columns_of(prefix_hits="prefix_hit_share" in known, slo="slo_share" in known, prefill=prefill)
+        self._observed = observed
+        if observed is not None:
+            names = [*names, f"observed: {observed.policy}"]
         out = stream or sys.stdout
         # in a notebook rich would show each line as an output of the cell, and take any stream for a terminal
         terminal = out.isatty() if stream is not None else None
         self._console = Console(file=out, highlight=False, soft_wrap=True, force_jupyter=False, force_terminal=terminal)
         self._terminal = self._console.width if out.isatty() else None
-        width, wanted = self._terminal or 10_000, columns or columns_of()
+        width = self._terminal or 10_000
         longest = max(12, *(len(n) + 1 for n in names))
         self._columns = list(wanted)
         for spare in _SPARE:
@@ -170,21 +176,18 @@ class ComparisonTable:
         self._first: PolicyResult | None = None
 
     def head(self) -> None:
-        """Print two lines: the headings and the units of the columns."""
+        """Print the headings and the units of the columns, and the row of the recorded run."""
         self._line("policy", [c.heading for c in self._columns], "bold")
         self._line("", [c.unit for c in self._columns], "dim")
+        if (recorded := self._observed) is not None:
+            cells = [c.cell(recorded, recorded).replace("baseline", "observed") for c in self._columns]
+            self._line([*self._names.values()][-1], cells, "bold")
 
     def row(self, result: PolicyResult) -> None:
         """Print one policy's row, an oracle with ``*`` and in yellow. Print the comparison's first policy first."""
         self._first = self._first or result
         name = self._names[result.policy] + ("*" if result.oracle else "")
         self._line(name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else "")
-
-    def observed(self, result: PolicyResult) -> None:
-        """Print the row of the recorded run; call it before `row`."""
-        cells = (c.cell(result, result) for c in self._columns)
-        shown = ["observed" if cell == "baseline" else cell for cell in cells]
-        self._line(self._names[observed_name(result)], shown, "bold")
 
     def foot(self, comparison: Comparison) -> None:
         """Print the `differences` to the baseline, then `foot_lines`, which explain the figures and give the digests."""
@@ -209,17 +212,9 @@ class ComparisonTable:
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
     """Print the whole table of a finished comparison, recorded run first, with its foot; to stdout if `stream` is None."""
-    known = comparison.policies[0].summaries[0]
-    columns = columns_of(
-        prefix_hits="prefix_hit_share" in known, slo="slo_share" in known, prefill=comparison.conditions.prefill
-    )
-    names = [p.policy for p in comparison.policies]
-    if comparison.observed is not None:
-        names.append(observed_name(comparison.observed.result))
-    table = ComparisonTable(names, stream, columns=columns)
+    observed = None if comparison.observed is None else comparison.observed.result
+    table = ComparisonTable(comparison, [p.policy for p in comparison.policies], observed, stream)
     table.head()
-    if comparison.observed is not None:
-        table.observed(comparison.observed.result)
     for result in comparison.policies:
         table.row(result)
     table.foot(comparison)
@@ -282,11 +277,6 @@ JUDGED = {
     "oldest_wait_s": "oldest wait",
     "idle_time_share": "idle time",
 }
-
-
-def observed_name(result: PolicyResult) -> str:
-    """The name of a recorded run in tables: ``observed: `` and its policy."""
-    return f"observed: {result.policy}"
 
 
 def error_sentence(comparison: Comparison) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenstep.load.run import Progress
     from evenstep.measure.comparison import Comparison, PolicyResult
     from evenstep.measure.records import Run
-    from evenstep.report.tables import Column
+    from evenstep.report.tables import ComparisonTable
 
 
 class Rows:
@@ -32,32 +32,24 @@ class Rows:
 
     Args:
         asked: the policies, in order.
-        columns: of the table; None = the usual ones.
         observed: the run that a decision log recorded, shown as the first row; None = no such row.
     """
 
-    def __init__(
-        self, asked: Sequence[Contender], columns: Sequence[Column] | None = None, observed: PolicyResult | None = None
-    ) -> None:
-        from evenstep.report.tables import ComparisonTable, observed_name
-
-        names = [one.name for one in asked]
-        if observed is not None:
-            names.append(observed_name(observed))
-        self._table, self._observed = ComparisonTable(names, columns=columns), observed
+    def __init__(self, asked: Sequence[Contender], observed: PolicyResult | None) -> None:
+        self._names, self._observed = [one.name for one in asked], observed
         self._first: list[Run] = []
+        self._table: ComparisonTable
 
     def add(self, runs: list[Run]) -> None:
         """Print the next policy's row, with headings above the first. `runs`: one a replicate; the first ones are kept."""
         from evenstep.measure.comparison import compare_runs
+        from evenstep.report.tables import ComparisonTable
 
-        compared = [self._first, runs] if self._first else [runs]
+        compared = compare_runs([self._first, runs] if self._first else [runs])
         if not self._first:
-            self._first = runs
+            self._first, self._table = runs, ComparisonTable(compared, self._names, self._observed)
             self._table.head()
-            if self._observed is not None:
-                self._table.observed(self._observed)
-        self._table.row(compare_runs(compared).policies[-1])
+        self._table.row(compared.policies[-1])
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
