@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -185,21 +186,18 @@ class Rescaled:
     """A drawn workload whose traces are scaled to a rate, or to a load on a cluster, after each draw.
 
     Args:
-        requests_per_s, load: rate, or share of `capacity`, to scale to; one of the two is None.
-        cluster: for `load`, the keyword arguments of `capacity`.
+        scale: `scaled_to_rate` or `scaled_to_load`, bound to a rate, or a load and a cluster.
     """
 
     drawn: Drawn
-    requests_per_s: float | None
-    load: float | None
-    cluster: Mapping[str, Any]
+    scale: Callable[..., Trace]
 
     @property
     def name(self) -> str:
         return self.drawn.name
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
-        return _scaled(self.drawn.draw(seed, replicate), self.requests_per_s, self.load, self.cluster, seed, replicate)
+        return self.scale(self.drawn.draw(seed, replicate), seed=seed, replicate=replicate)
 
 
 def rescaled(
@@ -220,21 +218,13 @@ def rescaled(
     if requests_per_s is not None and load is not None:
         hint = f"The rate is {requests_per_s:g}; leave one of them out."
         raise InputError("workload", "load", load, "a rate or a load, not both", hint)
-    if requests_per_s is None and load is None:
-        return source
-    if isinstance(source, Trace):
-        return _scaled(source, requests_per_s, load, cluster, seed, 0)
-    return Rescaled(source, requests_per_s, load, cluster)
-
-
-def _scaled(
-    trace: Trace, requests_per_s: float | None, load: float | None, cluster: Mapping[str, Any], seed: int, number: int
-) -> Trace:
-    """A trace scaled to the load if it is given, else to the rate; seed and replicate `number` key times that it lacks."""
     if load is not None:
-        return scaled_to_load(trace, load, seed=seed, replicate=number, **cluster)
-    assert requests_per_s is not None
-    return scaled_to_rate(trace, requests_per_s, seed, number)
+        scale = partial(scaled_to_load, load=load, **cluster)
+    elif requests_per_s is not None:
+        scale = partial(scaled_to_rate, requests_per_s=requests_per_s)
+    else:
+        return source
+    return scale(source, seed=seed) if isinstance(source, Trace) else Rescaled(source, scale)
 
 
 def rate(source: Trace) -> float:
