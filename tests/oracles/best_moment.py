@@ -115,10 +115,12 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
     target, hold = targets(moment, level, rise, offset, speed, moment.count / free)
     unit = in_order(weights.tolist())
+    pull = hold * (policy.pull * EASED if is_flood(moment) else policy.pull) * weight / request
+    if has_no_barrier(moment):
+        target, pull = -rise, np.full(rise.size, policy.pull * unit / request)
     standing = speed * moment.load[:, 0] + rise
     due, sunk = make_room(view, moment, limit_s, each_s, request, speed, standing, level, unit)
     target = np.where(sunk > 0, np.minimum(target, level - rise - sunk), target)
-    pull = policy.pull * EASED if is_flood(moment) else policy.pull
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     moment = replace(moment, kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s))
@@ -135,7 +137,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         reward=1.0 if is_flood(moment) else 0.0,
         speed=speed,
         target=target,
-        pull=hold * pull * weight / request,
+        pull=pull,
         kind=kind,
         quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),

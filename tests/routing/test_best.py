@@ -11,7 +11,7 @@ from tests.oracles.best_moment import ARRIVED, OWED
 from tests.oracles.best_shares import COUNTERS, SLACK
 from tests.routing._routed import moment, routed, seen
 
-from evenstep import names
+from evenstep import names, read_trace
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
@@ -19,6 +19,7 @@ from evenstep.request import Trace
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import HOLD, RoutingView
 from evenstep.sim.cluster.simulation import Cluster, simulate
+from evenstep.workload.replicate import scaled_to_rate
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:
@@ -222,6 +223,25 @@ def test_where_no_worker_waits_for_another_requests_go_in_order_of_arrival():
     assert routed(Best(horizon=2), seen(alone)) == [0, 0, 0, HOLD, HOLD]
     tight = replace(seen(alone), kv_free=np.array([700.0]))
     assert routed(Best(horizon=2, recompute=0.0), tight) == [0, 0, HOLD, 0, HOLD], "it goes on with what fits"
+
+
+def test_where_no_worker_waits_for_another_a_request_goes_to_the_lower_load():
+    """Whoever may leave a worker soon says nothing of its load now, and the size of the request is no reason either."""
+    ahead = [[3000.0, 500.0, 1.0], [1000.0, 1001.0, 1002.0], [2000.0, 2001.0, 2002.0]]
+    for size in (10.0, 5000.0):
+        view = moment([3000.0, 1000.0, 2000.0], [8, 2, 4], [size], projections=ahead, group=[0, 1, 2], running=[3, 3, 3])
+        assert routed(Best(horizon=2), seen(view)) == [1]
+
+
+def test_engines_without_a_barrier_answer_as_fast_as_with_least_load():
+    trace = read_trace("sample:azure-conv").head(400)
+    fleet = Cluster(workers=6, groups=(1,) * 6, slots=24, arrivals="timed")
+    trace = scaled_to_rate(trace, 60.0)
+    slowest = []
+    for asked in ("best", "least-load"):
+        policy, predictor = contender(asked).build()
+        slowest.append(simulate(trace, policy, cluster=fleet, predictor=predictor).summary["tpot_p95_s"])
+    assert slowest[0] <= 1.02 * slowest[1]
 
 
 def test_a_fleet_of_one_worker_serves_in_order_of_arrival():

@@ -70,6 +70,12 @@ def is_flood(moment: Moment) -> bool:
 
 
 @part
+def has_no_barrier(view: RuleView, plan: Plan) -> bool:
+    """True if each worker is a barrier group of its own, so that no worker waits for another."""
+    return plan.members.size == view.load.size
+
+
+@part
 def tries(moves: int, slots: int) -> int:
     """Number of moves that the search may try in a decision that fills `slots` slots.
 
@@ -252,6 +258,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
     waiting requests give it, and its pull falls to 0. The eighth power makes this change quick, around `REACH`. `target`,
     `pull` and `reward` of the plan and `look.filled` are written. Call it after `set_rise` and `set_levels`. `offset` is the
     KV tokens by which the level is lowered.
+
+    Where no worker waits for another there is no level: all squares weigh the same, and the lowest load gets a request.
     """
     reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
     plan.reward[:] = reward
@@ -272,6 +280,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
         gap = look.level[g] - offset - look.filled[g]
         plan.target[o] = look.filled[g] - look.rise[g] + hold * gap
         plan.pull[o] = hold * pull * look.stays[g] / moment.request
+        if has_no_barrier(view, plan):
+            plan.target[o], plan.pull[o] = -look.rise[g], options.pull * total_weight(plan) / moment.request
 
 
 @part

@@ -162,10 +162,9 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
     most = min(slots, max(1, free // OVERDUE))
     forced = count_late(most, moment.limit_s, view) if moment.limit_s > 0.0 else 0
-    has_no_barrier = plan.members.size == view.load.size  # no worker waits for another
-    starts, oldest = options.starts, 1
-    if has_no_barrier or is_bound(moment, plan):
-        starts, oldest = 0, 1 if has_no_barrier else PACKED
+    is_alone, starts, oldest = targets.has_no_barrier(view, plan), options.starts, 1
+    if is_alone or is_bound(moment, plan):
+        starts, oldest = 0, 1 if is_alone else PACKED
     tries_all = targets.set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
     effort = Effort(starts, targets.tries(options.moves, slots), ROUNDS, oldest)
     solve(effort, forced, kinds, tries_all, plan, view.cached_tokens, work.worker)
