@@ -116,8 +116,9 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     target, hold = targets(moment, level, rise, offset, speed, moment.count / free)
     unit = in_order(weights.tolist())
     pull = hold * (policy.pull * EASED if is_flood(moment) else policy.pull) * weight / request
-    if has_no_barrier(moment):
-        target, pull = -rise, np.full(rise.size, policy.pull * unit / request)
+    members = np.bincount(moment.group)
+    if has_no_barrier(moment) or (members.size > 1 and moment.size.size < free):
+        target, pull = -rise, np.full(rise.size, policy.pull * members.max() * unit / request)
     standing = speed * moment.load[:, 0] + rise
     due, sunk = make_room(view, moment, limit_s, each_s, request, speed, standing, level, unit)
     target = np.where(sunk > 0, np.minimum(target, level - rise - sunk), target)

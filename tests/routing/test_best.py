@@ -233,10 +233,17 @@ def test_where_no_worker_waits_for_another_a_request_goes_to_the_lower_load():
         assert routed(Best(horizon=2), seen(view)) == [1]
 
 
-def test_engines_without_a_barrier_answer_as_fast_as_with_least_load():
+def test_a_group_with_room_below_its_envelope_is_no_better_than_an_empty_one():
+    """Nobody would wait longer at once, but the two heavy workers would decode all requests, and the others none."""
+    view = moment([3000.0, 0.0, 0.0, 0.0], [8, 8, 8, 8], [900.0] * 6, group=[0, 0, 1, 1], running=[3, 0, 0, 0])
+    assert sorted(routed(Best(horizon=2), seen(view))) == [1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("groups", [(1,) * 6, (3, 3), (5, 1), (6,)])
+def test_barrier_groups_below_saturation_answer_as_fast_as_with_least_load(groups):
     trace = read_trace("sample:azure-conv").head(400)
-    fleet = Cluster(workers=6, groups=(1,) * 6, slots=24, arrivals="timed")
-    trace = scaled_to_rate(trace, 60.0)
+    fleet = Cluster(workers=6, groups=groups, slots=24, arrivals="timed")
+    trace = scaled_to_rate(trace, 30.0)
     slowest = []
     for asked in ("best", "least-load"):
         policy, predictor = contender(asked).build()

@@ -76,6 +76,17 @@ def has_no_barrier(view: RuleView, plan: Plan) -> bool:
 
 
 @part
+def evens_all(moment: Moment, view: RuleView, plan: Plan) -> bool:
+    """True if all workers are to have the same load, whatever their group.
+
+    So it is where no worker waits for another, and in several groups while more slots are free than requests wait. There a
+    request below the envelope of its group costs no step more now, so groups with high envelopes would fill up, and others
+    would stay empty. With fewer slots all are filled, and no group can be spared.
+    """
+    return has_no_barrier(view, plan) or (plan.members.size > 1 and moment.waiting < moment.free)
+
+
+@part
 def tries(moves: int, slots: int) -> int:
     """Number of moves that the search may try in a decision that fills `slots` slots.
 
@@ -259,7 +270,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
     `pull` and `reward` of the plan and `look.filled` are written. Call it after `set_rise` and `set_levels`. `offset` is the
     KV tokens by which the level is lowered.
 
-    Where no worker waits for another there is no level: all squares weigh the same, and the lowest load gets a request.
+    Where all workers are to have the same load (`evens_all`) there is no level: all squares weigh the same, as much as the
+    envelope of the largest group.
     """
     reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
     plan.reward[:] = reward
@@ -270,6 +282,9 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
         astray += (look.level[g] - look.filled[g]) * (look.level[g] - look.filled[g])
     astray = REACH * math.sqrt(astray / workers)
     is_choice = moment.waiting > CHOICE * moment.slots
+    is_even, largest = evens_all(moment, view, plan), 0.0
+    for q in range(plan.members.size):
+        largest = max(largest, plan.members[q])
     for o in range(plan.place.size):
         g = plan.place[o]
         hold = look.speed[g] * (moment.spread * share) * view.free_slots[g]
@@ -280,8 +295,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
         gap = look.level[g] - offset - look.filled[g]
         plan.target[o] = look.filled[g] - look.rise[g] + hold * gap
         plan.pull[o] = hold * pull * look.stays[g] / moment.request
-        if has_no_barrier(view, plan):
-            plan.target[o], plan.pull[o] = -look.rise[g], options.pull * total_weight(plan) / moment.request
+        if is_even:
+            plan.target[o], plan.pull[o] = -look.rise[g], options.pull * largest * total_weight(plan) / moment.request
 
 
 @part
