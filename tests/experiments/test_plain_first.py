@@ -196,3 +196,16 @@ def test_one_run_begins_in_plain_python_with_all_its_records(monkeypatch):
     assert compiling.loaded == [] and run.digest == there.digest and repr(run.totals) == repr(there.totals)
     assert run.decisions.admitted.tobytes() == there.decisions.admitted.tobytes()
     assert run.workers.load.tobytes() == there.workers.load.tobytes()
+
+
+@pytest.mark.parametrize(("left", "moved"), [({1}, False), (set(), True)])
+def test_no_run_that_could_be_made_here_waits_for_the_kernels_of_others(monkeypatch, left, moved):
+    compiling, found = Compiling(), []
+    compiling.left = left
+    monkeypatch.setattr(crew.Kernels, "begin", lambda kernels, places: (compiling, False))
+    monkeypatch.setattr(crew.Kernels, "load", lambda kernels, warming, places: found.append("loaded"))
+    monkeypatch.setattr(crew.Crew, "_move", lambda one, count: found.append("moved"))
+    monkeypatch.setattr(crew, "is_worthwhile", lambda spent, done, left: True)
+    monkeypatch.setattr(crew, "cores", lambda: 2)
+    assert len(list(run_all(shared("jsq", "fcfs"), None))) == 4
+    assert found == (["loaded", "moved"] if moved else [])

@@ -10,10 +10,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from evenstep import compiled, kernel_cache
-from evenstep.experiments.contenders import Contender
 from evenstep.experiments.executors import Ended, Executor, Here, Job, Processes, can_fork, cores, is_worthwhile, work_off
 from evenstep.experiments.plain_first import MEANWHILE, PlainFirst, may_begin_plain
 from evenstep.experiments.progress import Progress
@@ -40,6 +39,14 @@ class Places:
         return cores() if self.processes is None or self.executor == "ray" else self.processes
 
 
+class Asked(Protocol):
+    """A policy as the user asked for it: `policy` is a spec or an object; `build` returns the policy and its predictor."""
+
+    @property
+    def policy(self) -> Any: ...
+    def build(self) -> tuple[Any, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The kernels that jobs need.
@@ -52,7 +59,7 @@ class Kernels:
         rehearse: makes a short run of the contender with this index, so that everything it needs is loaded.
     """
 
-    asked: Sequence[Contender] = ()
+    asked: Sequence[Asked] = ()
     loops: Sequence[str] = ()
     kind: Callable[[Any], int] = lambda job: 0
     may_begin_plain: bool = True
@@ -131,7 +138,7 @@ class Crew:
                     return None
                 done -= plain.made
             asked = places.executor == "ray" or (places.processes or 0) > 1  # by the user, however short the jobs are
-            pays = places.processes is None and is_worthwhile(spent, done, left)
+            pays = places.processes is None and is_worthwhile(spent, done, left) and warming.are_ready()
             if not loaded and allowed > 1 and (asked or pays):
                 kernels.load(warming, places)
                 self._move(min(allowed, left))

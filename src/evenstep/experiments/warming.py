@@ -92,7 +92,8 @@ class Warming:
         return self._pending().isdisjoint(self._modules[contender])
 
     def are_ready(self) -> bool:
-        """True if no module waits for another process, or is being compiled in one."""
+        """True if no module waits for another process, or is being compiled in one. It notes answers that have come."""
+        self.note(connection.wait(self.pipes, 0.0))
         return not self._pending()
 
     def ready(self, contender: int) -> None:
