@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evenstep.experiments.compare.observed import FromLog
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.engine_comparison import EngineComparison
+    from evenstep.measure.engine_records import EngineRun
 
 #: Attributes that argparse and the command add to the settings.
 _BESIDE = {"columns", "format", "report", "records", "config", "document", "debug", "command", "command_line", "run"}
@@ -195,9 +196,10 @@ def _compare_engine(args: argparse.Namespace) -> int:
     """
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check, idle
-    from evenstep.measure.engine_comparison import to_json_object
+    from evenstep.experiments.notation import slo_of
+    from evenstep.measure.engine_comparison import compare_engine_runs, to_json_object
     from evenstep.report.engine_page import page
-    from evenstep.report.engine_table import table_lines
+    from evenstep.report.engine_table import EngineTable
 
     known = {field.name for field in fields(EngineSettings)}
     strange = [name for name in vars(args) if name not in known | _BESIDE]
@@ -210,14 +212,21 @@ def _compare_engine(args: argparse.Namespace) -> int:
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
     fewer = found.origin["seeds"] == "default"
-    comparison, runs = run_engine_comparison(settings, fewer=fewer, progress=outputs.bar(args.format))
     outputs.remark(idle(settings))
+    table = EngineTable(settings.policies, outputs.terminal_width())
+
+    def show(runs: list[EngineRun]) -> None:
+        if args.format == "table":
+            (result,) = compare_engine_runs([runs], slo=slo_of(settings.slo)).policies
+            print(*table.row(result), sep="\n", flush=True)
+
+    bar = outputs.bar(args.format)
+    comparison, runs = run_engine_comparison(settings, fewer=fewer, progress=bar, on_policy=show)
     comparison = replace(comparison, command=args.command_line, versions=outputs.versions())
     kept = {result.policy: {"": own[0]} for result, own in zip(comparison.policies, runs, strict=True)}
     told = _written(args, comparison, kept, page, "queues, memory, batches and latencies as pictures")
     if args.format == "table":
-        for line in table_lines(comparison, outputs.terminal_width()):
-            print(line)
+        print(*table.foot(comparison), sep="\n")
         outputs.tell([*_foot(comparison), *told])
     else:
         outputs.print_json(to_json_object(comparison))

@@ -53,14 +53,14 @@ def _table(comparison: EngineComparison) -> str:
     for result in comparison.policies:
         cells = [swatch(number[result.policy]) + breakable(result.policy)]
         found = comparison.differences(result)
-        for *_, name, factor in columns_of(comparison):
+        for *_, name, factor in columns_of(base.summaries[0]):
             shift, _, half = relative(found.get(name), base.mean(name), 1, "").partition(" ±")
             small = f"<br><small>{escape(shift)} %{f'<br>±{half}' if half else ''}</small>"
             cells.append(escape(cell(result, name, factor)) + (small if shift != MISSING else ""))
         rows.append([*cells, escape(result.mean("verdict") or MISSING)])
     said = "".join(f"<p class='hint'>Verdict {escape(line)}</p>" for line in verdict_lines(comparison))
     hint = f"Means over {counted(len(base.seeds), 'replicate')}; small: difference to {base.policy}, ± half a 95 % interval."
-    heads = [("policy", ""), *((heading, unit) for heading, unit, *_ in columns_of(comparison)), ("verdict", "")]
+    heads = [("policy", ""), *((heading, unit) for heading, unit, *_ in columns_of(base.summaries[0])), ("verdict", "")]
     return f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p>{table(heads, rows)}{said}"
 
 

@@ -1,13 +1,14 @@
-"""Scheduling policies as lines for a terminal: means over replicates, and differences to the baseline."""
+"""Scheduling policies as lines for a terminal: means over replicates, row by row, and differences to the baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evenstep.measure.comparison import PolicyResult
 from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.report.numbers import MISSING, relative, short
-from evenstep.report.tables import cut_names, fitted, full_names, name_limit
+from evenstep.report.tables import GAP, cut_names, fitted, full_names, name_limit, split
 
 #: Heading, unit, field of the summary and factor of each column.
 COLUMNS = (
@@ -29,24 +30,51 @@ COLUMNS = (
 DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s", "goodput_requests_per_s")
 
 
-def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
-    """The `COLUMNS` that the comparison's summaries have; those of an objective need one."""
-    return tuple(column for column in COLUMNS if column[2] in comparison.policies[0].summaries[0])
+#: Least width of a column, in letters: of all but huge figures, and of all verdicts.
+_LEAST = 9
 
 
-def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
-    """Lines for a terminal of `width` letters (None = any): headings, units, policies, differences, cut names in full."""
-    results, columns = comparison.policies, columns_of(comparison)
-    names = cut_names([r.policy for r in results], name_limit(width))
-    rows = [
-        ["policy", *(heading for heading, *_ in columns), "verdict"],
-        ["", *(unit for _, unit, *_ in columns), ""],
-        *(
-            [names[r.policy], *(cell(r, name, factor) for *_, name, factor in columns), r.mean("verdict") or MISSING]
-            for r in results
-        ),
-    ]
-    return [*fitted(rows, width), *_difference_lines(comparison, names, width), "", *full_names(names)]
+def columns_of(known: Mapping[str, Any]) -> tuple[tuple[str, str, str, float], ...]:
+    """The `COLUMNS` that a summary, `known`, has; those of an objective need one."""
+    return tuple(column for column in COLUMNS if column[2] in known)
+
+
+class EngineTable:
+    """The table of scheduling policies as lines: `row` for each policy in order, as soon as it has run, then `foot`.
+
+    On a narrow terminal `row` gives the columns that fit, and `foot` the others. Widths do not depend on the figures.
+
+    Args:
+        names: of all policies; they set the width of the first column.
+        width: letters in a line of the terminal, where long names are cut; None = any number.
+    """
+
+    def __init__(self, names: Sequence[str], width: int | None = None) -> None:
+        self._names, self._width = cut_names(names, name_limit(width)), width
+        self._rows: list[list[str]] = []
+
+    def row(self, result: PolicyResult) -> list[str]:
+        """The line of one policy, below the headings and units if it is the first."""
+        columns, is_first = columns_of(result.summaries[0]), not self._rows
+        if is_first:
+            self._rows.append(["policy", *(heading for heading, *_ in columns), "verdict"])
+            self._rows.append(["", *(unit for _, unit, *_ in columns), ""])
+        figures = (cell(result, name, factor) for *_, name, factor in columns)
+        self._rows.append([self._names[result.policy], *figures, result.mean("verdict") or MISSING])
+        return self._parts()[0][0 if is_first else -1 :]
+
+    def foot(self, comparison: EngineComparison) -> list[str]:
+        """The lines below the rows: columns that did not fit, differences to the baseline, and cut names in full."""
+        below = [line for part in self._parts()[1:] for line in ("", *part)]
+        return [*below, *_difference_lines(comparison, self._names, self._width), "", *full_names(self._names)]
+
+    def _parts(self) -> list[list[str]]:
+        """The rows so far, headings first, in parts that fit the terminal."""
+        heads, units, *_ = self._rows
+        wide = [max(_LEAST, len(head), len(unit)) for head, unit in zip(heads, units, strict=True)]
+        wide[0] = max(len(heads[0]), *map(len, self._names.values()))
+        padded = [[row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])] for row in self._rows]
+        return [[GAP.join(row[c] for c in shown).rstrip() for row in padded] for shown in split(wide, self._width)]
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
@@ -86,7 +114,7 @@ def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], wi
     others = [r for r in comparison.policies if r is not base]
     if not others:
         return []
-    shown = [column for column in columns_of(comparison) if column[2] in DIFFERENCES]
+    shown = [column for column in columns_of(base.summaries[0]) if column[2] in DIFFERENCES]
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
         found = comparison.differences(result)

@@ -16,7 +16,8 @@ from evenstep.report.numbers import MISSING, percent, relative, short
 from evenstep.wording import counted
 
 ORACLE_NOTE = "* is shown true output lengths, which no live router has: what that policy could do with perfect predictions."
-_GAP = "  "
+#: Between two columns.
+GAP = "  "
 #: Letters of a name that fit a table on any terminal.
 _NAME = 30
 
@@ -25,26 +26,33 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     """Rows of texts, equally long, as lines: columns with an index in `left` padded flush left, the others flush right."""
     wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     padded = ([x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(r, wide, strict=True))] for r in rows)
-    return [_GAP.join(cells).rstrip() for cells in padded]
+    return [GAP.join(cells).rstrip() for cells in padded]
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[int] = (0,), keys: int = 1) -> list[str]:
-    """`aligned` rows in parts, one below the other, that fit lines of `width` letters; None = any width and one part.
-
-    Columns that do not fit follow in the next part, after the same first `keys` columns; each has one at least.
-    """
-    wide = [len(_GAP) + max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    room = math.inf if width is None else width + len(_GAP) - sum(wide[:keys])
-    lines, begin = list[str](), keys
-    while begin < len(wide):
-        end = begin + 1
-        while end < len(wide) and sum(wide[begin : end + 1]) <= room:
-            end += 1
-        shown = [*range(keys), *range(begin, end)]
+    """`aligned` rows in parts (`split`), one below the other, that fit lines of `width` letters; None = any width."""
+    lines: list[str] = []
+    for shown in split([max(len(row[c]) for row in rows) for c in range(len(rows[0]))], width, keys):
         part = aligned([[row[c] for c in shown] for row in rows], [n for n, c in enumerate(shown) if c in left])
         lines += ["", *part] if lines else part
-        begin = end
     return lines
+
+
+def split(wide: Sequence[int], width: int | None, keys: int = 1) -> list[list[int]]:
+    """Indices of columns `wide` letters wide, in parts that fit lines of `width` letters; None = any width and one part.
+
+    Columns that do not fit follow in the next part, after the same first `keys` columns; each part has one at least.
+    """
+    taken = [len(GAP) + letters for letters in wide]
+    room = math.inf if width is None else width + len(GAP) - sum(taken[:keys])
+    parts, begin = list[list[int]](), keys
+    while begin < len(wide):
+        end = begin + 1
+        while end < len(wide) and sum(taken[begin : end + 1]) <= room:
+            end += 1
+        parts.append([*range(keys), *range(begin, end)])
+        begin = end
+    return parts
 
 
 def name_limit(width: int | None) -> int | None:
@@ -166,11 +174,11 @@ class ComparisonTable:
         longest = max(12, *(len(n) + 1 for n in names))
         self._columns = list(wanted)
         for spare in _SPARE:
-            if min(longest, _NAME) + sum(c.width + len(_GAP) for c in self._columns) <= width:
+            if min(longest, _NAME) + sum(c.width + len(GAP) for c in self._columns) <= width:
                 break
             self._columns = [c for c in self._columns if c.heading != spare]
         self._left_out = [c.heading for c in wanted if c not in self._columns]
-        room = width - sum(c.width + len(_GAP) for c in self._columns)
+        room = width - sum(c.width + len(GAP) for c in self._columns)
         self._name_width = max(12, min(room, longest))
         self._names = cut_names(names, self._name_width - 1)
         self._first: PolicyResult | None = None
@@ -207,7 +215,7 @@ class ComparisonTable:
     def _line(self, name: str, cells: Sequence[str], style: str) -> None:
         """Print a name and cells in the widths of their columns."""
         padded = [cell.rjust(c.width) for cell, c in zip(cells, self._columns, strict=True)]
-        self._console.print(Text(_GAP.join([name.ljust(self._name_width), *padded]).rstrip(), style=style))
+        self._console.print(Text(GAP.join([name.ljust(self._name_width), *padded]).rstrip(), style=style))
 
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -78,11 +79,22 @@ def traces_of(
 
 
 @dataclass(frozen=True, slots=True)
+class Scheduler:
+    """A scheduling policy as the user asked for it: a spec for `names.build`."""
+
+    policy: Mapping[str, Any]
+
+    def build(self) -> tuple[SchedulingPolicy, None]:
+        """Build the policy anew; the second value stands for the predictor, which it has none of. `InputError` if bad."""
+        return names.build("scheduling", self.policy), None
+
+
+@dataclass(frozen=True, slots=True)
 class Shared:
-    """The data of all runs of a comparison of scheduling policies: settings, built policies, requests by replicate."""
+    """The data of all runs of a comparison of scheduling policies: settings, policies asked for, requests by replicate."""
 
     settings: EngineSettings
-    policies: Sequence[SchedulingPolicy]
+    asked: Sequence[Scheduler]
     traces: Sequence[Trace]
 
     @property
@@ -91,12 +103,14 @@ class Shared:
 
     @property
     def kernels(self) -> Kernels:
-        """Without contenders, so nothing is compiled ahead: the first run that needs an engine's kernels compiles them."""
-        return Kernels(kind=RunJob.kind)
+        """The engine's loop and the rules that the policies need."""
+        loops = ["evenstep.sim.engine.loop"] * len(self.asked)
+        return Kernels(self.asked, loops, kind=RunJob.kind)
 
     def run_of(self, contender: int, index: int) -> EngineRun:
-        """Simulate policy number `contender` on replicate `index`, under the seed ``settings.seed + index``."""
-        settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
+        """Simulate policy number `contender`, built anew, on replicate `index`, under the seed ``settings.seed + index``."""
+        settings, trace = self.settings, self.traces[index]
+        policy, _ = self.asked[contender].build()
         return simulate_engine(
             trace,
             policy,
@@ -110,14 +124,19 @@ class Shared:
 
 
 def run_engine_comparison(
-    settings: EngineSettings, *, fewer: bool = False, progress: Progress | None = None
+    settings: EngineSettings,
+    *,
+    fewer: bool = False,
+    progress: Progress | None = None,
+    on_policy: Callable[[list[EngineRun]], None] = lambda runs: None,
 ) -> tuple[EngineComparison, list[list[EngineRun]]]:
     """Run every policy on the same replicates, and compare each with the baseline, replicate by replicate.
 
     Returns the comparison, and its runs: ``runs[p][r]`` is policy p, in the order asked, on replicate r. Notes of the
     comparison name thresholds that break WAIT's theory, and policies that see true output lengths or lack bounds
     (`belief_note`). The settings must have passed `check`. With `fewer`, replicates end before the first that equals an
-    earlier one; otherwise that is an error. `progress` receives messages; None = silent.
+    earlier one; otherwise that is an error. `progress` receives messages; None = silent. `on_policy` is called with a
+    policy's runs when all its replicates have run, in the order asked.
 
     Raises:
         InputError: a bad source, policy or number.
@@ -127,9 +146,10 @@ def run_engine_comparison(
         raise InputError("compare", "policies", "empty", "at least one policy")
     baseline = place_of(settings.baseline, settings.policies)
     check_each_once(settings.policies)
-    policies: list[SchedulingPolicy] = [names.build("scheduling", spec) for spec in settings.policies]
+    asked = [Scheduler(names.parse(spec)) for spec in settings.policies]
+    policies = [one.build()[0] for one in asked]
     traces = traces_of(settings, fewer)
-    runs: list[list[EngineRun]] = collected(Shared(settings, policies, traces), settings.processes, progress)
+    runs: list[list[EngineRun]] = collected(Shared(settings, asked, traces), settings.processes, progress, on_policy)
     comparison = compare_engine_runs(runs, baseline, slo_of(settings.slo))
     comparison.trace["requests_per_s"] = known(rate(traces[0]))
     if settings.bounds != "trace":
