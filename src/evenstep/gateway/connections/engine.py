@@ -175,8 +175,6 @@ class Endpoint:
             with suppress(OSError):  # the engine is gone already
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
-                if _UNHEARD is not None:
-                    sock.setsockopt(socket.IPPROTO_TCP, _UNHEARD, round(1000 * _UNHEARD_S))
         if made.is_closed:  # closed since the loop made it: no callback would follow
             if not leg.is_off:
                 leg.broke("connect", "it closed the connection before it was asked")
@@ -255,8 +253,8 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_data", "_endpoint", "_idle_s", "_is_old", "_is_paused", "_leg", "_machine", "_patience_s", "_sent_s"),
-        "_transport",
+        *("_data", "_endpoint", "_idle_s", "_is_large", "_is_old", "_is_paused", "_leg", "_machine", "_patience_s"),
+        *("_sent_s", "_transport"),
         *("deadline", "is_closed"),
     )
 
@@ -266,6 +264,7 @@ class EngineConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, None)
         self._leg: Leg | None = None
         self.is_closed = self._is_old = self._is_paused = False
+        self._is_large: bool | None = None  # the body that was sent last is large; None = nothing was sent yet
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # the request, until its answer begins
         self._sent_s = self._patience_s = 0.0
@@ -284,21 +283,24 @@ class EngineConnection(asyncio.Protocol):
         self._is_old, self._sent_s, self._patience_s = now_s - self._idle_s > _STALE_S, now_s, patience_s
         self.deadline.set(now_s + patience_s)
         head, body = data
-        if len(body) < _LARGE:
-            self._transport.write(head + body)
-        else:
-            self._wait_for_readers()
+        is_large = len(body) >= _LARGE
+        if is_large is not self._is_large:
+            self._is_large = is_large
+            self._limit_unheard(0.0 if is_large else _UNHEARD_S)
+        if is_large:
             self._transport.writelines(data)
+        else:
+            self._transport.write(head + body)
 
-    def _wait_for_readers(self) -> None:
-        """Lift the limit for unacknowledged data, also for later requests.
+    def _limit_unheard(self, limit_s: float) -> None:
+        """Limit how long sent data may stay unacknowledged, in seconds; 0 = no limit.
 
-        Of a large body, what a busy engine leaves unread counts as unacknowledged.
+        A large body has no limit: what a busy engine leaves unread of it counts as unacknowledged.
         """
         sock = self._transport.get_extra_info("socket")
         if _UNHEARD is not None and sock is not None:
             with suppress(OSError):  # the engine is gone already
-                sock.setsockopt(socket.IPPROTO_TCP, _UNHEARD, 0)
+                sock.setsockopt(socket.IPPROTO_TCP, _UNHEARD, round(1000 * limit_s))
 
     def pause(self) -> None:
         """Stop reading for now, because the client does not keep up; there is no deadline until `resume`."""
