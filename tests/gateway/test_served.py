@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from dataclasses import replace
+from unittest import mock
 
 from msgspec import structs
 from tests.gateway.running import (
@@ -20,12 +23,14 @@ from tests.gateway.running import (
     serving,
     until,
 )
+from tests.gateway.test_deadline import HeldUp
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.replay import replay
-from evenstep.dispatch.settings import Dispatch
+from evenstep.dispatch.settings import Dispatch, Settings, WorkerSpec
 from evenstep.gateway.config.sections import Decisions
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.served import ServedModel
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say something of some length", "max_tokens": 1, "stream": True}
@@ -233,3 +238,71 @@ def test_a_reload_reads_a_predictors_file_again_and_names_none_to_a_policy_that_
 
     asyncio.run(story())
     asyncio.run(without())
+
+
+class Turns(HeldUp):
+    """A loop as uvloop's: each turn calls what timers are due, then what was to be called soon, and then reads sockets."""
+
+    def __init__(self):
+        super().__init__()
+        self.soon = deque()
+
+    def call_soon(self, call, *args):
+        self.soon.append(lambda: call(*args))
+
+    def turn(self, at_s, read=lambda: None):
+        self.goes_on(at_s)
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+        read()
+
+
+def _one_that_runs_and_one_that_waits(loop):
+    """A pool at time 100 with one slot, and its two requests: after 50 s they have lasted too long, or waited too long."""
+    settings = Settings(gather_ms=0.0, total_s=50.0, ttl_s=50.0)
+    pool = ServedModel("m", "jsq", "", settings, loop=loop, probe=mock.Mock(), removed=mock.Mock(), denied=mock.Mock())
+    pool.backends["w"] = mock.Mock()
+    pool.tell(ev.WorkerAdded(now_s=loop.now_s, spec=WorkerSpec(name="w", slots=1, scraped=False)))
+    requests = [mock.Mock(), mock.Mock()]
+    for one in requests:
+        number = pool.number(one)
+        pool.arrives(ev.Arrived(now_s=loop.now_s, request=number, prompt_tokens=1))
+    for _ in range(3):
+        loop.turn(loop.now_s)
+    assert [one.decode.call_count for one in requests] == [1, 0]
+    return pool, requests
+
+
+def test_an_answer_that_came_while_the_process_was_stopped_is_complete_though_it_is_overdue_by_now():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        pool, (one, _) = _one_that_runs_and_one_that_waits(loop)
+        (sent,) = one.decode.call_args.args[:1]
+        loop.turn(170.0, read=lambda: pool.finished(one, sent.leg, 1, 1))
+        for _ in range(3):
+            loop.turn(170.0)
+        assert not one.reject.called
+        assert pool.dispatcher.snapshot()["requests_total"]["200"] == 1
+
+
+def test_a_tick_that_was_due_before_the_process_was_stopped_judges_by_the_time_before():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        pool, (one, _) = _one_that_runs_and_one_that_waits(loop)
+        pool._tick_soon()
+        (sent,) = one.decode.call_args.args[:1]
+        loop.timers, timers = [], loop.timers  # the stop ends before they are looked at
+        loop.turn(170.0, read=lambda: pool.finished(one, sent.leg, 1, 1))
+        loop.timers += timers
+        loop.turn(170.0)
+        assert not one.reject.called
+        assert pool.dispatcher.snapshot()["requests_total"]["200"] == 1
+
+
+def test_without_an_answer_requests_end_when_they_are_overdue():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        _, requests = _one_that_runs_and_one_that_waits(loop)
+        for _ in range(4):
+            loop.turn(150.0)
+        assert [one.reject.call_args.args[0].reason for one in requests] == ["overdue", "expired"]

@@ -117,7 +117,8 @@ class ServedModel:
         self._number = 0  # number of the last request
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # told before `_events`
-        self._is_telling = self._is_looking = self._is_due = False
+        self._is_telling = self._is_looking = False
+        self._due_s = 0.0  # time at which a tick became due; 0 = none is due
         self._timer: asyncio.TimerHandle | None = None
         self._fitting = Trainer(loop, lambda: self.dispatcher.fit, self.tell)
         self._do: dict[type[Any], Callable[[Any], None]] = {
@@ -378,28 +379,23 @@ class ServedModel:
     # --- ticks ---------------------------------------------------------------------------------------------------
 
     def _tick_soon(self) -> None:
-        """Note that a tick is due; `_look` sends it after the socket reads at hand."""
-        self._is_due = True
+        """Note that a tick is due now; `_look` sends it after the socket reads at hand."""
+        self._due_s = self._due_s or time.monotonic()
         self._look_soon()
 
     def _look(self) -> None:
         """Pass on held events and a due tick; the loop calls it after the socket reads at hand. No effect after `close`."""
         if self._is_telling:  # it is closed
             return
-        is_due, self._is_looking = self._is_due, False
+        due_s, self._due_s, self._is_looking = self._due_s, 0.0, False
         try:
-            if not is_due:
+            if not due_s:
                 self._tell_all(ticks=True)
                 self._look_at_fit()
         finally:
-            if is_due or self._events or self._ended:
-                self._tick()
-
-    def _tick(self) -> None:
-        """Send a tick to the dispatcher now, and begin a fit if one is due."""
-        self._is_due = False
-        self.tell(ev.Tick(now_s=time.monotonic()))
-        self._look_at_fit()
+            if due_s or self._events or self._ended:
+                self.tell(ev.Tick(now_s=due_s or time.monotonic()))
+                self._look_at_fit()
 
     def _look_at_fit(self) -> None:
         """If a fit of the predictor is due, begin to make it in a thread."""
@@ -408,7 +404,10 @@ class ServedModel:
             self._fitting.look(fit)
 
     def _wake_at(self, command: co.WakeAt) -> None:
-        """Send a tick at the command's time, which replaces the time of the command before."""
+        """Send a tick at the command's time, which replaces the time of the command before.
+
+        If the process was stopped, ends of requests may wait in its sockets. So the loop reads them between both calls.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -416,7 +415,7 @@ class ServedModel:
         if wait_s <= 0.0:
             self._tick_soon()
         else:
-            self._timer = self._loop.call_later(wait_s, self._tick)
+            self._timer = self._loop.call_later(wait_s, self._loop.call_soon, self._tick_soon)
 
     # --- commands ------------------------------------------------------------------------------------------------
 
