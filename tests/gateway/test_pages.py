@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 
 import pytest
 from tests.clock import turned
@@ -237,6 +239,23 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
         async with engine(answers) as one:
             backend = Backend(Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop()))
             assert await backend.fetch("/x", 5.0) == (200, b"abcd")
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_came_while_the_process_was_stopped_counts():
+    async def story():
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            backend = Backend(Worker(url=url, name="w"), Endpoint(url, Engines(), asyncio.get_running_loop()))
+            asked = asyncio.create_task(backend.fetch("/health", 0.05))
+            await until(lambda: any(one._leg for one in backend.endpoint.connections))
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.sendall(page(b"ok"))
+                time.sleep(0.1)
+                assert await asked == (200, b"ok")
+            backend.endpoint.close()
 
     asyncio.run(story())
 

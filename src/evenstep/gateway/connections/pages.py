@@ -22,23 +22,24 @@ class Question:
     """A GET request, sent when it is made, that gathers its answer; await `answer`.
 
     If it went out on an idle connection that closes before any answer, it is sent again on a new one. `head` is the
-    request's, to its empty line; `most` is the largest answer in bytes.
+    request's, to its empty line; `most` is the largest answer in bytes, and `patience_s` the longest wait for its end, in
+    seconds from each sending.
     """
 
     at_once = None
 
-    def __init__(self, endpoint: Endpoint, head: bytes, most: int) -> None:
+    def __init__(self, endpoint: Endpoint, head: bytes, most: int, patience_s: float = math.inf) -> None:
         self.connection: EngineConnection | None = None
         self.is_off = self.is_head = False
-        self._endpoint, self._data, self._most = endpoint, (head, b""), most
+        self._endpoint, self._data, self._most, self._patience_s = endpoint, (head, b""), most, patience_s
         self._status, self._body = 0, bytearray()
         self._answer = endpoint.loop.create_future()
-        self._is_kept = endpoint.send(self, self._data, math.inf)
+        self._is_kept = endpoint.send(self, self._data, patience_s)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Await status, of any value, and body, with no time limit; cancelling closes the connection. Call it once.
+        """Await status, of any value, and body; cancelling closes the connection. Call it once.
 
-        Raises EngineError for no connection, invalid HTTP, or an answer that is too large or cut off.
+        Raises EngineError for no connection, invalid HTTP, or an answer that is too large, late or cut off.
         """
         try:
             return await self._answer
@@ -63,7 +64,7 @@ class Question:
     def broke(self, kind: Kind, why: str) -> None:
         if self._is_kept and kind in ("stale", "stream") and not self._status:
             self._is_kept = False
-            self._endpoint.send_fresh(self, self._data, math.inf)
+            self._endpoint.send_fresh(self, self._data, self._patience_s)
         else:
             self._fail(why)
 

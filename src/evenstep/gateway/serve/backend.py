@@ -6,7 +6,6 @@ so a client cannot choose a rank.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from contextlib import suppress
@@ -110,12 +109,13 @@ class Backend:
                     self.endpoint.restarts.clear()
 
     async def fetch(self, path: str, patience_s: float) -> tuple[int, bytes]:
-        """GET a path; returns status and body. ``(0, b"")`` = no whole answer of up to 4 MiB within `patience_s` seconds."""
-        question = Question(self.endpoint, self.head("GET", path, "", 0), _MOST_FETCHED)
+        """GET a path; returns status and body.
+
+        ``(0, b"")`` = no connection, or no whole answer of up to 4 MiB within `patience_s` seconds on it.
+        """
         try:
-            async with asyncio.timeout(patience_s):  # in Python 3.11 `wait_for` may swallow that its caller is cancelled
-                return await question.answer()
-        except (EngineError, TimeoutError):
+            return await Question(self.endpoint, self.head("GET", path, "", 0), _MOST_FETCHED, patience_s).answer()
+        except EngineError:
             return 0, b""
 
     def generation_head(self, chat: bool, name: str, length: int, more: bytes, credentials: bytes | None = None) -> bytes:
