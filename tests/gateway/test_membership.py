@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 from tests.gateway.fake_gateway import FakeGateway
+from tests.gateway.running import config_of
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import ADMIN, CONFIG, Membership
+from evenstep.gateway.serve.gateway import Gateway
 
 A, B, C = (Worker(f"http://{name}:1", name=name, slots=4) for name in "abc")
 
@@ -131,17 +133,27 @@ def test_an_operator_can_take_out_whoever_named_a_worker():
     story(told)
 
 
-def test_a_worker_may_leave_the_config_while_the_gateway_still_starts():
-    """The reload failed, and so did every later one, because the gateway adds its workers when kernels are loaded."""
+def test_workers_of_the_config_may_leave_or_change_while_the_gateway_still_starts():
+    """It adds them when kernels are loaded, and added those that had been removed, too."""
 
-    async def told(gateway, membership, fleets):
-        del gateway.here["a"]
-        await membership.replace(CONFIG, [B])
-        assert fleets == [["b"]] and gateway.asked == [("add", "b")]
-        plan = await membership.replace(CONFIG, [B])
-        assert not (plan.joins or plan.leaves)
+    async def told():
+        workers = [replace(one, models=["m"]) for one in (A, B, C)]
+        gateway = Gateway(config_of(*workers), asyncio.get_running_loop(), b"")
+        membership = Membership(ControlProxy(gateway, asyncio.get_running_loop()), workers, lambda fleet: None)
+        assert [one.name for one in gateway.workers()] == ["a", "b", "c"]
+        await membership.remove("a", True)
+        b = replace(workers[1], slots=7)
+        plan = await membership.replace(CONFIG, [b])
+        assert (plan.joins, plan.leaves) == ([b], ["c"])
+        gateway.start()
+        assert gateway.workers() == membership.workers() == [b]
+        with pytest.raises(InputError):
+            await membership.remove("a", True)
+        await membership.remove("b", True)
+        assert gateway.workers() == []
+        gateway.close()
 
-    story(told)
+    asyncio.run(told())
 
 
 def test_what_the_gateway_refuses_is_not_a_member():

@@ -99,8 +99,8 @@ def test_it_is_ready_when_kernels_are_there_and_has_workers_before_that_only_if_
         await asyncio.sleep(0.02)
         gives_up.cancel()
         if begins_plain:
-            await until(server.gateway.workers)
-        assert not ready.done() and bool(server.gateway.workers()) == begins_plain
+            await until(lambda: server.gateway.pools.workers)
+        assert not ready.done() and bool(server.gateway.pools.workers) == begins_plain
         compiled.set()
         await ready
         assert gives_up.cancelled() and len(server.gateway.workers()) == 1

@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
@@ -124,7 +123,7 @@ class Membership:
         look-up may bring it back. Raises InputError if no worker has this name.
         """
         async with self._turn:
-            await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, drain))
+            await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.remove, name, drain))
             source = self.source_of(name)
             if source:
                 self._left(source, name)
@@ -143,8 +142,7 @@ class Membership:
                 owned[worker.name] = worker
                 _log.info(said, extra={"worker": worker.name, "source": plan.source})
             for name in plan.leaves:
-                with suppress(InputError):  # the gateway does not have it yet: it adds workers only when kernels are there
-                    await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.pools.remove, name, True))
+                await asyncio.wrap_future(self._proxy.ask(self._proxy.gateway.remove, name, True))
                 self._left(plan.source, name)
         finally:
             self._changed(self.workers())

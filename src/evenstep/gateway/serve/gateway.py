@@ -45,6 +45,7 @@ class Gateway:
         self.config = config
         self.pools = Pools(config, loop, tls)
         self.front = Front(self.pools, config, salt)
+        self._waiting = {worker.name: worker for worker in config.fleet()}  # those that `start` will add
 
     def check(self) -> None:
         """Check that the config's workers can be added, and that files needed later are usable. Changes nothing.
@@ -56,14 +57,16 @@ class Gateway:
             self.pools.backend_of(worker)
 
     def start(self) -> None:
-        """Stop refusing requests as "starting", and add the workers of the config.
+        """Stop refusing requests as "starting", and add the workers of the config that were not removed meanwhile.
 
         Call it once, when what decisions need is compiled. The gateway is ready (`Front.not_ready`) only when a worker is
         usable. Raises InputError for an invalid worker, secret or tokenizer; workers before it stay added.
         """
         self.front.why_not_ready = ""
-        for worker in self.config.fleet():
-            self.pools.add(worker)
+        waiting, self._waiting = self._waiting, {}
+        for name, worker in waiting.items():
+            if name not in self.pools.workers:  # else a reload has added it already, perhaps described anew
+                self.pools.add(worker)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything measured: numbers, truth values, texts, None, and lists and mappings of them; a new mapping each time.
@@ -91,8 +94,14 @@ class Gateway:
         }
 
     def workers(self) -> list[Worker]:
-        """Every worker of the gateway, including those that are leaving or have not said which models they serve."""
-        return list(self.pools.workers.values())
+        """Every worker of the gateway, including those that are leaving, have not said their models, or wait for `start`."""
+        return list({**self._waiting, **self.pools.workers}.values())
+
+    def remove(self, name: str, drain: bool) -> None:
+        """Remove a worker (`Pools.remove`); `start` does not add it then. Raises InputError if there is no such worker."""
+        waited = self._waiting.pop(name, None)
+        if waited is None or name in self.pools.workers:
+            self.pools.remove(name, drain)
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another config, already `checked`, from now on. Its workers are not added or removed here (`Pools.add`).
