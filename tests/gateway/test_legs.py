@@ -182,3 +182,43 @@ def test_bytes_behind_the_end_of_a_stream_do_not_reach_the_client_and_close_the_
             assert b" a" in answer
 
     asyncio.run(story())
+
+
+GONE = told(b"the KV cache of the prompt could not be fetched")
+
+
+@pytest.mark.parametrize(
+    ("stream", "failure"),
+    [
+        (True, EVENTS + framed(b"data: " + GONE + b"\n\n") + END),
+        (True, whole(500, GONE)),
+        (False, whole(500, GONE)),
+        (False, whole(200, GONE)),
+    ],
+)
+def test_a_hand_over_that_an_engine_cannot_use_any_more_is_asked_for_again(stream, failure):
+    """The lease of a prompt's KV cache ends while the request waits for a slot, or the gateway is stopped."""
+
+    async def prefills(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":%d}}' % number))
+
+    async def decodes(number, head, body, writer):
+        assert b'"kv_transfer_params":{"of":%d}' % number in body
+        if number == 0:
+            writer.write(failure)
+        elif stream:
+            writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
+        else:
+            writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def story():
+        async with (
+            engine(prefills) as one,
+            engine(decodes) as two,
+            serving(Worker(one.url, role="prefill"), two.url) as server,
+        ):
+            answer = await raw(server, request({**BODY, "stream": stream}, headers=CLOSE))
+            assert b" 200 OK" in answer and b"error" not in answer
+            assert (len(one.asked), len(two.asked)) == (2, 2)
+
+    asyncio.run(story())

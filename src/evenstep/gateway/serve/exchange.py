@@ -37,7 +37,7 @@ from evenstep.http.head import ResponseHead
 _log = logging.getLogger("evenstep.gateway")
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
-_OK, _TOO_MANY, _BUG = 200, 429, 500
+_OK, _TOO_MANY, _BUG = 200, 429, 500  # 500: of ours, or of an engine
 _FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
 #: Bytes of an event for each byte of the prompt that it repeats: as token ids, or as tokens with log probabilities.
@@ -274,6 +274,14 @@ class Exchange:
                 return
         now_s = self.model.now_s()
         self.model.tell(ev.Failed(now_s=now_s, request=self.number, leg=leg.number, kind=kind, retry_after_s=retry_after_s))
+
+    def at_fault(self, kind: Kind) -> Kind:
+        """The kind of a failure whose engine is alive and gave an error: `kind`, or ``recomputed`` for a hand-over's fault.
+
+        Before the first token the KV cache may be gone that the hand-over names, as its lease ends after a while. The same
+        engine may be asked again then, after another prefill leg.
+        """
+        return "recomputed" if self._handover and not self.has_started else kind
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
         """End a stream that has every token as complete, in place of the leg with this number."""
@@ -545,7 +553,7 @@ class Collecting:
         said = b"".join(self._pieces)
         is_clients = is_clients and not is_foreign(said, status)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        kind: Kind = "client" if is_clients else "status"
+        kind: Kind = "client" if is_clients else exchange.at_fault("status") if status == _BUG else "status"
         if denies_model(said, status):
             self.is_denied = True
             kind = "unable" if exchange.model.has_elsewhere(exchange.request.model, self.backend) else "status"
@@ -579,7 +587,7 @@ class Whole(Collecting):
             hands_back = not self.exchange.request.stops_at_recomputed
             answer = read_answer(body, self.backend.dialect.finish_reasons, hands_back)
         except EngineError as error:
-            self._lose("stream", str(error))
+            self._lose(self.exchange.at_fault("stream"), str(error))
             return
         if answer.recomputed:
             self._lose("recomputed", "it hands the request back")
@@ -687,7 +695,7 @@ class Stream(Collecting):
         """End a leg as lost: its stream broke off, has an error (to `Exchange.refusal`) or restarts (`cannot_continue`)."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
-            exchange.refusal = of_engine(reply.error_body, 200)
+            exchange.refusal, kind = of_engine(reply.error_body, 200), exchange.at_fault(kind)
         if reply.starts_anew:
             exchange.why = "the engine asked for the rest answers from the start"
             if reply.restarts:
