@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, raw, request, serving, until, whole
 
+from evenstep.dispatch.arrivals import Arrivals
 from evenstep.gateway.config.sections import ApiKey, Limits, RequestClass
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import Endpoint
@@ -187,15 +188,16 @@ def test_what_is_passed_on_is_told_as_well():
 
 
 @pytest.mark.parametrize(
-    ("path", "where", "status"),
+    ("path", "where", "status", "counted"),
     [
-        ("/tokenize", "send", 500),
-        ("/v1/completions", "send", 500),
-        ("/v1/completions", "start", 200),
-        ("/v1/completions", "pool_of", 500),
+        ("/tokenize", "send", 500, {}),
+        ("/v1/completions", "send", 500, {"500": 1}),
+        ("/v1/completions", "start", 200, {"error": 1}),
+        ("/v1/completions", "pool_of", 500, {}),
+        ("/v1/completions", "arrived", 500, {}),
     ],
 )
-def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, where, status, monkeypatch):
+def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, where, status, counted, monkeypatch):
     async def scripted(number, head, body, writer):
         writer.write(EVENTS + framed(chunk(" t1", 1, "length")) + framed(DONE) + END)
 
@@ -207,6 +209,8 @@ def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, 
                 monkeypatch.setattr(Endpoint, "send", lambda *_: 1 / 0)
             elif where == "pool_of":
                 monkeypatch.setattr(Pools, "pool_of", lambda *_: 1 / 0)
+            elif where == "arrived":
+                monkeypatch.setattr(Arrivals, "arrived", lambda *_: 1 / 0)
             else:
                 sends = Client.send
 
@@ -219,6 +223,8 @@ def test_what_meets_a_bug_of_ours_ends_with_an_error_and_not_as_cancelled(path, 
             answer = await raw(server, request(body, path, headers="Connection: close\r\n"))
             assert answer.startswith(b"HTTP/1.1 %d " % status)
             assert b"\r\nX-Request-Id: %b\r\n" % told[0].request_id.encode() in answer
+            (found,) = server.gateway.snapshot()["models"].values()
+            assert (found["requests_total"], found["cancelled_total"]) == (counted, 0)
         assert [(one.outcome, one.status) for one in told] == [("error", status)]
 
     asyncio.run(asyncio.wait_for(story(), 60))

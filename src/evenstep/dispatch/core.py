@@ -78,6 +78,7 @@ class Dispatcher:
         self._do: dict[type, Callable[[Any], None]] = {
             kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event) if kind not in _IN_NUMBER
         }
+        self._ends_as: dict[int, str] = {}  # request -> how its `ClientGone` counts
         self._take(parts)
 
     def _take(self, parts: Parts) -> None:
@@ -163,12 +164,9 @@ class Dispatcher:
         requests["error"] -= 1
         requests["200"] += 1
 
-    def withdrawn(self, status: int) -> None:
-        """Count a request whose `ClientGone` was handled by the status of the host's refusal instead; 0 = as an error."""
-        meters = self.parts.meters
-        meters.cancelled -= 1
-        meters.requests["cancelled"] -= 1
-        meters.requests[str(status) if status else "error"] += 1
+    def ends_as(self, request: int, status: int) -> None:
+        """Count the request whose `ClientGone` follows by the status of the host's refusal instead; 0 = as an error."""
+        self._ends_as[request] = str(status) if status else "error"
 
     def flush(self) -> None:
         """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
@@ -321,11 +319,11 @@ class Dispatcher:
         self._rounds.open()
 
     def _clientgone(self, event: ev.ClientGone) -> None:
-        row = self.rows.by_request.get(event.request)
+        row, code = self.rows.by_request.get(event.request), self._ends_as.pop(event.request, "cancelled")
         if row is None:
             self.parts.meters.late += 1
         else:
-            self.lifecycle.gone(row)
+            self.lifecycle.gone(row, code)
 
     # --- time ----------------------------------------------------------------------------------------------------
 

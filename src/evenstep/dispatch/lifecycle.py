@@ -249,10 +249,10 @@ class Lifecycle:
         if at.predicted[row] >= 0 and at.leave[row] < NEVER:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 
-    def gone(self, row: int) -> None:
-        """End a request without an answer, as `ClientGone` asks: close its upstream call, and count it as cancelled."""
-        self._meters.cancelled += 1
-        self._meters.requests["cancelled"] += 1
+    def gone(self, row: int, code: str) -> None:
+        """End a request without an answer, as `ClientGone` asks: close its upstream call, and count it by `code`."""
+        self._meters.cancelled += code == "cancelled"
+        self._meters.requests[code] += 1
         self.abort(row)
         self._deciding.gone(row)
         self.end(row, told=True)

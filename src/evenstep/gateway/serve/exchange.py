@@ -334,14 +334,10 @@ class Exchange:
         """The gateway stops: end the request as `client_gone` does, and send status 503, or an error event in a stream."""
         self._end_unserved(refusals.overloaded(1.0), "error", "the gateway is being stopped")
 
-    def withdraw(self) -> int:
-        """No worker of its model is left: end the request like a new one, by 404, or its stream by an error event.
-
-        Returns the status; 0 = a stream had begun.
-        """
-        refusal, has_started = refusals.unknown_model(self.request.model), self.has_started
-        self._end_unserved(refusal, "error" if has_started else "refused", _WHY["failed"])
-        return 0 if has_started else refusal.status
+    def withdraw(self) -> None:
+        """No worker of its model is left: end the request like a new one, by 404, or its stream by an error event."""
+        outcome: Outcome = "error" if self.has_started else "refused"
+        self._end_unserved(refusals.unknown_model(self.request.model), outcome, _WHY["failed"])
 
     def _end_unserved(self, refusal: Refusal, outcome: Outcome, why: str) -> None:
         """End the request as `client_gone` does, and send the refusal, or an error event, with `why`, in a stream."""
@@ -353,6 +349,7 @@ class Exchange:
 
     def _end_as(self, outcome: Outcome, status: int) -> None:
         """End the request as `client_gone` does, but with this outcome; `status` is for a client without a stream."""
+        self.model.dispatcher.ends_as(self.number, 0 if self.has_started else status)
         self._note_tokens(self._leg)
         self._over(outcome, _OK if self.has_started else status)
         self.client_gone()

@@ -58,7 +58,7 @@ class Placed(Job, Protocol):
     def release(self) -> None: ...
     def reject(self, command: co.Reject) -> int: ...
     def fail(self, command: co.Fail) -> bool: ...
-    def withdraw(self) -> int: ...
+    def withdraw(self) -> None: ...
 
 
 class ServedModel:
@@ -340,13 +340,10 @@ class ServedModel:
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def withdraw(self, may_return: Callable[[str], bool]) -> None:
-        """No worker is left: end the requests that still wait, at once, except those for a model that `may_return`.
-
-        Call it from the event loop, not while commands are carried out.
-        """
+        """No worker is left: end the requests that still wait, at once, except those for a model that `may_return`."""
         for exchange in list(self._exchanges.values()):
             if not may_return(exchange.request.model):
-                self.dispatcher.withdrawn(exchange.withdraw())
+                exchange.withdraw()
 
     def is_leaving(self, name: str) -> bool:
         """Whether this worker gets no new requests, and is removed when its last one has ended."""
