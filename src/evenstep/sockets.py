@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import ipaddress
 import os
 import re
 import signal
@@ -104,6 +105,15 @@ def in_flight(sock: socket.socket | None) -> int:
 def in_url(host: str) -> str:
     """A host as URLs write it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def without_user(url: str) -> str:

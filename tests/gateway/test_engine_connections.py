@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from tests import clock
 from tests.gateway.running import engine, request, serving, until, whole
 from tests.gateway.test_engine import HEAD, Asked
 
@@ -133,7 +134,7 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
     ],
 )
 def test_an_engine_is_not_blamed_for_the_open_files_of_the_gateway(error, kind):
-    assert kinds(error) == [kind]
+    assert kinds(error) == kinds(error, host="192.0.2.1") == [kind]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
@@ -151,16 +152,18 @@ def test_nor_where_its_name_cannot_be_looked_up_for_want_of_files(error):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def kinds(error, before=lambda: None):
-    """What a leg hears from an endpoint whose connection fails with this error."""
+def kinds(error, before=lambda: None, host="engine.example"):
+    """What a leg hears from an endpoint whose name, or connection, fails with this error."""
 
     class Crowded(asyncio.SelectorEventLoop):
         async def create_connection(self, *_args, **_options):
             before()
             raise error
 
+        getaddrinfo = create_connection
+
     async def story():
-        endpoint = Endpoint("http://engine.example:80", Engines(), asyncio.get_running_loop())
+        endpoint = Endpoint(f"http://{host}:80", Engines(), asyncio.get_running_loop())
         leg = Asked()
         endpoint.send(leg, (HEAD, b""), 5.0)
         async with asyncio.timeout(5):
@@ -169,6 +172,41 @@ def kinds(error, before=lambda: None):
 
     with asyncio.Runner(loop_factory=Crowded) as runner:
         return runner.run(story())
+
+
+def test_an_address_that_drops_what_is_sent_there_is_passed_over_and_comes_last_from_then_on():
+    """As where a name has an IPv6 address that no router knows the way to."""
+    tried = []
+
+    async def getaddrinfo(host, port, **_):
+        assert host == "engine.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("192.0.2.1", "192.0.2.2", "127.0.0.1")]
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b"ab", more="Connection: close\r\n"))
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def create_connection(protocol, host, port, **options):
+            tried.append(host)
+            if host == "192.0.2.1":
+                await asyncio.Event().wait()
+            if host == "192.0.2.2":
+                raise ConnectionRefusedError
+            return await connect(protocol, host, port, **options)
+
+        loop.getaddrinfo, loop.create_connection = getaddrinfo, create_connection
+        async with engine(answers) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(), loop)
+            for expected in (["192.0.2.1", "192.0.2.2", "127.0.0.1"], ["192.0.2.2", "127.0.0.1"]):
+                assert await ask(endpoint) == [200, b"ab", "ended"]
+                assert tried == expected
+                tried.clear()
+            endpoint.close()
+
+    clock.run(story())
 
 
 @pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])

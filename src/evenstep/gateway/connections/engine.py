@@ -26,7 +26,7 @@ from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.http.client import ClientSide, Piece
 from evenstep.http.head import ResponseHead
 from evenstep.http.heads import response_heads
-from evenstep.sockets import in_url
+from evenstep.sockets import in_url, is_address
 
 _STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
 _DRAIN_S = 1.0  # longest wait for the end of a body whose stream is complete
@@ -109,6 +109,8 @@ class Endpoint:
         is_tls = parts.scheme == "https"
         self.settings, self.loop = settings, loop
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        self._is_name = not is_address(self._host)
+        self._silent: set[str] = set()  # addresses of the host at which no connection was made in time
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self.authority = f"{in_url(self._host)}:{self._port}"
         self.base = parts.path.rstrip("/")
@@ -154,10 +156,7 @@ class Endpoint:
             async with asyncio.timeout(None) as patience:
                 timer = self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
                 try:
-                    name = self._host if self._tls else None
-                    transport, made = await self.loop.create_connection(
-                        lambda: EngineConnection(self), self._host, self._port, ssl=self._tls, server_hostname=name
-                    )
+                    transport, made = await self._connected()
                 finally:
                     timer.cancel()
         except (OSError, ValueError, RuntimeError) as error:  # ValueError: an invalid host name
@@ -182,6 +181,34 @@ class Endpoint:
             self.keep(made, time.monotonic())
         else:
             made.send(leg, data, patience_s)
+
+    async def _connected(self) -> tuple[asyncio.Transport, EngineConnection]:
+        """Connect to the first address of the host that takes the connection; those that dropped an earlier one come last.
+
+        Each address but the last has an equal part of ``Engines.connect_s``.
+        """
+        hosts = [self._host]
+        if self._is_name:
+            found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            hosts = sorted({str(one[4][0]): None for one in found}, key=self._silent.__contains__)
+        for host in hosts[:-1]:
+            try:
+                async with asyncio.timeout(self.settings.connect_s / len(hosts)):
+                    return await self._connect(host)
+            except TimeoutError:
+                self._silent.add(host)
+            except OSError:
+                continue
+        return await self._connect(hosts[-1])
+
+    async def _connect(self, host: str) -> tuple[asyncio.Transport, EngineConnection]:
+        """Connect to an address of the host."""
+        name = self._host if self._tls else None
+        found = await self.loop.create_connection(
+            lambda: EngineConnection(self), host, self._port, ssl=self._tls, server_hostname=name
+        )
+        self._silent.discard(host)
+        return found
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
         """Keep an idle connection for the next request; close it after `retire` or beyond ``Engines.connections``.
