@@ -16,6 +16,7 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
 from evenstep.gateway.connections.pages import Question
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.models import ModelCard, card_of
 
 
@@ -483,6 +484,32 @@ def test_a_prefill_that_ends_as_its_prefiller_is_removed_leaves_no_hand_over():
                 pool._tell_all()
                 assert b" 200 OK" in await asks
                 assert b"kv_transfer_params" not in one.asked[0][1]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("more", [{}, {"models": ["m"]}])
+def test_an_engine_that_does_not_tell_its_version_at_once_is_asked_again(more, monkeypatch):
+    """Until a reload, or a failed reading of its metrics, it was spoken to as the newest version."""
+    fetch, failures = Backend.fetch, [(0, b""), (503, b"")]
+
+    async def fails(self, path, patience_s):
+        return failures.pop() if path == "/version" and failures else await fetch(self, path, patience_s)
+
+    monkeypatch.setattr(Backend, "fetch", fails)
+    monkeypatch.setattr("evenstep.gateway.serve.pools._AGAIN_CAP_S", 0.01)
+
+    async def story():
+        async with engine(nothing, b'{"version":"0.31.2"}') as one, serving(Worker(url=one.url, **more)) as server:
+            pools, (pool,) = server.gateway.pools, server.gateway.pools.all
+            (backend,) = pool.backends.values()
+            await until(lambda: backend.adapter.version == "0.31.2")
+            failures.extend([(0, b"")] * 1000)
+            pools.ask_again()
+            await until(lambda: len(failures) < 999)
+            pools.remove(backend.name, drain=False)
+            await until(lambda: not pools._tasks)
+            assert failures
 
     asyncio.run(story())
 

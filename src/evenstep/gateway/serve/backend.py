@@ -91,14 +91,15 @@ class Backend:
         """
         return status in _ABOUT_KEYS and (bool(self.api_key) or credentials is None)
 
-    async def learn_version(self, patience_s: float) -> None:
+    async def learn_version(self, patience_s: float) -> bool:
         """Ask the engine for its version, if the dialect depends on it and the config does not say it.
 
         Sets `adapter` and `dialect`. Another version than before may continue what the former one restarted. Without a valid
-        answer within `patience_s` seconds, nothing changes; before the first, the newest known version is assumed.
+        answer within `patience_s` seconds, nothing changes; before the first, the newest known version is assumed. Returns
+        False if the engine is not well, so that another time it may answer.
         """
         if getattr(adapter_of(self.worker.engine), "version", None) != "":
-            return
+            return True
         status, body = await self.fetch("/version", patience_s)
         if status == 200:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -107,6 +108,7 @@ class Backend:
                 if adapter != self.adapter:
                     self.adapter, self.dialect = adapter, adapter.dialect
                     self.endpoint.restarts.clear()
+        return 0 < status < 500
 
     async def fetch(self, path: str, patience_s: float) -> tuple[int, bytes]:
         """GET a path; returns status and body.

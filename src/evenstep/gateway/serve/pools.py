@@ -147,11 +147,11 @@ class Pools:
         pool = self._pool_of.get(worker.name)
         if named is not None:
             self._place(named, backend, cards)
-            self._later(backend.learn_version(_PROBE_S))
+            self._later(self._learn_version(backend))
         elif pool is not None and (former := pool.backends[worker.name]).worker.url == worker.url:
             backend.serves = former.serves
             self._attach(pool, backend)
-            self._later(backend.learn_version(_PROBE_S))
+            self._later(self._learn_version(backend))
         else:
             self._learning[worker.name] = self.loop.create_task(self._learn(backend))
 
@@ -281,7 +281,7 @@ class Pools:
 
         New models are added to those it serves. A worker that serves none of the former ones moves.
         """
-        await backend.learn_version(_PROBE_S)
+        self._later(self._learn_version(backend))
         if backend.worker.models:
             return
         cards = await _cards_of(backend)
@@ -309,9 +309,11 @@ class Pools:
             cards = await _cards_of(backend)
             why = f"{backend.name} does not say which models it serves; asking on"
             if cards:
-                await backend.learn_version(_PROBE_S)
+                is_known = await backend.learn_version(_PROBE_S)
                 try:
                     self._place(self._pool_with(cards), backend, cards)
+                    if not is_known:
+                        self._later(self._learn_version(backend))
                     break
                 except InputError as error:
                     why = str(error)
@@ -322,6 +324,14 @@ class Pools:
             wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
         del self._learning[backend.name]
         self._end_stranded()
+
+    async def _learn_version(self, backend: Backend) -> None:
+        """Ask a worker in a pool for its version until it answers, or is described anew or gone."""
+        while not await backend.learn_version(_PROBE_S):
+            await asyncio.sleep(_AGAIN_CAP_S)
+            pool = self._pool_of.get(backend.name)
+            if pool is None or pool.backends[backend.name] is not backend:
+                return
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine in a task, which `close` cancels."""
@@ -426,7 +436,7 @@ class Pools:
         fresh = self.backend_of(worker)
         fresh.endpoint.restarts.clear()
         self._place(self._pool_with(cards), fresh, cards)
-        self._later(fresh.learn_version(_PROBE_S))
+        self._later(self._learn_version(fresh))
 
     # --- health --------------------------------------------------------------------------------------------------
 
