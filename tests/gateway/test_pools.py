@@ -386,6 +386,34 @@ def test_an_engine_that_lacks_an_adapter_it_does_not_list_has_not_failed(is_spli
     asyncio.run(story())
 
 
+def test_an_engine_that_has_chats_alone_has_not_failed_when_it_refuses_completions():
+    """Its empty 404 counted as a failure, as if another server had its address, and it was ejected."""
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"message":{"content":"a"},"text":"a","finish_reason":"stop"}]}'))
+
+    async def chats(number, head, body, writer):
+        if b"/chat/" in head:
+            await answers(number, head, body, writer)
+        else:
+            writer.write(whole(404, b""))
+
+    async def story():
+        async with (
+            engine(chats) as one,
+            engine(answers) as two,
+            serving(one.url, two.url, policy="round-robin") as server,
+        ):
+            for path in ("/v1/chat/completions",) * 2 + ("/v1/completions",) * 10:
+                body = {"model": "m", "prompt": "x", "messages": [{"role": "user", "content": "x"}]}
+                assert b" 200 OK" in await raw(server, request(body, path, headers="Connection: close\r\n"))
+            (pool,) = server.gateway.pools.all
+            assert all(worker.is_up for worker in pool.dispatcher.fleet.mirror.workers)
+            assert len(one.asked) > 4
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("has_other", [False, True])
 def test_requests_that_wait_for_a_model_that_is_gone_get_what_new_ones_get(has_other):
     """They waited for `ttl_s`, and then got 503."""

@@ -20,7 +20,8 @@ from evenstep.dispatch.settings import LoggedSettings, WorkerSpec
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
 #: stopped the request so that it is continued elsewhere, or has an error that a prefiller's hand-over may have caused.
 #: ``unable``: the engine cannot continue this request, or the host has too many open files for a connection, so the call was
-#: not sent; or the engine refused the call, because it does not serve a model that only other engines list.
+#: not sent; or the engine refused the call, because it does not serve a model that only other engines list, or has no such
+#: path.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 

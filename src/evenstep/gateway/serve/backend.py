@@ -44,6 +44,7 @@ class Backend:
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
         denied: names in `serves` that the engine refused as unknown; a health check that finds all listed clears it.
         denied_s: monotonic time, in seconds, of the last addition to `denied`; -inf = never.
+        answers: kinds of request that it has answered: chats (True), completions (False).
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
@@ -53,7 +54,7 @@ class Backend:
         self.dialect: Dialect = self.adapter.dialect
         self.fingerprint, self.templates = b"", TemplateCache()
         self.passing, self.denied_s = 0, -math.inf
-        self.serves, self.denied = frozenset[str](), set[str]()
+        self.serves, self.denied, self.answers = frozenset[str](), set[str](), set[bool]()
         self.api_key = api_key
         fields = f"Host: {endpoint.authority}\r\n"
         if worker.rank is not None and self.adapter.rank_header:

@@ -219,6 +219,7 @@ class Exchange:
         `answer` was parsed from `body`, the engine's bytes.
         """
         self._leg = None
+        leg.backend.answers.add(self.request.chat)
         self.client.reply(200, body)
         produced = answer.produced if answer.produced > 0 else 0
         self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens), produced)
@@ -236,6 +237,7 @@ class Exchange:
             now_s: time of the tokens, in seconds of `time.monotonic`.
         """
         self._leg = None
+        leg.backend.answers.add(self.request.chat)
         if not self.has_started:
             self._begin_answer()
             out = self.held + out
@@ -538,9 +540,9 @@ class Collecting:
     def _judge(self) -> None:
         """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
 
-        The kind is ``client`` if the request is at fault, and no other server answers in the engine's place. If the engine
-        does not serve the model, tells the `ServedModel`; the kind is ``unable`` if it does not list that model, and others
-        do.
+        The kind is ``client`` if the request is at fault, and no other server answers in the engine's place. It is
+        ``unable`` if the engine has answered the other kind of request, and seems to lack this one. If the engine does not
+        serve the model, tells the `ServedModel`; the kind is ``unable`` if it does not list that model, and others do.
         """
         head = self._answer
         assert head is not None
@@ -548,9 +550,10 @@ class Collecting:
         is_clients = blames_request(status) and status not in _NOT_THE_CLIENTS
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
-        is_clients = is_clients and not is_foreign(said, status)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
         kind: Kind = "client" if is_clients else exchange.at_fault("status") if status == _BUG else "status"
+        if is_foreign(said, status):
+            kind = "unable" if self.backend.answers == {not exchange.request.chat} else "status"
         if denies_model(said, status):
             self.is_denied = True
             kind = "unable" if exchange.model.has_elsewhere(exchange.request.model, self.backend) else "status"
