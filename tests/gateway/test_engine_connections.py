@@ -209,6 +209,39 @@ def test_an_address_that_drops_what_is_sent_there_is_passed_over_and_comes_last_
     clock.run(story())
 
 
+def test_the_connections_of_a_burst_wait_for_one_look_up_of_the_name():
+    """A slow one kept the loop's few threads busy: of 100 connections, 72 came too late, and the engine was to blame."""
+    asked = []
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b"ab", more="Connection: close\r\n"))
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        answered = asyncio.Event()
+
+        async def getaddrinfo(host, port, **_):
+            asked.append(host)
+            await answered.wait()
+            if len(asked) == 1:
+                raise socket.gaierror(socket.EAI_AGAIN, "try again")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        loop.getaddrinfo = getaddrinfo
+        async with engine(answers) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(), loop)
+            for expected in (["connect"], [200, b"ab", "ended"]):
+                burst = [asyncio.create_task(ask(endpoint)) for _ in range(5)]
+                await clock.turned()
+                answered.set()
+                assert await asyncio.gather(*burst) == [expected] * 5
+                answered.clear()
+            assert len(asked) == 2
+            endpoint.close()
+
+    clock.run(story())
+
+
 @pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])
 def test_an_address_that_names_no_host_cannot_be_reached(url):
     async def story():

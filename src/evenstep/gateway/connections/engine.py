@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from evenstep.dispatch.events import Kind
@@ -110,6 +110,7 @@ class Endpoint:
         self.settings, self.loop = settings, loop
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         self._is_name = not is_address(self._host)
+        self._looking: asyncio.Future[list[tuple[Any, ...]]] | None = None  # the look-up under way, or the last one
         self._silent: set[str] = set()  # addresses of the host at which no connection was made in time
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self.authority = f"{in_url(self._host)}:{self._port}"
@@ -189,8 +190,7 @@ class Endpoint:
         """
         hosts = [self._host]
         if self._is_name:
-            found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-            hosts = sorted({str(one[4][0]): None for one in found}, key=self._silent.__contains__)
+            hosts = sorted(await self._addresses(), key=self._silent.__contains__)
         for host in hosts[:-1]:
             try:
                 async with asyncio.timeout(self.settings.connect_s / len(hosts)):
@@ -200,6 +200,17 @@ class Endpoint:
             except OSError:
                 continue
         return await self._connect(hosts[-1])
+
+    async def _addresses(self) -> dict[str, None]:
+        """Look up the host's addresses, as keys; one look-up at a time is for all connections that wait for it.
+
+        The loop has a few threads for look-ups. With one for each connection of a burst, most would come too late.
+        """
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(
+                self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM), loop=self.loop
+            )
+        return dict.fromkeys(str(one[4][0]) for one in await asyncio.shield(self._looking))
 
     async def _connect(self, host: str) -> tuple[asyncio.Transport, EngineConnection]:
         """Connect to an address of the host."""
