@@ -126,6 +126,7 @@ def test_a_connection_that_waits_for_work_may_end():
         (b"SSH-2.0", "what it says is not HTTP", 0),
         (b"no http\r\n\r\n", "The head is not HTTP/1.1.", 0),
         (b"HTTP/1.1 200 OK\nA: b\r\n\r\n", "A line of the head does not end with CRLF.", 0),
+        (b"HTTP/1.1 200 OK\nContent-Length: 1\n\n", "the lines of its head do not end with CRLF", 0),
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, "its head is too large", 0),
         (b"HTTP/1.1 101 S\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "another protocol", 0),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, "it says without an end that its answer will come", 0),

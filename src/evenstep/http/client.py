@@ -157,6 +157,8 @@ class ClientSide:
         text = self._begun.data
         if not text.startswith(_HTTP[: len(text)]):
             return self._broken("what it says is not HTTP")
+        if b"\n\n" in text:  # its empty line, so no CRLF would ever come
+            return self._broken("the lines of its head do not end with CRLF")
         return self._broken("its head is too large") if len(text) > _MOST_HEAD else None
 
     def _take_head(self, head: ResponseHead, length: int, rest: bytes) -> Piece:
