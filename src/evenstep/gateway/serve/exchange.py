@@ -490,7 +490,7 @@ class Collecting:
         if head.status != 200:
             self._refused = True
         elif head.kind != self.kind or not head.is_plain:
-            self._lose("status", "its answer has another content type than was asked for")
+            self._lose("status", "its answer has another content type than was asked for, or is compressed")
 
     @property
     def status(self) -> int:
