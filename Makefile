@@ -132,7 +132,9 @@ leaderboard: $(VENV)/.run
 
 papers: $(VENV)/.run  # the record from which docs/reference/papers.md takes its verdicts: all at full size, or ONLY=bfio-fig1
 ifdef ONLY
-	$(BIN)/evenstep reproduce $(ONLY) --format json | $(PY) docs/record_claims.py
+	@mkdir -p build
+	$(BIN)/evenstep reproduce $(ONLY) --format json > build/claims.json
+	$(PY) docs/record_claims.py < build/claims.json
 else
 	$(BIN)/evenstep reproduce all
 	cp reproduced/papers.json src/evenstep/experiments/papers/recorded.json

@@ -1,4 +1,4 @@
-"""Puts the claims of one experiment into the record: `make papers ONLY=bfio-fig1` pipes its ``--format json`` in here."""
+"""Puts the claims of one experiment into the record: `make papers ONLY=bfio-fig1` gives its ``--format json`` as input."""
 
 from __future__ import annotations
 
