@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evenstep import config, names
 from evenstep.cli.parts import flags, outputs
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_known
 
 if TYPE_CHECKING:
     from evenstep.policy_checks import Finding
@@ -208,6 +208,8 @@ def _kind_of(name: str, kind: str | None) -> str:
     """
     known = [one for one in _KINDS if name in names.members(one)]
     if kind is None:
+        if ":" not in name and not name.endswith(".py"):
+            check_known("policy", "name", name, [*itertools.chain(*map(names.members, _KINDS))], "a known policy")
         found = None if known else names.find("routing", name)
         return next(iter(known or [one for one, method in _KINDS.items() if hasattr(found, method)]), "routing")
     if known and kind not in known:
