@@ -160,6 +160,23 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
     assert message in one_line(capfd.readouterr().err)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is looked up on Linux")
+@pytest.mark.parametrize("error", [ImportError("libarrow.so: failed to map segment"), MemoryError()])
+def test_what_a_library_says_near_the_limit_of_memory_is_no_bug_of_ours(echo, capsys, monkeypatch, error):
+    """Below 640 MiB of `ulimit -v`, `compare` said that what numba and pyarrow raise is a bug of evenstep."""
+
+    def fail(args):
+        raise error
+
+    echo(fail)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (8 << 20, 8 << 20))
+    assert cli.main(["echo"]) == 2
+    said = "evenstep: limit of memory (ulimit -v) is 8 MiB; expected more. Raise it. "
+    assert one_line(capsys.readouterr().err) == said + f"{type(error).__name__}: {error}".rstrip(": ")
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (1 << 50, 1 << 50))
+    assert cli.main(["echo"]) == (2 if isinstance(error, MemoryError) else 70)
+
+
 def test_a_folder_that_was_deleted_is_one_clear_line(echo, capsys, tmp_path, monkeypatch):
     """It said ``evenstep: output: No such file or directory``."""
     monkeypatch.chdir(tmp_path)

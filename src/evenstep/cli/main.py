@@ -166,6 +166,7 @@ def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
 
 def _say(error: Exception) -> int:
     """Print the error as one line on stderr; returns exit code 70 if it is a bug of evenstep, else 2."""
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(".: ")
     if isinstance(error, EvenstepError):
         text, code = str(error), BAD_INPUT
     elif isinstance(error, FileNotFoundError) and not _has_folder():
@@ -173,16 +174,27 @@ def _say(error: Exception) -> int:
     elif isinstance(error, OSError) and error.strerror:
         text, code = f"evenstep: {error.filename or 'output'}: {error.strerror}", BAD_INPUT
         _silence(sys.stdout)
+    elif limit := _limit_of_memory():  # a library that lacks memory raises this or that
+        text, code = f"evenstep: limit of memory (ulimit -v) is {limit} MiB; expected more. Raise it. {said}", BAD_INPUT
     elif isinstance(error, MemoryError):
         text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
+    elif guest := names.guest_line(error):
+        text, code = f"evenstep: {guest} raised {said}. --debug shows the traceback", BAD_INPUT
     else:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200].rstrip('.')}"
-        if guest := names.guest_line(error):
-            text, code = f"evenstep: {guest} raised {said}. --debug shows the traceback", BAD_INPUT
-        else:
-            text, code = f"evenstep: {said}. This is a bug of evenstep; --debug shows the traceback to report", OUR_BUG
+        text, code = f"evenstep: {said}. This is a bug of evenstep; --debug shows the traceback to report", OUR_BUG
     _on_stderr(" ".join(text.split()))
     return code
+
+
+def _limit_of_memory() -> int:
+    """The limit of this process's memory in MiB, if it ever used half of it; else 0."""
+    if sys.platform != "linux":
+        return 0
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+    most = int(Path("/proc/self/status").read_text().partition("VmPeak:")[2].split()[0]) >> 10
+    return limit if 0 < limit < 2 * most else 0
 
 
 def _has_folder() -> bool:
