@@ -67,6 +67,14 @@ def test_an_object_without_a_repr_has_the_name_of_its_class():
         contenders([first, first])
 
 
+def test_an_object_that_has_only_the_name_of_its_class_gives_way_to_a_policy_of_that_name_in_any_order():
+    """After the object, ``jsq`` was refused as a policy given twice; before it, the object was ``jsq 2``."""
+    mine = type("jsq", (), {"route": lambda self, view: ...})()
+    for asked in ([mine, "jsq"], ["jsq", mine]):
+        assert {one.name: one.policy for one in contenders(asked)} == {"jsq": {"name": "jsq"}, "jsq 2": mine}
+    assert [one.name for one in contenders([mine, "jsq"])] == ["jsq 2", "jsq"]
+
+
 @pytest.mark.parametrize("asked", [Ahead(), "br-h:horizon=20"])
 def test_looking_ahead_needs_a_predictor_and_the_error_names_one(asked):
     with pytest.raises(InputError, match="Name its predictor, e.g. predictor=oracle"):

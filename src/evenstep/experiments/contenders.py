@@ -26,7 +26,7 @@ class Contender:
 
     Args:
         name: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it. Of an
-            object without a `repr` of its own it is the name of its class; `contenders` numbers further ones.
+            object without a `repr` of its own it is the name of its class; `contenders` numbers it if another has that name.
         policy: a spec for `names.build`, or the policy itself.
         predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
     """
@@ -89,13 +89,12 @@ def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
     """
     if not asked:
         raise InputError("compare", "policies", "empty", "at least one policy")
-    found, objects = list[Contender](), dict[str, list[Any]]()
-    for one in map(contender, asked):
+    found, objects = [*map(contender, asked)], dict[str, list[Any]]()
+    for place in sorted(range(len(found)), key=lambda place: _is_unnamed(found[place].policy)):
+        one = found[place]
         same = objects.setdefault(one.name, [])
         if same and _is_unnamed(one.policy) and all(one.policy is not other for other in same):
-            found.append(replace(one, name=f"{one.name} {len(same) + 1}"))
-        else:
-            found.append(one)
+            found[place] = replace(one, name=f"{one.name} {len(same) + 1}")
         same.append(one.policy)
     check_each_once(one.name for one in found)
     for one in found:
