@@ -770,7 +770,9 @@ _ENTRIES: dict[str, list[tuple[Any, Callable[[type], Any]]]] = {}
 def has_rule(rule: Any, entry: Callable[[type], Any]) -> None:
     """Register a rule, ``(view, options, work)``, for policies of its module; the last one registered for a class counts.
 
-    A rule is for the class that annotates its `options`, for subclasses of it, and for classes that no rule names.
+    A rule is for the class that annotates its `options`, for subclasses of it, and for classes of its file that no rule
+    names. In a notebook, whose cells share a module, it is not for a class while it names another, nor while it names none
+    and there are several.
 
     Args:
         rule: a plain function. Its globals identify its module, since two files of users may have the same module name.
@@ -790,7 +792,18 @@ def rule_of(policy: type) -> Callable[[type], Any] | None:
         return line.index(named) if named in line else len(line) + dataclasses.is_dataclass(found[0].__globals__.get(named))
 
     found = [one for one in _ENTRIES.get(policy.__module__, []) if one[0].__globals__.get(policy.__name__) is policy]
-    return min(reversed(found), key=distance)[1] if found else None
+    best = min(reversed(found), key=distance, default=None)
+    if best is None or (distance(best) >= len(line) and _is_shared(best[0].__globals__, policy)):
+        return None
+    return best[1]
+
+
+def _is_shared(scope: dict[str, Any], policy: type) -> bool:
+    """True if `scope` is that of a notebook with a dataclass of the base of `policy`, as Ruled, outside its own line."""
+    kinds = [one for one in scope.values() if isinstance(one, type) and one.__module__ == policy.__module__]
+    beside = [one for one in kinds if not issubclass(one, policy) and not issubclass(policy, one)]
+    bases = {*policy.__mro__[1:-1]}
+    return "__file__" not in scope and any(dataclasses.is_dataclass(one) and bases & {*one.__mro__} for one in beside)
 
 
 def door_of(policy: object) -> Any | None:

@@ -84,7 +84,8 @@ def ruled_door(policy: object) -> Any:
     """The compiled door of a policy (`compiled.door_of`); a `PolicyError` if no file of its classes has a rule."""
     door = compiled.door_of(policy)
     if door is None:
-        raise PolicyError(f"{type(policy).__name__} has no rule; expected a function marked with @rule in its file")
+        name, where = type(policy).__name__, "in its file; in a notebook of several policies it says options: "
+        raise PolicyError(f"{name} has no rule; expected a function marked with @rule {where}{name}")
     return door
 
 

@@ -198,6 +198,19 @@ def test_each_policy_of_a_notebook_runs_the_rule_that_names_it():
     assert chosen == [0, 2, 2]
 
 
+def test_in_a_notebook_a_rule_is_for_no_policy_that_it_may_not_be_meant_for():
+    """The rule of another cell ran: that of `First` for a policy without one, and the last of two that name none for both."""
+    unnamed = [cell.replace("options: First", "options").replace("options: Last", "options") for cell in NOTEBOOK[:3]]
+    alone = run_cells([*unnamed[:2], "from evenstep.routing.policies.random import Random"])
+    assert alone["First"]().route(view()).worker[0] == 0
+    forgotten = NOTEBOOK[2].partition("class Work")[0]
+    for cells, without in (([*NOTEBOOK[:2], forgotten], ["Last"]), (unnamed, ["First", "Last"])):
+        scope = run_cells(cells)
+        for name in without:
+            with pytest.raises(PolicyError, match=f"{name} has no rule; .* in a notebook .* it says options: {name}"):
+                scope[name]().route(view())
+
+
 def test_a_cell_that_runs_again_replaces_its_rule():
     again = NOTEBOOK[1].replace("= 0", "= 1")
     scope = run_cells([*NOTEBOOK, again])
