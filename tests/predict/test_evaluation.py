@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, PolicyError
 from evenstep.predict import evaluation
 from evenstep.predict.evaluation import area_under_curve, evaluate, reliability
 from evenstep.request import Trace
@@ -67,6 +67,31 @@ def test_predictors_learn_from_the_first_part_only():
         assert score.too_short == 30 * 6  # nothing longer than 10 was seen: ages 16 to 96
         assert score.coverage == 0.0
     assert evaluate(trace([10] * 30 + [100] * 30), ["survival"], (20,), train_share=0.9).scores[0].too_short == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("predict", "None", "answered NoneType; expected a Prediction"),
+        ("predict", "Prediction(np.full(n, 3.0), np.full(n, np.nan))", "expected finite values, one a request, and chances"),
+        ("predict", "Prediction(np.full(n, 3.0), np.full(n, -1.0))", "expected finite values, one a request, and chances"),
+        ("predict", "Prediction(np.ones(n + 1), np.ones(n))", "expected finite values, one a request, and chances"),
+        ("curve", "None", "answered a curve of shape"),
+        ("interval", "None", "answered NoneType; expected low and high"),
+    ],
+)
+def test_an_answer_that_is_none_is_the_predictors_fault(tmp_path, method, answer, said):
+    """``predict evaluate`` called it a bug of evenstep."""
+    methods = {"predict": "Prediction(np.ones(n), np.ones(n))", method: answer}
+    text = "".join(
+        f"    def {one}(self, active, *_):\n        n = active.age.size\n        return {methods[one]}\n" for one in methods
+    )
+    head = (
+        "import numpy as np\nfrom evenstep.predict.view import Prediction\nclass Mine:\n    def learn(self, finished): ...\n"
+    )
+    (tmp_path / "mine.py").write_text(f"{head}{text}predictor = Mine\n")
+    with pytest.raises(PolicyError, match=f"predictor Mine .*{said}"):
+        evaluate(trace([50] * 40), [str(tmp_path / "mine.py")], (20,))
 
 
 def test_memorised_is_better_where_prompts_come_back():

@@ -37,6 +37,21 @@ def test_a_prediction_of_another_shape_or_not_finite_is_refused(steps):
         asked(steps, [1.0] * len(steps))
 
 
+@pytest.mark.parametrize("last", [np.nan, -0.1, 20.0])
+def test_a_chance_outside_0_and_1_is_refused(last):
+    with pytest.raises(PolicyError, match="3 requests; expected finite values, one a request, and chances from 0 to 1"):
+        asked([1.0] * 3, [0.5, 1.0, last])
+
+
+@pytest.mark.parametrize("answer", [None, ([1.0] * 3, [1.0] * 3), Prediction(["soon"] * 3, np.ones(3))])
+def test_an_answer_that_is_no_prediction_is_refused(answer):
+    """It was called a bug of evenstep."""
+    with pytest.raises(
+        PolicyError, match=r"answered \w+; expected a Prediction, with steps_left and leaves as arrays of num"
+    ):
+        Gate(SimpleNamespace(predict=lambda active, horizon: answer), 8).steps_left(THREE)
+
+
 def curves(rows):
     gate = Gate(SimpleNamespace(curve=lambda active, ahead: np.array(rows)), 1)
     return gate.curves(THREE, 1).tolist(), gate.counted()

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenstep import names
 from evenstep.errors import InputError, check_range
+from evenstep.predict.gate import prediction_of
 from evenstep.predict.intervals import interval
 from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
@@ -88,6 +89,7 @@ def evaluate(
     Raises:
         InputError: an unknown predictor or option, an oracle, one given twice, a horizon outside 1..2^44, a share not
             between 0 and 1, or a part without requests.
+        PolicyError: an answer that `prediction_of` refuses.
     """
     count = len(trace)
     if not 0.0 < train_share < 1.0:
@@ -196,7 +198,7 @@ def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tupl
     """
     row, age = judged
     for horizon in horizons:
-        predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that a fit includes the horizon
+        prediction_of(predictor, _active(trace, NOTHING, NOTHING), horizon)  # so that a fit includes the horizon
     fit_now(predictor)
     steps, leaves = np.empty((len(horizons), row.size)), np.empty((len(horizons), row.size))
     too_short = [0] * len(horizons)
@@ -207,7 +209,7 @@ def _answers(predictor: Any, horizons: Sequence[int], trace: Trace, judged: tupl
             active = _active(trace, row[part], age[part])
             for number, horizon in enumerate(horizons):
                 before = counted_of(predictor).get("too_short", 0)
-                answer = predictor.predict(active, horizon)
+                answer = prediction_of(predictor, active, horizon)
                 steps[number, part], leaves[number, part] = answer.steps_left, answer.leaves
                 too_short[number] += counted_of(predictor).get("too_short", 0) - before
     return list(zip(steps, leaves, too_short, strict=True))

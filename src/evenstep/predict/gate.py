@@ -9,7 +9,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import F2, INT, declared
 from evenstep.errors import PolicyError
-from evenstep.predict.view import Active, counted_of
+from evenstep.predict.view import Active, Prediction, counted_of
 from evenstep.request import F8
 from evenstep.wording import counted
 
@@ -39,16 +39,10 @@ class Gate:
         """Expected steps until each request leaves, float64[N], 1..H.
 
         A request that does not leave within the horizon gets -1, or H if the predictor's `refresh` is ``literal``. Raises a
-        `PolicyError` if the answer has the wrong shape, or its steps are not finite.
+        `PolicyError` as `prediction_of` does.
         """
-        prediction, count = self.predictor.predict(active, self.horizon * tokens_per_step), active.age.size
-        steps, leaves = prediction.steps_left / tokens_per_step, prediction.leaves
-        if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
-                f" for {counted(count, 'request')}; expected finite values, one a request"
-            )
-        passes = leaves >= self._least
+        answer, count = prediction_of(self.predictor, active, self.horizon * tokens_per_step), active.age.size
+        steps, passes = answer.steps_left / tokens_per_step, answer.leaves >= self._least
         self._asked += count
         self._accepted += int(np.count_nonzero(passes))
         expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
@@ -57,17 +51,11 @@ class Gate:
     def curves(self, active: Active, ahead: int, tokens_per_step: int = 1) -> F8:
         """Probability that each request still runs after 0, 1, ... `ahead` steps, float64[N, ahead + 1].
 
-        Raises a `PolicyError` if the answer has the wrong shape, is not finite, or does not begin with 1.
+        Raises a `PolicyError` as `curves_of` does.
         """
-        wanted = (active.age.size, ahead * tokens_per_step + 1)
-        by_token = np.ascontiguousarray(self.predictor.curve(active, wanted[1] - 1), np.float64)
-        if by_token.shape != wanted or not _are_curves(by_token):
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered a curve of shape {by_token.shape} for {wanted[0]}"
-                f" requests; expected {wanted}, finite, with 1 in column 0"
-            )
-        self._asked += wanted[0]
-        self._accepted += wanted[0]
+        by_token = curves_of(self.predictor, active, ahead * tokens_per_step)
+        self._asked += len(by_token)
+        self._accepted += len(by_token)
         return by_token[:, ::tokens_per_step]
 
     def counted(self) -> dict[str, int]:
@@ -77,6 +65,49 @@ class Gate:
         """
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self._asked, "predictions_accepted": self._accepted, **own}
+
+
+def prediction_of(predictor: Any, active: Active, horizon: int) -> Prediction:
+    """The answer of a predictor on N requests, as float64[N] each.
+
+    Raises a `PolicyError` if the answer is none, has the wrong shape, or steps that are not finite, or chances outside 0..1.
+    """
+    answer, name = predictor.predict(active, horizon), type(predictor).__name__
+    try:
+        steps, leaves = np.asarray(answer.steps_left, np.float64), np.asarray(answer.leaves, np.float64)
+    except (AttributeError, TypeError, ValueError) as error:
+        said = f"predictor {name} answered {type(answer).__name__}; expected a Prediction, with steps_left and leaves"
+        raise PolicyError(f"{said} as arrays of numbers") from error
+    count = active.age.size
+    if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all() or not _are_chances(leaves):
+        raise PolicyError(
+            f"predictor {name} answered {steps.shape} steps and {leaves.shape} chances"
+            f" for {counted(count, 'request')}; expected finite values, one a request, and chances from 0 to 1"
+        )
+    return Prediction(steps, leaves)
+
+
+def _are_chances(leaves: F8) -> bool:
+    """True if all numbers are from 0 to 1, but for what rounding adds; nan is not."""
+    return bool(((leaves >= -1e-6) & (leaves <= 1.0 + 1e-6)).all())
+
+
+def curves_of(predictor: Any, active: Active, horizon: int) -> F8:
+    """The curves of a predictor on N requests, float64[N, H + 1].
+
+    Raises a `PolicyError` if the answer has the wrong shape, is not finite, or does not begin with 1.
+    """
+    answer, wanted = predictor.curve(active, horizon), (active.age.size, horizon + 1)
+    try:
+        curves = np.ascontiguousarray(answer, np.float64)
+    except (TypeError, ValueError):  # not of numbers
+        curves = np.zeros(0)
+    if curves.shape != wanted or not _are_curves(curves):
+        raise PolicyError(
+            f"predictor {type(predictor).__name__} answered a curve of shape {curves.shape} for {wanted[0]}"
+            f" requests; expected {wanted}, finite, with 1 in column 0"
+        )
+    return curves
 
 
 @declared(None if INT is None else INT(F2))

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.errors import MOST, InputError, check_range
+from evenstep.errors import MOST, InputError, PolicyError, check_range
+from evenstep.predict.gate import curves_of
 from evenstep.predict.history import LONGEST
 from evenstep.predict.view import Active
-from evenstep.request import F8, I8
+from evenstep.request import I8
 
 _FIRST_HORIZON = 1024
 _CELLS = 4_000_000  # of a curve that is asked for at once
@@ -43,12 +44,17 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
 
     Raises:
         InputError: probabilities out of order, or a predictor that has neither method.
+        PolicyError: a curve that `curves_of` refuses, or an answer of ``interval`` that is no pair of one bound a request.
     """
     if not 0.0 < low <= high <= 1.0:
         raise InputError("interval", "low, high", f"{low:g}, {high:g}", "0 < low <= high <= 1")
     own = getattr(predictor, "interval", None)
     if own is not None:
-        return own(active, low, high)
+        found = own(active, low, high)
+        if not isinstance(found, tuple) or [np.shape(one) for one in found] != [active.age.shape] * 2:
+            name = type(predictor).__name__
+            raise PolicyError(f"predictor {name} answered {type(found).__name__}; expected low and high, one a request each")
+        return found
     if not hasattr(predictor, "curve"):
         raise InputError("interval", "predictor", type(predictor).__name__, "a predictor with a method `curve`")
     bounds = np.zeros((2, active.age.size), np.int64)
@@ -57,7 +63,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
     while left.size and horizon <= LONGEST:
         unknown: list[I8] = []
         for part in np.array_split(left, max(1, left.size * horizon // _CELLS)):
-            stays: F8 = predictor.curve(active.take(part), horizon)
+            stays = curves_of(predictor, active.take(part), horizon)
             is_done = stays[:, -1] <= 1.0 - high + 1e-12
             done = part[is_done]
             for row, chance in enumerate((low, high)):
