@@ -284,7 +284,11 @@ def test_the_kind_of_a_policy_is_found_and_routing_where_a_name_has_both(capsys)
 @pytest.mark.parametrize("verb", ["show", "check"])
 def test_a_mistyped_name_is_told_the_nearest_of_both_kinds(verb, capsys):
     """It named routing policies only."""
-    for typed, nearest in (("mlqf", "Did you mean mlfq?"), ("jqs", "Did you mean jsq?"), ("vanila-vllm", "vanilla-vllm or vllm")):
+    for typed, nearest in (
+        ("mlqf", "Did you mean mlfq?"),
+        ("jqs", "Did you mean jsq?"),
+        ("vanila-vllm", "vanilla-vllm or vllm"),
+    ):
         assert main(["policy", verb, typed]) == 2
         assert f"name is '{typed}'; expected a known policy. " in (said := capsys.readouterr().err) and nearest in said
 

@@ -27,7 +27,7 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
 
     def draw(figure: Any) -> None:
         found.findings.draw(figure)
-        figure.suptitle(f"{found.title}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
+        figure.suptitle(f"{_heading(found)}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
 
     svg, png = (picture(draw, kind, found.findings.size) for kind in ("svg", "png"))
     paths = {kind: folder / f"{found.stem}.{kind}" for kind in ("svg", "png", "parquet", "html")}
@@ -46,7 +46,7 @@ def page(found: Reproduction, drawing: str) -> str:
     constants = [[c.name, str(c.value), c.why] for c in said.constants]
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     quick = f'<p class="quick">{escape(QUICK)}</p>' if found.quick else ""
-    body = f"""<h1>{escape(found.title)}</h1>
+    body = f"""<h1>{escape(_heading(found))}</h1>
 <p>{escape(found.source)}</p>{quick}
 {drawing[drawing.index("<svg") :]}
 <h2>Numbers</h2>{table_of(head, rows, "texts numbers")}<p>{escape(intervals_sentence(found))}</p>
@@ -61,6 +61,11 @@ def page(found: Reproduction, drawing: str) -> str:
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "texts") -> str:
     """An HTML table of plain texts, which are escaped here; `kind` ``texts numbers``: numbers from the fourth column on."""
     return html.table([(name, "") for name in head], ([*map(_breakable, row)] for row in rows), kind)
+
+
+def _heading(found: Reproduction) -> str:
+    """The title with a capital letter, as that of a page or a picture."""
+    return found.title[:1].upper() + found.title[1:]
 
 
 def _breakable(text: str) -> str:

@@ -27,7 +27,7 @@ MEMORY = (16_492, 32_768)
 CONSERVING = ("sarathi", "orca")
 FRONTIER = "largest stable rate (closed form beside it)"
 #: Fig. 1's three lines, and our policy for each.
-LINES = {"faster_transformer": "faster-transformer", "vllm": "vanilla-vllm", "sarathi": "sarathi"}
+LINES = {"FasterTransformer": "faster-transformer", "vLLM": "vanilla-vllm", "Sarathi": "sarathi"}
 #: Seats of the engine in Fig. 1, where the paper is silent.
 SEATS = 32
 
