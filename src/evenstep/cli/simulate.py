@@ -44,6 +44,8 @@ SHOWN = (
     "overloaded",
     "restarts",
 )
+#: What is said beside two numbers whose names are alike.
+SAID = {"idle_share": "load imbalance", "idle_time_share": "time lost at the barrier"}
 #: Shown for runs with prefix caches.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
 #: Shown if a service-level objective is given.
@@ -176,7 +178,7 @@ def _table(run: Run) -> list[str]:
     for name in (*SHOWN, *(name for name in (*JUDGED, *CACHED) if name in run.summary)):
         value = run.summary[name]
         text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-        lines.append(f"{name:<26} {text}")
+        lines.append(f"{name:<26} {text:<11} {SAID.get(name, '')}".rstrip())
     lines.append(f"{'window':<26} {run.summary['window']['kind']}, {counted(run.summary['window']['steps'], 'step')}")
     lines += class_lines(run.summary.get("by_class", []))
     lines += [f"note: {note}" for note in (run.trace.notes if run.trace is not None else ())]

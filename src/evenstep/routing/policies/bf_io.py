@@ -29,7 +29,7 @@ class BFIO(Ruled):
 
     Args:
         horizon: H, decode steps looked ahead; 0 needs no predictor.
-        discount: weight of a step relative to the one before it; 1 is the paper, 0.9 halves the idle share.
+        discount: weight of a step relative to the one before it; 1 is the paper, 0.9 halves the load imbalance.
         tie_weight: factor of a squared-deviation term, ``sum_g (L_g - mean)^2 / (1 % of the mean load)`` a step. At 1 a
             worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. It helps without a
             horizon, and hurts with an undiscounted one.

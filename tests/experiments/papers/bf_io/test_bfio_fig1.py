@@ -9,7 +9,7 @@ from evenstep.experiments.papers.bf_io.bfio_fig1 import MEAN, MEDIAN, _claim
 from evenstep.measure.comparison import Interval
 from evenstep.report.findings import Row
 
-LEVEL = "idle share, mean over steps"
+LEVEL = "load imbalance, mean over steps"
 
 
 @pytest.mark.slow

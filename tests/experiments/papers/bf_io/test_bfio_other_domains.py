@@ -23,6 +23,6 @@ def test_tiles_shrink_panel_by_panel_and_patches_change_at_looks_only():
 
 def test_balance_at_the_start_saves_a_fifth_of_the_idle_tiles():
     found = quick("bfio-other-domains", seeds=3)
-    idle = "idle at the barrier"
+    idle = "load imbalance"
     assert ours(found, "tiles, BF-IO (H = 0)", idle) < 0.8 * ours(found, "tiles, FCFS", idle)
     assert ours(found, "mesh, BF-IO (H = 20)", idle) < 1.05 * ours(found, "mesh, FCFS", idle)

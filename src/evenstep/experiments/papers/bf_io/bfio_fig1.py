@@ -1,4 +1,4 @@
-"""BF-IO Fig. 1: loads of 32 workers and the idle share of every step."""
+"""BF-IO Fig. 1: loads of 32 workers and the load imbalance of every step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstep.measure.records import Run
 from evenstep.request import F8
 from evenstep.sim.cluster.simulation import Cluster
 
-#: Slots tried: the paper does not give them, and idle time depends on them.
+#: Slots tried: the paper does not give them, and the load imbalance depends on them.
 SLOTS = (10, 36, 72)
 WORKERS, STEPS = 32, 436
 MEAN, MEDIAN = 40.0, 41.0
@@ -54,8 +54,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             {STEP_TIME_LINE}
             window drawn | {STEPS} steps from the middle of the run | Fig. 1 shows 436 steps in 3 minutes
         """),
-        remark=f"the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is {few:.0f} "
-        f"% at B = {slots[0]} and {many:.0f} % at B = {slots[-1]} on the same workload",
+        remark=f"the paper names neither batch size nor policy, and both decide: with JSQ the mean load imbalance is "
+        f"{few:.0f} % at B = {slots[0]} and {many:.0f} % at B = {slots[-1]} on the same workload",
         stands_in=stands_in,
         data={"step": np.repeat(step, load.shape[1]), **ex.by_worker(load), "idle_percent": np.repeat(idle, load.shape[1])},
         draw=lambda figure: _draw(figure, first, slots[0]),
@@ -74,8 +74,8 @@ def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[ex.Row]:
     idle = [_idle(run) for run in runs]
     case = f"{policy}, B = {slots}"
     return [
-        ex.row(case, "idle share, mean over steps", "%", [float(x.mean()) for x in idle], MEAN),
-        ex.row(case, "idle share, median over steps", "%", [float(np.median(x)) for x in idle], MEDIAN),
+        ex.row(case, "load imbalance, mean over steps", "%", [float(x.mean()) for x in idle], MEAN),
+        ex.row(case, "load imbalance, median over steps", "%", [float(np.median(x)) for x in idle], MEDIAN),
     ]
 
 
@@ -85,7 +85,7 @@ def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
     above = [ex.clearly(ex.beyond(one.ours, MEAN), +1) for one in means]
     seen = "; ".join(f"{one.case}: {ex.mean_text(one.ours)} %" for one in means)
     holds = True if True in above else None if None in above else False
-    return ex.Claim("two fifths of the workers' time are lost at the barrier", holds, seen)
+    return ex.Claim("two fifths are lost at the barrier, by load (the paper: of the workers' time)", holds, seen)
 
 
 def _segment(run: Run) -> tuple[Any, F8]:
@@ -106,8 +106,8 @@ def _draw(figure: ex.Figure, run: Run, slots: int) -> None:
     below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=ex.COLOURS[4])
     below.axhline(float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %")
     below.axhline(MEAN, color=ex.COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
-    below.set(ylabel="idle share, %", xlabel="step", ylim=(0, 100))
+    below.set(ylabel="load imbalance, %", xlabel="step", ylim=(0, 100))
     below.legend(frameon=False, ncols=2, loc="upper right")
 
 
-experiment = ex.Experiment("loads of 32 workers and the idle share of every step", "BF-IO Fig. 1", run)
+experiment = ex.Experiment("loads of 32 workers and the load imbalance of every step", "BF-IO Fig. 1", run)

@@ -48,10 +48,10 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _told(idle: Mapping[tuple[str, str], list[float]]) -> ex.Told:
     for (domain, policy), own in idle.items():
         base = idle[domain, bf.FCFS]
-        yield ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, base, bf.FCFS)
+        yield ex.row(f"{domain}, {policy}", "load imbalance", "%", own, None, base, bf.FCFS)
         if policy in (bf.BF0, bf.BF20):
-            says, share = f"{domain}: {policy} waits less at the barrier than FCFS", ex.mean_text(ex.ratio(own, base))
-            yield ex.compared(says, own, base, -1, f"{share} of FCFS's idle share")
+            says, share = f"{domain}: {policy} has less load imbalance than FCFS", ex.mean_text(ex.ratio(own, base))
+            yield ex.compared(says, own, base, -1, f"{share} of FCFS's")
 
 
 def mesh(jobs: int, seed: int) -> Profiles:
@@ -97,7 +97,7 @@ def _draw(figure: ex.Figure, idle: Mapping[tuple[str, str], list[float]]) -> Non
     policies = list(bf.POLICIES)
     ex.lines(axes, {d: (policies, [np.mean(idle[d, p]) for p in policies]) for d in DOMAINS}, marker="o", ls="-")
     axes.set_ylim(bottom=0)
-    ex.labelled(axes, "policy", "idle at the barrier, % of load", legend=True)
+    ex.labelled(axes, "policy", "load imbalance, %", legend=True)
 
 
 experiment = ex.Experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", run, most_traces=0)
