@@ -12,6 +12,8 @@ from hypothesis import settings
 from tests import modules_run
 from tests.profiles import FAST, FULL
 
+# Before numpy is loaded, here and in processes that tests start. A second thread only spins: the tests run on every core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 IN_CI = bool(os.environ.get("CI"))
 for name, examples in {"fast": FAST, "full": FULL}.items():  # make test takes fast, make test-all takes full
     settings.register_profile(name, deadline=None, max_examples=examples, derandomize=IN_CI, print_blob=IN_CI)
@@ -30,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until everything is collected
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs ignore Ctrl-C; tests send it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--modules-run"):
@@ -59,6 +62,8 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and every module stay to the end: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # as a server has it: `sockets`
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
