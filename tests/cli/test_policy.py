@@ -202,11 +202,10 @@ def test_a_new_policy_s_class_hides_no_name_that_its_files_use(name, options, tm
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["policy", "new", *options, name]) == 0
     assert f"class {name.title()}Policy" in Path(f"{name}.py").read_text()
-    assert main(["policy", "check", *(options if "--kind" in options else []), f"{name}.py"]) == 0
-    assert "promises kept" in capsys.readouterr().out
-    for key, test in runpy.run_path(f"test_{name}.py").items():
-        if key.startswith("test_"):
-            test()
+    tests = {key: test for key, test in runpy.run_path(f"test_{name}.py").items() if key.startswith("test_")}
+    assert f"test_{name}_keeps_every_promise" in tests  # what `policy check` does
+    for test in tests.values():
+        test()
 
 
 @pytest.mark.slow
