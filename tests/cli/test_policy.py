@@ -286,7 +286,7 @@ def test_a_mistyped_name_is_told_the_nearest_of_both_kinds(verb, capsys):
     for typed, nearest in (
         ("mlqf", "Did you mean mlfq?"),
         ("jqs", "Did you mean jsq?"),
-        ("vanila-vllm", "vanilla-vllm or vllm"),
+        ("vanilla-vlm", "Did you mean vanilla-vllm"),
     ):
         assert main(["policy", verb, typed]) == 2
         assert f"name is '{typed}'; expected a known policy. " in (said := capsys.readouterr().err) and nearest in said
