@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contenders
-from evenstep.experiments.lengths import alike
+from evenstep.experiments.lengths import Laws, alike
 from evenstep.experiments.planning.settings import PlanSettings
-from evenstep.experiments.planning.sizing import Demand, least_enough, sized
+from evenstep.experiments.planning.sizing import Demand, Search, least_enough, sized
+from evenstep.measure.middle import middle
 from evenstep.sim.cluster.simulation import simulate
+from evenstep.workload.synthetic.laws import Constant, Geometric
+from evenstep.workload.synthetic.synthetic import Synthetic
 
 #: A step lasts 1 s and 0.01 s a KV token; each request has 10 prompt and 5 output tokens, so 12 KV tokens on average.
 SMALL = PlanSettings(slo="tpot=2s", overhead_s=1.0, per_token_s=0.01, slots=[2], requests=1_000, seeds=1, policies=["jsq"])
@@ -64,12 +67,12 @@ def test_the_fleet_that_is_found_is_enough_and_one_worker_less_is_not():
     demand = Demand(SMALL, LENGTHS, 1.0)
     for workers, is_enough in ((size.workers, True), (size.workers - 1, False)):
         run = partial(simulate, demand.trace(2, 0), contenders(["jsq"])[0].build()[0], step_time=demand.law)
-        at_rate = run(cluster=SMALL.fleet(workers, 2, "timed").cluster(), slo=SMALL.fleet(1, 1, "timed").objective())
-        full = run(cluster=SMALL.fleet(workers, 2, "saturated").cluster())
-        served = full.summary["window_tokens_per_s"] / 5
-        assert (at_rate.summary["slo_share"] >= 0.95 and served >= 1.0) == is_enough
+        at_rate = middle(run(cluster=SMALL.fleet(workers, 2, "timed").cluster()), SMALL.fleet(1, 1, "timed").objective())
+        full = middle(run(cluster=SMALL.fleet(workers, 2, "saturated").cluster()))
+        served = full["window_tokens_per_s"] / 5
+        assert (at_rate["slo_share"] >= 0.95 and served >= 1.0) == is_enough
         if is_enough:
-            assert size.slo_share == at_rate.summary["slo_share"]
+            assert size.slo_share == at_rate["slo_share"]
             assert size.requests_per_s == pytest.approx(served)
 
 
@@ -105,7 +108,7 @@ def test_each_number_of_slots_is_tried_with_each_policy_on_the_same_requests():
     found = [(size.slots, size.policy) for size in sizes_of(settings, 0.5)]
     assert found == [(1, "jsq"), (1, "br-0"), (2, "jsq"), (2, "br-0")]
     demand = Demand(settings, LENGTHS, 0.5)
-    few, more = demand.trace(1, 0), demand.trace(2, 0)
+    few, more = demand.trace(100, 0), demand.trace(200, 0)
     assert (few.prompt_tokens == more.prompt_tokens[: len(few)]).all()
 
 
@@ -131,3 +134,25 @@ def test_two_processes_find_the_same():
     demand = Demand(settings, LENGTHS, 0.5)
     asked = contenders(settings.policies)
     assert sized(demand, asked, 2, None) == sized(demand, asked, 1, None)
+
+
+def test_what_a_fleet_can_serve_does_not_depend_on_the_length_of_the_run():
+    """The first requests of an empty fleet are all young, so its first steps are short; they are not measured."""
+    settings = replace(SMALL, slots=[50], seeds=2, overhead_s=0.1, share=1e-9)
+    lengths = Laws(Synthetic(1, Constant(1), Geometric(mean=100)))
+    short, long = (
+        Search(Demand(replace(settings, requests=count), lengths, 0.001), contenders(["jsq"])[0], 50).tried(1).requests_per_s
+        for count in (1_000, 30_000)
+    )
+    assert short == pytest.approx(long, rel=0.03)
+
+
+def test_the_share_that_meets_the_objective_leaves_out_the_filling_of_the_fleet():
+    """At twice the capacity the first requests do not wait long; a run that lasted would leave none that met it."""
+    settings = replace(SMALL, slo="ttft=60s", share=0.5)
+    assert Search(Demand(settings, LENGTHS, 1.0), contenders(["jsq"])[0], 2).tried(2).slo_share == 0.0
+
+
+def test_more_requests_than_a_run_may_have_are_refused():
+    with pytest.raises(InputError, match="slots of all workers is 1000000; expected at most 250,000"):
+        Demand(SMALL, LENGTHS, 1.0).trace(1_000_000, 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WHERE = "evenstep plan"
 #: Most requests of a run, and most workers of a fleet that are tried.
-_MOST_REQUESTS, _MOST_WORKERS = 10_000_000, 100_000
+MOST_REQUESTS, _MOST_WORKERS = 10_000_000, 100_000
 #: Lowest value of each number.
 _AT_LEAST = {
     **dict.fromkeys(("seeds", "limit", "most_workers"), 1),
@@ -53,7 +53,7 @@ class PlanSettings:
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         worker_cost: price of one worker for an hour, in any currency.
-        requests: arrivals of a run; more where the fleet is large, 20 for each of its slots.
+        requests: arrivals of a run, 40 for each slot at least; the first quarter and the last tenth are not measured.
         seeds: replicates of each run.
         limit: use only the first rows of the trace, or draw only so many requests of a workload file; not with laws.
         format_name: format of the trace file where it is not recognised.
@@ -99,7 +99,7 @@ def checked(settled: Settled[PlanSettings]) -> PlanSettings:
     """
     value = settled.value
     settled.check_numbers(_AT_LEAST, ("kv_tokens", "model_params", "peak_flops", "worker_cost"))
-    for name, most in (("requests", _MOST_REQUESTS), ("most_workers", _MOST_WORKERS), ("group_size", value.most_workers)):
+    for name, most in (("requests", MOST_REQUESTS), ("most_workers", _MOST_WORKERS), ("group_size", value.most_workers)):
         if getattr(value, name) > most:
             raise settled.refusal(name, f"an integer of at most {most}")
     if not value.slots or not all(0 < slots <= config.MOST for slots in value.slots):

@@ -1,7 +1,8 @@
 """The least fleet that keeps up with a rate of arrivals and meets an objective, by search on the simulator.
 
 A fleet keeps up if it serves at least the rate while its pool is kept full. It meets the objective if enough requests do
-that arrive at the rate. Both are means over replicates. The search takes a larger fleet for no worse than a smaller one.
+that arrive at the rate. Both are means over replicates, of the middle of each run (`measure.middle`). The search takes a
+larger fleet for no worse than a smaller one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from evenstep.experiments.contenders import Contender
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.lengths import Laws, Rows
-from evenstep.experiments.planning.settings import PlanSettings
+from evenstep.experiments.planning.settings import MOST_REQUESTS, PlanSettings
 from evenstep.experiments.progress import Progress
+from evenstep.measure.middle import middle
 from evenstep.measure.planned import Size, Tried
 from evenstep.request import Trace
 from evenstep.sim.cluster.host import loop_of
@@ -30,8 +32,8 @@ from evenstep.workload.synthetic.arrivals import Poisson
 
 #: Requests of the sample whose means the closed form uses.
 SAMPLE = 100_000
-#: Requests of a run for each slot of the fleet that is enough by the closed form.
-PER_SLOT = 20
+#: Fewest requests of a run for each slot that they keep busy: a quarter fills the fleet and is not measured.
+PER_SLOT = 40
 #: Figures of a run's summary that a plan shows.
 _SHOWN = ("slo_share", "idle_time_share", "ttft_p95_s", "tpot_p95_s")
 
@@ -100,13 +102,15 @@ class Demand:
                 return workers
         return None
 
-    def requests(self, slots: int) -> int:
-        """Arrivals of a run."""
-        return max(self.settings.requests, PER_SLOT * slots * (self.least(slots) or self.unit))
-
     def trace(self, slots: int, replicate: int) -> Trace:
-        """Poisson arrivals for fleets with so many slots a worker; their mean rate is exactly `rate`."""
-        count, seed = self.requests(slots), self.settings.seed
+        """Poisson arrivals that suffice for so many slots; their mean rate is exactly `rate`.
+
+        `InputError` for more than `MOST_REQUESTS`.
+        """
+        count, seed = max(self.settings.requests, PER_SLOT * slots), self.settings.seed
+        if count > MOST_REQUESTS:
+            expected = f"at most {MOST_REQUESTS // PER_SLOT:,}: a run has {PER_SLOT} requests for each"
+            raise InputError("evenstep plan", "slots of all workers", slots, expected, "Plan for a part of the rate.")
         times = Poisson(self.rate).times(count, seed, replicate)
         return replace(self.lengths.draw(count, seed, replicate), arrival_s=times * (count / (self.rate * float(times[-1]))))
 
@@ -120,15 +124,15 @@ class Search:
     slots: int
 
     @cached_property
-    def traces(self) -> list[Trace]:
-        """The requests of each replicate, the same for every number of workers."""
-        return [self.demand.trace(self.slots, replicate) for replicate in range(self.demand.settings.seeds)]
+    def first(self) -> int | None:
+        """The least number of workers by the closed form (`Demand.least`)."""
+        return self.demand.least(self.slots)
 
     def size(self) -> Size:
         """Search from the closed form, or from the smallest fleet if there is none."""
         demand, tried = self.demand, dict[int, Tried]()
         settings, unit = demand.settings, demand.unit
-        first = demand.least(self.slots)
+        first = self.first
         found = Size(self.asked.name, self.slots, first)
         if first is None and demand.served(unit, self.slots) is not None:
             return found  # not even with even loads
@@ -161,26 +165,28 @@ class Search:
         settings = self.demand.settings
         at_rate = self._runs(workers, "timed")
         figures = {name: _mean([run[name] for run in at_rate]) for name in _SHOWN}
-        energy = [run["energy_busy_idle_j"] / run["output_tokens"] for run in at_rate]
+        energy = [run["energy_busy_idle_j"] / run["output_tokens"] if run["output_tokens"] else None for run in at_rate]
         share, served = figures["slo_share"] or 0.0, None
         if share >= settings.share:
             full = self._runs(workers, "saturated")
-            served = _mean([run["window_tokens_per_s"] * run["requests"] / run["output_tokens"] for run in full])
+            served = _mean([run["window_tokens_per_s"] / run["mean_output"] for run in full])
         is_enough = served is not None and served >= self.demand.rate
         return Tried(workers, share, served, is_enough, figures | {"joules_per_token": _mean(energy)})
 
     def _runs(self, workers: int, arrivals: Literal["timed", "saturated"]) -> list[dict[str, Any]]:
-        """The summary of a run on each replicate."""
-        fleet = self.demand.settings.fleet(workers, self.slots, arrivals)
-        plan = Plan(
-            self.traces[0],
-            fleet.cluster(),
-            self.demand.law,
-            seed=fleet.seed,
-            power=fleet.power(),
-            slo=fleet.objective(),
-        )
-        return [plan.run(self.asked, index, trace).summary for index, trace in enumerate(self.traces)]
+        """The summary of the middle of a run on each replicate, and the mean output tokens of its requests.
+
+        Requests that arrive at the rate keep no more slots busy in a larger fleet, a full pool keeps all slots busy.
+        """
+        demand, busy = self.demand, self.slots * (self.first or workers if arrivals == "timed" else workers)
+        fleet = demand.settings.fleet(workers, self.slots, arrivals)
+        power, slo, found = fleet.power(), fleet.objective(), list[dict[str, Any]]()
+        for index in range(demand.settings.seeds):
+            trace = demand.trace(busy, index)
+            plan = Plan(trace, fleet.cluster(), demand.law, seed=fleet.seed, power=power, all_records=True)
+            summary = middle(plan.run(self.asked, index, trace), slo, power)
+            found.append(summary | {"mean_output": float(trace.output_tokens.mean())})
+        return found
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
