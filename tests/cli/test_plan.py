@@ -40,7 +40,7 @@ def test_a_fleet_that_cannot_be_found_is_explained(capsys):
     out = said(capsys, "--policy jsq --most-workers 3")
     assert "jsq with 2 slots: 3 workers could not keep up even with even loads. Give a larger --most-workers.\n" in out
     assert "Least" not in out
-    out = said(capsys, "--policy jsq --most-workers 9", slo="tpot=1.1s")
+    out = said(capsys, "--policy jsq --most-workers 9", slo="tpot=1.11s")
     assert "jsq with 2 slots: not enough with 9 workers, where 0.0 % of the requests meet the objective.\n" in out
 
 

@@ -67,3 +67,9 @@ def test_a_chart_without_a_figure_is_said_to_be_missing():
     )
     assert text.count("Not recorded.") == 2
     assert "8 workers could not keep up even with even loads" in text
+
+
+def test_an_objective_out_of_reach_is_said_once():
+    found = Planned("", 1.0, 5.0, "tpot=1ms", 0.9, 1, 1, 8, False, [Size("jsq", 2, 4), Size("best", 2, 4)], None, 0.25)
+    said = [line for line in lines(found) if "objective" in line and not line.startswith("objective")]
+    assert said == ["No fleet is enough: only 25.0 % of the requests could meet the objective even alone in an idle fleet."]

@@ -76,6 +76,8 @@ class Planned:
         sizes: the least fleet for each number of slots and policy, in the order asked.
         smallest: index of the size with the fewest workers, of several the one that can serve most; None if no fleet is
             enough.
+        within_reach: share of the requests that would meet the objective alone in an idle fleet; if it is below `share`, no
+            fleet is simulated.
     """
 
     arrivals: str
@@ -89,3 +91,4 @@ class Planned:
     prefill: bool
     sizes: list[Size]
     smallest: int | None
+    within_reach: float = 1.0

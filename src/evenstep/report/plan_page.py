@@ -145,6 +145,9 @@ def _cells(size: Size, share: float) -> tuple[str, ...]:
 
 def _conclusions(found: Planned) -> list[str]:
     """Sentences: policies for which no fleet is enough, the least fleet, and what the others need more."""
+    if found.within_reach < found.share:
+        alone = f"{100 * found.within_reach:.1f} % of the requests could meet the objective even alone in an idle fleet"
+        return [f"No fleet is enough: only {alone}."]
     said = [_not_enough(size, found.most_workers) for size in found.sizes if size.workers is None]
     if found.smallest is None:
         return said

@@ -156,3 +156,21 @@ def test_the_share_that_meets_the_objective_leaves_out_the_filling_of_the_fleet(
 def test_more_requests_than_a_run_may_have_are_refused():
     with pytest.raises(InputError, match="slots of all workers is 1000000; expected at most 250,000"):
         Demand(SMALL, LENGTHS, 1.0).trace(1_000_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ({"slo": "tpot=1.09s"}, 0.0),  # a lone request's first step takes 1.1 s
+        ({"slo": "tpot=1.1s"}, 1.0),
+        ({"slo": "ttft=1.05s,tpot=9s"}, 0.0),
+        ({"slo": "tpot=1.5s", "sync_s": "1:0.5/8:0.2"}, 1.0),  # the largest fleet synchronises fastest
+        ({"slo": "tpot=1.5s", "sync_s": "1:0.5/8:0.2", "group_size": 1}, 0.0),
+    ],
+)
+def test_an_objective_below_the_step_of_a_lone_request_is_known_without_a_simulation(options, share):
+    settings = replace(SMALL, **options, most_workers=8)
+    assert Demand(settings, LENGTHS, 0.5).within_reach == share
+    if share == 0.0:
+        (size,) = sizes_of(settings, 0.5)
+        assert (size.workers, size.tried) == (None, [])

@@ -40,4 +40,5 @@ def answer(settings: PlanSettings, processes: int | None = None, progress: Progr
         prefill=settings.prefill_base_s + settings.prefill_per_token_s > 0,
         sizes=sizes,
         smallest=min(found)[2] if found else None,
+        within_reach=demand.within_reach,
     )

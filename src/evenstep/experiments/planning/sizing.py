@@ -23,6 +23,7 @@ from evenstep.experiments.jobs import Plan
 from evenstep.experiments.lengths import Laws, Rows
 from evenstep.experiments.planning.settings import MOST_REQUESTS, PlanSettings
 from evenstep.experiments.progress import Progress
+from evenstep.measure.metrics import Slo
 from evenstep.measure.middle import middle
 from evenstep.measure.planned import Size, Tried
 from evenstep.request import Trace
@@ -34,6 +35,8 @@ from evenstep.workload.synthetic.arrivals import Poisson
 SAMPLE = 100_000
 #: Fewest requests of a run for each slot that they keep busy: a quarter fills the fleet and is not measured.
 PER_SLOT = 40
+#: Relative error of times that are added up in a run.
+_ROUNDING = 1e-9
 #: Figures of a run's summary that a plan shows.
 _SHOWN = ("slo_share", "idle_time_share", "ttft_p95_s", "tpot_p95_s")
 
@@ -76,6 +79,19 @@ class Demand:
     def law(self) -> StepTime:
         """The step-time law."""
         return self.settings.fleet(self.unit, 1, "timed").step_time()
+
+    @cached_property
+    def within_reach(self) -> float:
+        """Share of the sample that meets the objective if no step is longer than the first of a lone request.
+
+        No fleet reaches more, under a law that rises with the load.
+        """
+        settings, slo = self.settings, self.settings.fleet(self.unit, 1, "timed").objective() or Slo()
+        sizes = [settings.group_size] if settings.group_size else range(1, settings.most_workers + 1)
+        prompt = self.sample.prompt_tokens.astype(np.float64)
+        step_s = self.law.local_seconds(prompt, np.ones(prompt.size, np.int64), prompt)
+        step_s += min(self.law.overhead_seconds(size) for size in sizes)
+        return float(np.mean(step_s <= min(slo.ttft_s, slo.tpot_s) * (1 + _ROUNDING)))
 
     def served(self, workers: int, slots: int) -> float | None:
         """Requests a second that a fleet serves in closed form, with even loads and as many running requests as fit.
@@ -136,6 +152,8 @@ class Search:
         found = Size(self.asked.name, self.slots, first)
         if first is None and demand.served(unit, self.slots) is not None:
             return found  # not even with even loads
+        if demand.within_reach < settings.share:
+            return found
 
         def is_enough(workers: int) -> bool:
             if workers not in tried:
