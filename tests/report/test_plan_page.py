@@ -15,7 +15,19 @@ FOUND = Planned(
     prefill=True,
     sizes=[
         Size(
-            "jsq", 2, 4, 6, 1.9, 1.5, 0.95, 0.1, 0.5, 1.2, 3.0, None, [Tried(5, 0.7, None, False), Tried(6, 0.95, 1.5, True)]
+            "jsq",
+            2,
+            4,
+            6,
+            1.9,
+            1.5,
+            0.95,
+            0.1,
+            0.5,
+            1.2,
+            3.0,
+            None,
+            tried=[Tried(5, 0.7, None, False), Tried(6, 0.95, 1.5, True)],
         ),
         Size(
             "best",
@@ -30,7 +42,7 @@ FOUND = Planned(
             1.2,
             3.0,
             None,
-            [Tried(4, 0.93, 0.99, False), Tried(5, 0.91, 1.2, True)],
+            tried=[Tried(4, 0.93, 0.99, False), Tried(5, 0.91, 1.2, True)],
         ),
         Size("<own>", 2, 4, tried=[Tried(8, 0.25, None, False)]),
     ],
@@ -73,3 +85,12 @@ def test_an_objective_out_of_reach_is_said_once():
     found = Planned("", 1.0, 5.0, "tpot=1ms", 0.9, 1, 1, 8, False, [Size("jsq", 2, 4), Size("best", 2, 4)], None, 0.25)
     said = [line for line in lines(found) if "objective" in line and not line.startswith("objective")]
     assert said == ["No fleet is enough: only 25.0 % of the requests could meet the objective even alone in an idle fleet."]
+
+
+def test_the_closed_forms_are_said_once_for_each_number_of_slots():
+    sizes = [Size(name, slots, 4, 6, fcfs_workers=5) for slots in (2, 3) for name in ("jsq", "best")]
+    said = [
+        one for one in lines(Planned("", 1.0, 5.0, "tpot=1s", 0.9, 1, 1, 8, False, sizes, 0)) if one.startswith("Theory")
+    ]
+    assert said[0] == "Theory with 2 slots: 4 workers keep up with even loads, 5 with the loads of fcfs."
+    assert [one[:20] for one in said] == ["Theory with 2 slots:", "Theory with 3 slots:"]

@@ -14,8 +14,8 @@ class PlanCommand:
     description = (
         "Searches the least fleet that keeps up with a rate of arrivals and meets an objective, for each policy and number\n"
         "of slots. It simulates each fleet that it tries: once with requests that arrive at the rate, and once with a pool\n"
-        "that is kept full. The closed form takes all loads for equal; the difference to it is what imbalance costs.\n"
-        "Arrivals are Poisson; lengths are drawn from trace or laws."
+        "that is kept full. The closed form assumes equal loads; the difference to it is what imbalance costs.\n"
+        "Arrivals are Poisson; lengths are drawn from the trace or the laws."
     )
     examples = (
         "evenstep plan sample:azure-conv --rate 1000 --slo ttft=2s,tpot=50ms",

@@ -38,6 +38,7 @@ class Size:
         slo_share, idle_time_share, ttft_p95_s, tpot_p95_s: of that fleet at the rate, as in ``evenstep compare``.
         joules_per_token: energy of an output token, joules.
         cost_per_million_tokens: price of a million output tokens; None without the price of a worker.
+        fcfs_workers: workers that would keep up under FCFS by the closed form, with extreme values for the heaviest load.
         tried: every fleet that was simulated, the smallest first.
     """
 
@@ -53,6 +54,7 @@ class Size:
     tpot_p95_s: float | None = None
     joules_per_token: float | None = None
     cost_per_million_tokens: float | None = None
+    fcfs_workers: int | None = None
     tried: list[Tried] = field(default_factory=list["Tried"])
 
     @property

@@ -157,7 +157,17 @@ def _conclusions(found: Planned) -> list[str]:
         more = (other.workers or 0) - (least.workers or 0)
         if more > 0:
             said.append(f"{_named(other)} needs {more:,} more (+{100 * more / (least.workers or 1):.1f} %).")
-    return said
+    return said + _theory(found)
+
+
+def _theory(found: Planned) -> list[str]:
+    """A sentence for each number of slots: the workers by the closed forms, which know the rate and not the objective."""
+    known = {size.slots: size for size in found.sizes if size.closed_form_workers and size.fcfs_workers}
+    return [
+        f"Theory with {counted(slots, 'slot')}: {size.closed_form_workers:,} workers keep up with even loads, "
+        f"{size.fcfs_workers:,} with the loads of fcfs."
+        for slots, size in known.items()
+    ]
 
 
 def _meanings(found: Planned) -> list[str]:

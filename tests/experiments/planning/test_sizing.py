@@ -1,5 +1,6 @@
 """The least fleet that `evenstep plan` finds."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -174,3 +175,23 @@ def test_an_objective_below_the_step_of_a_lone_request_is_known_without_a_simula
     if share == 0.0:
         (size,) = sizes_of(settings, 0.5)
         assert (size.workers, size.tried) == (None, [])
+
+
+def test_extreme_values_estimate_what_fcfs_serves():
+    """Loads of 10 to 14 tokens, all equally often: 12 on average, and a deviation of the square root of 2."""
+    demand = Demand(SMALL, LENGTHS, 1.0)
+    assert demand.deviation == pytest.approx(2**0.5)
+    heaviest = 24 + 2**0.5 * (2 * 2 * math.log(8)) ** 0.5
+    assert demand.served(8, 2, fcfs=True) == pytest.approx(8 * 2 / (1 + 0.01 * heaviest) / 5)
+    assert demand.served(1, 2, fcfs=True) == demand.served(1, 2)
+    grouped = Demand(replace(SMALL, group_size=2), LENGTHS, 1.0)
+    assert grouped.served(8, 2, fcfs=True) > demand.served(8, 2, fcfs=True)
+    full = Demand(replace(SMALL, kv_tokens=24.0), LENGTHS, 1.0)
+    assert full.served(8, 2, fcfs=True) == full.served(8, 2)
+
+
+def test_the_estimate_for_fcfs_is_close_to_the_simulation():
+    settings = replace(SMALL, slots=[16], overhead_s=1.0, per_token_s=0.001, slo="ttft=900s", policies=["fcfs"])
+    lengths = Laws(Synthetic(1, Geometric(mean=100), Geometric(mean=50)))
+    (size,) = sizes_of(settings, 3.0, lengths)
+    assert size.closed_form_workers < size.workers <= size.fcfs_workers <= size.workers + 2
