@@ -27,7 +27,7 @@ def test_a_row_of_many_policies_is_compared_with_the_first_alone(monkeypatch, ca
         return compare_runs(runs)
 
     monkeypatch.setattr(comparison, "compare_runs", counted)
-    rows = outputs.Rows(asked)
+    rows = outputs.Rows(asked, None)
     for runs in met:
         rows.add(runs)
     assert compared == [["fcfs"], ["fcfs", "even"], ["fcfs", "jsq:ties=lowest"]]
