@@ -72,24 +72,26 @@ def test_what_a_host_has_frozen_stays_frozen():
 
 def test_what_a_run_froze_is_not_frozen_after_it():
     gc.unfreeze()
+    during = []
     try:
-        against_emulator(small(2))
-        assert gc.get_freeze_count() == 0
+        against_emulator(small(2), started=lambda row, call: during.append(gc.get_freeze_count()))
+        assert min(during) > 0 and gc.get_freeze_count() == 0
     finally:
-        gc.freeze()  # as `conftest` has left it: else each later test's collections look at all tests and modules
+        gc.freeze()  # as the session began; else each later run collects the whole of it
 
 
-def test_a_run_that_is_over_sets_no_timer_in_its_host_s_loop():
+def test_a_run_that_is_over_leaves_no_timer_and_no_connection_in_its_host_s_loop():
     async def go():
         async with server(lambda body: SIZED) as url:
             run = Run(timed(small(1), LoadSettings()), LoadSettings(url=url), "m")
             await run.whole()
-            return run._ticking.cancelled()
+            assert run._ticking.cancelled() and not run._client._open
 
-    assert asyncio.run(go())
+    asyncio.run(go())
 
 
-def test_a_workflow_sends_its_calls_with_their_model_task_and_priority():
+@pytest.mark.parametrize("key", [None, "sk"])
+def test_a_workflow_sends_its_calls_with_their_model_task_and_priority_and_the_key_if_there_is_one(key):
     drawn = draw(one_engine({"plan": call("one"), "act": call("one", after=["plan"])}, count=1))
     drawn.arrival_s[0] = 0.0
     flow, seen = Workflow(drawn, ["m0", "m1"], np.array([0.0, 2.5])), []
@@ -99,7 +101,7 @@ def test_a_workflow_sends_its_calls_with_their_model_task_and_priority():
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 body = await reader.readexactly(int(re.search(r"Content-Length: (\d+)", head)[1]))
-                said = [line for line in head.splitlines() if line.startswith("X-Evenstep-")]
+                said = [line for line in head.splitlines() if line.startswith(("X-Evenstep-", "Authorization"))]
                 seen.append((json.loads(body)["model"], *said))
                 writer.write(SIZED)
         writer.close()
@@ -108,12 +110,13 @@ def test_a_workflow_sends_its_calls_with_their_model_task_and_priority():
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
             url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
             trace = Trace(drawn.prompt, np.full(2, 4), name="two")
-            return await asyncio.to_thread(drive, trace, LoadSettings(url=url, model="any"), None, flow)
+            return await asyncio.to_thread(drive, trace, LoadSettings(url=url, model="any", api_key=key), None, flow)
 
     assert kinds(asyncio.run(go())) == {"": 2}
-    assert seen == [
-        ("m0", "X-Evenstep-Task: task-0", "X-Evenstep-Priority: 0.0"),
-        ("m1", "X-Evenstep-Task: task-0", "X-Evenstep-Priority: 2.5"),
+    keys = ["Authorization: Bearer sk"] if key else []
+    assert [(model, sorted(lines)) for model, *lines in seen] == [
+        ("m0", [*keys, "X-Evenstep-Priority: 0.0", "X-Evenstep-Task: task-0"]),
+        ("m1", [*keys, "X-Evenstep-Priority: 2.5", "X-Evenstep-Task: task-0"]),
     ]
 
 
@@ -256,12 +259,18 @@ def test_requests_start_when_they_are_due_and_progress_is_told_five_times_a_seco
 
 
 def test_a_request_without_an_answer_ends_when_its_time_is_up():
+    """The run lasts from the first start, 3 s after its own, to the last end."""
+
     async def go():
         async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
-            return await loaded(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", small(1), timeout_s=7.0)
+            settings = LoadSettings(url=f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", timeout_s=7.0)
+            trace = small(1)
+            trace.arrival_s[:] = 3.0
+            return await Run(trace, settings, "m").whole()
 
-    outcome, _ = clock.run(go())
-    assert kinds(outcome) == {"timeout": 1} and outcome.duration_s == pytest.approx(7.0)
+    outcome = clock.run(go())
+    assert kinds(outcome) == {"timeout": 1} and outcome.records.started_s == pytest.approx(3.0)
+    assert outcome.duration_s == pytest.approx(7.0)
 
 
 def test_an_interrupted_run_has_the_results_until_then():
@@ -291,10 +300,12 @@ def test_times_are_the_trace_s_by_the_speed_or_poisson_at_the_rate():
     assert poisson.arrival_s[0] == 0 and poisson.arrival_s[-1] != 1.0
     assert "Poisson" in poisson.notes[-1]
     assert timed(trace, LoadSettings(closed=2)) is trace
+    timeless = Trace(trace.prompt_tokens, trace.output_tokens)
+    assert timed(timeless, LoadSettings()) is timeless
 
 
 def test_a_server_out_of_reach_is_one_clear_error():
     with pytest.raises(InputError, match=r"--url"):
         drive(small(), LoadSettings(url="http://127.0.0.1:1"))
-    with pytest.raises(InputError, match=r"--url"):
+    with pytest.raises(InputError, match=r"^evenstep load: --url is "):
         drive(small(), LoadSettings(url="http://no-such-host.invalid:80", model="m"))
