@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
+from tests.gateway.fake_gateway import FakeGateway
 from tests.gateway.operating import operating
 
 from evenstep.dispatch.rounds.fallback import Fell
+from evenstep.errors import PolicyError
 
 JSON = {"Content-Type": "application/json"}
 
@@ -18,7 +21,8 @@ def test_health_and_readiness_are_those_of_the_data_path():
         async with operating() as all_:
             for why, status in (("", 200), ("warming", 503)):
                 all_.gateway.why = why
-                assert (await all_.client.get("/healthz")).status == 200
+                answer = await all_.client.get("/healthz")
+                assert (answer.status, await answer.json()) == (200, {"ok": True})
                 answer = await all_.client.get("/readyz")
                 notes = ["the disk is full"] if why else []
                 assert answer.status == status
@@ -42,6 +46,17 @@ def test_the_metrics_page_can_be_read_by_prometheus():
     asyncio.run(story())
 
 
+def test_the_snapshot_is_json_with_its_age_and_null_for_what_is_not_known():
+    async def story():
+        async with operating() as all_:
+            text = await (await all_.client.get("/snapshot")).text()
+            found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+            assert 0 <= found["age_s"] < 60 and found["gateway"]["answers_total"] == {"401": 3}
+            assert [w["worker"] for w in found["models"]["m"]["workers"]] == ["a", "b"]
+
+    asyncio.run(story())
+
+
 def test_workers_come_and_go():
     async def story():
         async with operating(slots="7") as all_:
@@ -55,7 +70,8 @@ def test_workers_come_and_go():
                 "c#0": "admin",
                 "c#1": "admin",
             }
-            assert listed[2]["slots"] == 7 and listed[0]["state"]["slots"] == 7
+            assert listed[2]["slots"] == 7
+            assert (listed[0]["state"]["slots"], listed[0]["state"]["model"], listed[2]["state"]) == (7, "m", None)
             assert (await client.delete("/workers/c%230?drain=false")).status == 202
             assert ("remove", "c#0", False) in all_.gateway.asked
             answer = await client.delete("/workers/unknown")
@@ -70,7 +86,10 @@ def test_workers_come_and_go():
             assert answer.status == 404 and "DELETE /workers/c%231, or DELETE /workers/c?rank=0" in said
             assert (await client.delete("/workers/c?rank=1")).status == 202
             assert ("remove", "c#1", True) in all_.gateway.asked
-            assert (await client.delete("/workers/a?drain=maybe")).status == 400
+            answer = await client.delete("/workers/a?drain=maybe")
+            error = (await answer.json())["error"]
+            assert (answer.status, error["field"], error["value"]) == (400, "drain", "maybe")
+            assert error["message"].startswith("query: drain is 'maybe'; expected true or false")
 
     asyncio.run(story())
 
@@ -166,7 +185,8 @@ def test_draining_and_reloading_reach_the_gateway(tmp_path):
             file.write_text("version: 1\nlimit: {}\n")
             answer = await all_.client.post("/reload")
             assert answer.status == 400 and "Did you mean limits" in (await answer.json())["error"]["message"]
-            assert (await all_.client.post("/drain")).status == 202
+            answer = await all_.client.post("/drain")
+            assert (answer.status, await answer.json()) == (202, {"draining": True})
             assert (await (await all_.client.get("/readyz")).json())["why"] == "draining"
 
     asyncio.run(story())
@@ -222,8 +242,42 @@ def test_a_page_in_an_operators_browser_reaches_nothing(headers):
         async with operating() as all_:
             answer = await all_.client.post("/drain", headers=headers)
             assert answer.status == 403 and not all_.gateway.why
+            shown = headers.get("Origin", headers.get("Host", ""))
+            assert (await answer.json())["error"]["value"] == shown
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("localhost", 200), ("[::1]", 200), ("[::1]:80", 200), ("127.0.0.1", 200), ("[::2]", 403)]
+)
+def test_without_a_key_loopback_names_are_answered_with_and_without_a_port(host, status):
+    async def story():
+        async with operating() as all_:
+            assert (await all_.client.get("/policy", headers={"Host": host})).status == status
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (PolicyError("a policy exits"), 400, "a policy exits"),
+        (ZeroDivisionError("x"), 500, "This is a bug of evenstep; its log"),
+    ],
+)
+def test_only_a_bug_of_ours_is_said_to_be_one_and_logged(error, status, said, monkeypatch, caplog):
+    def fails(self):
+        raise error
+
+    async def story():
+        async with operating() as all_:
+            monkeypatch.setattr(FakeGateway, "workers", fails)
+            answer = await all_.client.get("/workers")
+            assert answer.status == status and (await answer.json())["error"]["message"].startswith(said)
+
+    asyncio.run(story())
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error] * (status == 500)
 
 
 def test_a_data_path_that_hangs_is_said_so(monkeypatch):
