@@ -32,6 +32,7 @@ from evenstep.gateway.config.sections import Log
 from evenstep.gateway.operate.control import ControlProxy, Snapshots
 from evenstep.gateway.operate.logs import logging_to
 from evenstep.gateway.operate.operation import Operation
+from evenstep.gateway.serve.ended import Ended
 
 
 def threads() -> list[str]:
@@ -40,7 +41,7 @@ def threads() -> list[str]:
 
 def test_it_reads_the_engines_metrics_from_the_start_and_follows_the_fleet():
     async def story():
-        async with engine() as one, operating(workers=f"{one.url},name=a") as all_:
+        async with engine() as one, operating(workers=f"{one.url},name=a", engines__scrape_s="0.02") as all_:
             assert (await all_.gateway.heard.get())[1].running == 3
             await all_.client.post("/workers", json={"url": "http://127.0.0.1:1", "name": "gone"})
             while (await all_.gateway.heard.get()) != ("gone", None):
@@ -53,9 +54,70 @@ def test_it_reads_the_engines_metrics_from_the_start_and_follows_the_fleet():
 def test_without_an_admin_port_there_is_none():
     async def story():
         async with operating(admin__enabled="false") as all_:
-            assert all_.operation.port == 0
+            assert all_.operation.port == 0 and all_.operation.introduction() == []
 
     asyncio.run(story())
+
+
+def test_its_address_is_introduced_and_before_the_start_there_is_nothing_to_do():
+    async def story():
+        async with operating() as all_:
+            said = f"http://127.0.0.1:{all_.operation.port}/metrics and the admin API (--admin-port)"
+            assert all_.operation.introduction() == [said]
+
+    asyncio.run(story())
+
+
+def test_before_its_start_there_is_nothing_to_reload_to_stop_or_to_introduce():
+    async def story():
+        sources = Sources(flags={"policy": ("test", "jsq")})
+        operation = Operation(sources, sources.settled(), FakeGateway(), asyncio.get_running_loop())
+        operation.reload()
+        operation.stop()
+        assert operation.introduction() == [] and threads() == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+@pytest.mark.parametrize("has_classes", [False, True])
+def test_a_request_that_ended_is_logged_and_counted_if_the_config_asks_for_it(has_log, has_classes):
+    out = io.StringIO()
+    flags = {"log__access": str(has_log).lower(), "classes": '{"fast": {"ttft_s": 9}}' if has_classes else "{}"}
+
+    async def story():
+        async with operating(**flags) as all_:
+            await until(lambda: hasattr(all_.gateway, "sinks"))
+            assert len(all_.gateway.sinks) == has_log + has_classes
+            for sink in all_.gateway.sinks:
+                sink(Ended("r", "complete", 200, class_name="fast", arrived_s=1.0, first_s=2.0, ended_s=3.0))
+            page = await (await all_.client.get("/metrics")).text()
+            assert ('evenstep_class_requests_total{class="fast",met="true"} 1' in page) == has_classes
+
+    with logging_to(Log(format="json"), out):
+        asyncio.run(story())
+    said = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["request_id"] for line in said if "request_id" in line] == ["r"] * has_log
+
+
+def test_status_lines_and_fallbacks_are_told_again_and_again(monkeypatch, caplog):
+    monkeypatch.setattr("evenstep.gateway.operate.operation._MINUTE_S", 0.004)
+    monkeypatch.setattr("evenstep.gateway.operate.control._FRESH_S", 0.0)
+
+    fell = {"stale": 1}
+
+    def snapshot(self, was=FakeGateway.snapshot):
+        self.dispatcher.parts.deciding.fallback.counted.update(fell)
+        return was(self)
+
+    async def story():
+        async with operating(log__status_s="0.004"):
+            for text in ("status", "rounds fell back to least load"):
+                await until(lambda text=text: caplog.messages.count(text) > 1)
+
+    monkeypatch.setattr(FakeGateway, "snapshot", snapshot)
+    with caplog.at_level(logging.INFO):
+        asyncio.run(story())
 
 
 @pytest.mark.parametrize(
@@ -69,6 +131,7 @@ def test_without_an_admin_port_there_is_none():
             {"admin__host": "192.0.2.1", "admin__key": "x"},
             "command line: admin.host is '192.0.2.1'; expected an address of this machine",
         ),
+        ({"admin__host": "no..host", "admin__key": "x"}, "admin.host is 'no..host'; expected an address of this machine"),
     ],
 )
 def test_what_is_wrong_is_said_at_the_start(flags, said):
@@ -374,7 +437,9 @@ def test_the_ranks_of_a_further_node_are_asked_by_their_own_numbers_and_read_by_
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_slots_alone():
+def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_slots_alone(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.operate.control._FRESH_S", 0.0)
+
     async def foreign(client):
         return one(await (await client.get("/metrics")).text(), "evenstep_worker_foreign_requests")
 
