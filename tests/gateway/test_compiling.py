@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 from tests.gateway.running import until
 
-from evenstep.errors import InputError
+from evenstep import compiled
+from evenstep.errors import InputError, PolicyError
 from evenstep.gateway.operate import compiling
 
 
@@ -85,16 +89,22 @@ def test_rules_that_a_reload_brings_meanwhile_are_compiled_before_the_process_ch
 
 def test_reloaded_rules_that_cannot_be_compiled_leave_plain_python_until_others_come(plain_first, caplog):
     made, bad = plain_first
-    asked = []
+    bad.append(("bad", ""))
+    asked, others = [], []
 
     def rules():
         asked.append(None)
-        if len(asked) == 5:
-            assert compiling.begins_plain()
-        return ("jsq", "") if len(asked) == 1 else ("bad", "") if len(asked) < 6 else ("br-0", "")
+        assert len(asked) < 1000, "the loop does not go on"
+        return others[0] if others else ("bad", "") if made else ("jsq", "")
 
-    bad.append(("bad", ""))
-    asyncio.run(compiling.compile_and_warm(rules))
+    async def story():
+        task = asyncio.create_task(compiling.compile_and_warm(rules))
+        await until(lambda: len(asked) > 5)
+        assert made[-1] == ("bad", "") and compiling.begins_plain()
+        others.append(("br-0", ""))
+        await task
+
+    asyncio.run(story())
     assert made == [("jsq", ""), ("bad", ""), ("br-0", "")] and not compiling.begins_plain()
     assert "plain Python decides until another is set" in caplog.text
 
@@ -103,3 +113,47 @@ def test_rules_of_the_start_that_cannot_be_compiled_end_it(plain_first):
     plain_first[1].append(("jsq", ""))
     with pytest.raises(ValueError, match="no such type"):
         asyncio.run(compiling.compile_and_warm(lambda: ("jsq", "")))
+
+
+def test_rules_that_exit_python_end_the_start(plain_first, monkeypatch):
+    monkeypatch.setattr(compiling, "_load", lambda *rules: sys.exit(3))
+    with pytest.raises(PolicyError, match="exits Python with 3"):
+        asyncio.run(compiling.compile_and_warm(lambda: ("jsq", "")))
+
+
+def test_a_start_that_is_given_up_lets_its_thread_end_as_it_would(monkeypatch):
+    begun, goes_on, failed = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    def loads(*rules):
+        begun.set()
+        goes_on.wait(10)
+
+    async def story():
+        task = asyncio.create_task(compiling._in_thread(loads, "jsq", ""))
+        await until(begun.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    (thread,) = [one for one in threading.enumerate() if one.name == "evenstep-warming"]
+    goes_on.set()
+    thread.join(10)
+    assert not failed
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="there are no kernels")
+@pytest.mark.parametrize("missing", ["", "routing/policies/jsq.py", "dispatch/rounds/slots.py"])
+def test_nothing_is_compiled_where_every_kernel_is_on_disk(missing, monkeypatch):
+    begun = []
+
+    async def elsewhere(*rules):
+        begun.append(rules)
+
+    place = SimpleNamespace(has=lambda file: not missing or not str(file).endswith(missing))
+    monkeypatch.setattr(compiling.kernel_cache, "place", lambda: place)
+    monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
+    monkeypatch.setattr(compiling, "_compile_elsewhere", elsewhere)
+    asyncio.run(compiling.compile_beside("jsq", ""))
+    assert begun == ([("jsq", "")] if missing else [])
