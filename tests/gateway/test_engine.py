@@ -9,11 +9,12 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
+from tests import clock
 from tests.clock import turned
-from tests.gateway.running import END, engine, framed, until, whole
+from tests.gateway.running import END, STALLS, engine, framed, until, whole
 
 from evenstep.gateway.config.sections import Engines
-from evenstep.gateway.connections.engine import Endpoint
+from evenstep.gateway.connections.engine import Endpoint, cancel
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -49,10 +50,14 @@ class Asked:
 
 @asynccontextmanager
 async def reaching(script, **settings):
+    """A scripted engine and its address; no callback of the loop may fail."""
+    loop, failed = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: failed.append(context))
     async with engine(script) as one:
-        endpoint = Endpoint(one.url, Engines(**settings), asyncio.get_running_loop())
+        endpoint = Endpoint(one.url, Engines(**settings), loop)
         yield one, endpoint
         endpoint.close()
+    assert not failed
 
 
 async def ask(endpoint, patience_s=5.0):
@@ -210,6 +215,8 @@ def test_a_host_that_acknowledges_nothing_for_ten_seconds_is_gone():
             connection = leg.connection
             sock = connection._transport.get_extra_info("socket")
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+            connection.acknowledge_late()
+            assert not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
             connection.connection_lost(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))  # so the loop tells it
             assert leg.heard == ["stream"]
             assert leg.why == "its host is gone"
@@ -268,10 +275,83 @@ def test_a_leg_that_is_off_before_it_is_connected_sends_nothing():
         async with reaching(answers) as (one, endpoint):
             leg = Asked()
             endpoint.send(leg, (HEAD, b""), 5.0)
-            leg.is_off = True
+            cancel(leg)
             await until(lambda: endpoint.connections)
             assert await ask(endpoint) == [200, b"ab", "ended"]
             assert (len(one.asked), leg.heard) == (1, [])
+
+    asyncio.run(story())
+
+
+def test_a_leg_that_is_cancelled_hears_nothing_more():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            return STALLS
+
+        async with reaching(answers) as (one, endpoint):
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            await until(lambda: leg.heard)
+            connection = leg.connection
+            cancel(leg)
+            connection.data_received(framed(b"12345"))  # as a loop may have read it before
+            connection.connection_lost(None)
+            await one.left.wait()
+            assert (leg.heard, leg.connection, endpoint.connections) == ([200], None, set())
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("rest", "is_kept"), [(END, True), (framed(b"more") + END, False), (b"", False)])
+def test_a_connection_that_was_let_go_is_kept_if_its_answer_ends_within_a_second(rest, is_kept):
+    class LetsGo(Asked):
+        def body(self, data):
+            super().body(data)
+            self.connection.let_go()
+            self.over.set()
+
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"ab"))
+            await sent.wait()
+            writer.write(rest)
+
+        sent, loop, leg = asyncio.Event(), asyncio.get_running_loop(), LetsGo()
+        async with reaching(answers) as (_, endpoint):
+            endpoint.send(leg, (HEAD, b""), 9.0)
+            await leg.over.wait()
+            begun_s = loop.time()
+            sent.set()
+            await until(lambda: endpoint._idle if is_kept else not endpoint.connections)
+            assert (loop.time() - begun_s < 0.1) == bool(rest)
+            assert (leg.heard, leg.connection) == ([200, b"ab"], None)
+
+    clock.run(story())
+
+
+def test_a_retired_address_answers_what_was_asked_and_a_closed_one_is_not_connected_to():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number:
+                await gate.wait()
+            writer.write(whole(200, b"ab"))
+
+        gate, legs = asyncio.Event(), [Asked() for _ in range(3)]
+        async with reaching(answers) as (one, endpoint):
+            for leg in legs[:2]:
+                endpoint.send(leg, (HEAD, b""), 5.0)
+            await legs[0].over.wait()
+            assert endpoint.retire() and len(endpoint.connections) == 1  # the idle one is closed
+            gate.set()
+            await legs[1].over.wait()
+            assert legs[1].heard == [200, b"ab", "ended"]
+            assert not endpoint.connections and not endpoint.retire()
+            endpoint.send(legs[2], (HEAD, b""), 5.0)
+            assert endpoint.retire()
+            endpoint.close()
+            await until(lambda: not endpoint._tasks)
+            assert (len(one.asked), legs[2].heard) == (2, [])
 
     asyncio.run(story())
 

@@ -6,22 +6,14 @@ import asyncio
 import errno
 import socket
 import sys
-import time
 
 import pytest
 from tests import clock
 from tests.gateway.running import engine, request, serving, until, whole
-from tests.gateway.test_engine import HEAD, Asked
+from tests.gateway.test_engine import HEAD, Asked, ask, reaching
 
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.connections.engine import KEPT_BY_THE_SYSTEM, Endpoint
-
-
-async def ask(endpoint):
-    leg = Asked()
-    endpoint.send(leg, (HEAD, b""), 5.0)
-    await leg.over.wait()
-    return leg.heard
 
 
 def test_an_address_is_read_as_urls_are():
@@ -39,15 +31,31 @@ def test_a_loop_that_was_held_up_while_a_connection_was_made_does_not_blame_the_
             writer.write(whole(200, b"ab"))
 
         async with engine(answers) as one:
-            endpoint = Endpoint(one.url, Engines(connect_s=0.05), asyncio.get_running_loop())
-            leg = Asked()
-            endpoint.send(leg, (HEAD, b""), 5.0)
-            asyncio.get_running_loop().call_soon(time.sleep, 0.1)  # right after it began to connect
+            loop = asyncio.get_running_loop()
+
+            def is_held_up():
+                loop._selector.now_s += 10.0
+
+            endpoint, leg = Endpoint(one.url, Engines(connect_s=5.0), loop), Asked()
+            endpoint.send(leg, (HEAD, b""), 50.0)
+            loop.call_soon(is_held_up)  # right after it began to connect
             await leg.over.wait()
             assert leg.heard == [200, b"ab", "ended"]
             endpoint.close()
 
-    asyncio.run(story())
+    clock.run(story())
+
+
+def test_the_limit_of_a_wait_for_a_connection_ends_with_the_wait():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"ab"))
+
+        async with reaching(answers) as (_, endpoint):
+            assert await ask(endpoint) == [200, b"ab", "ended"]
+            await asyncio.sleep(100)
+
+    clock.run(story())
 
 
 def test_an_engine_that_takes_no_connection_in_time_cannot_be_reached():
