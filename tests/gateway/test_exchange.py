@@ -103,6 +103,12 @@ async def only_a_head(number, head, body, writer):
     return False
 
 
+async def breaks_off_in_its_first_event(number, head, body, writer):
+    writer.write(EVENTS + framed(b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n'))
+    await writer.drain()
+    return False
+
+
 async def is_busy(number, head, body, writer):
     writer.write(whole(503, b'{"error":{"message":"at http://10.0.0.1:80"}}', more="Retry-After: 1\r\n"))
 
@@ -119,7 +125,17 @@ async def cuts_json(number, head, body, writer):
     writer.write(whole(200, b'{"choices":[{"index":0,'))
 
 
-EARLY = [dies, redirects, answers_html, is_another_server, is_empty, only_a_head, garbles, has_no_framing]
+EARLY = [
+    dies,
+    redirects,
+    answers_html,
+    is_another_server,
+    is_empty,
+    only_a_head,
+    garbles,
+    has_no_framing,
+    breaks_off_in_its_first_event,
+]
 
 
 @pytest.mark.parametrize("bad", EARLY, ids=lambda f: f.__name__)
@@ -149,7 +165,7 @@ def test_an_answer_that_does_not_stream_is_judged_whole(bad):
             for _ in range(2):
                 answer = await raw(server, request(body, headers=CLOSE))
                 assert json.loads(answer.partition(b"\r\n\r\n")[2])["choices"][0]["text"] == " t"
-            assert second.asked
+            assert second.asked and b"return_token_ids" not in second.asked[0][1], "only a stream can go on elsewhere"
 
     asyncio.run(story())
 
@@ -226,18 +242,26 @@ def test_a_request_that_waited_too_long_is_told_how_long_it_waited():
     asyncio.run(story())
 
 
-def test_a_request_that_no_other_engine_was_there_for_is_not_said_to_have_waited_for_a_slot():
-    async def breaks_off(number, head, body, writer):
-        writer.close()
+async def is_asked_too_much(number, head, body, writer):
+    writer.write(whole(429, b'{"error":{"message":"come back later"}}'))
 
+
+@pytest.mark.parametrize(
+    ("script", "status", "said"),
+    [
+        (dies, 503, b"An engine failed the request, and no other was free in time."),
+        (is_asked_too_much, 429, b"come back later"),
+    ],
+)
+def test_a_request_that_no_other_engine_was_there_for_is_not_said_to_have_waited_for_a_slot(script, status, said):
     async def story():
         dead = Worker(url="http://127.0.0.1:9", name="dead", models=["m"])
-        rules = Dispatch(breaker_failures=1, cooldown_s=0.05)
-        async with engine(breaks_off) as one, serving(one.url, dead, dispatch=rules) as server:
-            await raw(server, request(BODY, headers=CLOSE))  # one of the two is ejected now
+        rules = Dispatch(breaker_failures=1, cooldown_s=5.0, ttl_s=0.02, backoff_s=0.001)
+        async with engine(script) as one, serving(one.url, dead, dispatch=rules) as server:
+            await raw(server, request(BODY, headers=CLOSE))  # the dead one is ejected now
             answer = await raw(server, request(BODY, headers=CLOSE))
-            assert answer.startswith(b"HTTP/1.1 503 ")
-            assert b"An engine failed the request, and no other was free in time." in answer
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert said in answer and b"\r\nRetry-After: 1\r\n" in answer
 
     asyncio.run(story())
 
@@ -296,7 +320,9 @@ def test_a_stream_that_breaks_goes_on_elsewhere_and_the_client_sees_one(cut):
                 writer.write(framed(event))
             writer.write(framed(DONE) + END)
 
+        told = []
         async with engine(one) as first, engine(one) as second, serving(first.url, second.url) as server:
+            server.gateway.front.listen_to((told.append,), ())
             body = {**BODY, "stream_options": {"include_usage": False}}
             _, found = stream_of(await raw(server, request(body, headers=CLOSE)))
             *chunks, last = events(found)
@@ -306,6 +332,8 @@ def test_a_stream_that_breaks_goes_on_elsewhere_and_the_client_sees_one(cut):
             assert (chunks[-1]["choices"][0]["finish_reason"], last) == ("length", "[DONE]")
             assert len(first.asked) == len(second.asked) == 1
             assert server.gateway.snapshot()["models"]["m"]["recompute_total"] == 1
+        (ended,) = told  # to the second engine, what the client had is a part of the prompt
+        assert (ended.prompt_tokens, ended.output_tokens) == (2, 4)
 
     asyncio.run(story())
 
@@ -339,6 +367,7 @@ def test_what_cannot_be_joined_ends_with_an_error_event_and_a_clean_end():
                 _, found = stream_of(answer)
                 assert events(found)[-1]["error"]["code"] == "stream_broken"
                 assert answer.endswith(b"\r\n0\r\n\r\n")
+            assert not any(b"return_token_ids" in body for _, body in first.asked + second.asked)
 
     asyncio.run(story())
 
@@ -367,7 +396,9 @@ def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows
             await tokens(writer, tokens_first, finish=False)
             return STALLS
 
+        told = []
         async with engine(stalls) as only, serving(only.url) as server:
+            server.gateway.front.listen_to((told.append,), ())
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request(BODY))
             await until(lambda: only.asked)
@@ -376,6 +407,8 @@ def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows
             writer.close()
             await asyncio.wait_for(only.left.wait(), 10.0)
             assert server.gateway.snapshot()["models"]["m"]["cancelled_total"] == 1
+        (ended,) = told
+        assert (ended.outcome, ended.status, ended.output_tokens) == ("cancelled", 200 * tokens_first, tokens_first)
 
     asyncio.run(story())
 
@@ -514,6 +547,25 @@ def test_a_killed_rank_costs_no_request_and_no_token():
             found = await running_
             assert found == await asyncio.gather(*(text(url(other), *one) for one in asked))
             assert server.gateway.snapshot()["models"]["emulated"]["recompute_total"] >= 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("usage", "counted"), [(b',"usage":{"prompt_tokens":9,"completion_tokens":1}', 9), (b"", 2)])
+def test_the_first_engine_that_counts_the_prompt_is_believed(usage, counted):
+    async def prefills(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"finish_reason":"length"}],"kv_transfer_params":{}%b}' % usage))
+
+    async def story():
+        told = []
+        async with (
+            engine(prefills) as first,
+            engine(fine_whole) as second,
+            serving(Worker(first.url, role="prefill", models=["m"]), Worker(second.url, models=["m"])) as server,
+        ):
+            server.gateway.front.listen_to((told.append,), ())
+            await raw(server, request({**BODY, "stream": False}, headers=CLOSE))
+        assert [(one.prompt_tokens, one.output_tokens, one.tries) for one in told] == [(counted, 1, 2)]
 
     asyncio.run(story())
 

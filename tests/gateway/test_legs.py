@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from types import SimpleNamespace
 
 import pytest
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, whole
 
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.gateway.config.sections import ApiKey, Engines
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.exchange import Stream
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
@@ -66,6 +71,22 @@ def test_where_every_engine_says_too_many_the_client_hears_it_and_when_to_come_b
     assert answer.startswith(b"HTTP/1.1 %d " % expected)
     assert b"\r\nRetry-After: 1\r\n" in answer
     assert (b'"words"' in answer) == (expected == 429)
+
+
+@pytest.mark.parametrize(("statuses", "expected"), [((404, 404), 404), ((404, 500), 502), ((500, 404), 502)])
+def test_a_model_does_not_exist_where_every_engine_says_so(statuses, expected):
+    left = iter(statuses)
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(next(left), b'{"error":{"message":"no m here","code":"model_not_found"}}'))
+
+    async def story():
+        async with engine(answers) as one, engine(answers) as two, serving(one.url, two.url) as server:
+            return await raw(server, request(BODY, headers=CLOSE))
+
+    answer = asyncio.run(story())
+    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    assert (b"no m here" in answer) == (expected == 404)
 
 
 def test_a_key_that_is_wrong_is_the_clients_fault_only_if_it_is_the_clients():
@@ -135,6 +156,28 @@ def test_silence_before_the_first_token_and_in_mid_stream_is_a_failure():
             assert answer.endswith(b"0\r\n\r\n")
 
     asyncio.run(story())
+
+
+def test_what_brings_no_token_is_silence():
+    class Deadline:
+        at = 0.0
+
+        def set(self, at):
+            self.at = at
+
+    client = SimpleNamespace(is_framed=True, paused=False, send=lambda data: None, forward=lambda data: None)
+    model = SimpleNamespace(produced=lambda row, tokens, now_s: None)
+    exchange = SimpleNamespace(has_started=True, is_counted=True, client=client, model=model)
+    backend = SimpleNamespace(endpoint=SimpleNamespace(settings=Engines(silence_s=7.0)))
+    reply = ReplyStream(Dialect(), chat=False, client=UsageOptions(), engine=UsageOptions())
+    leg = Stream(exchange, 1, backend, 0, reply)
+    leg.connection = SimpleNamespace(deadline=Deadline())
+    for data in (b": still here\n\n", chunk("", 0, ids=[])):
+        assert leg.chunks(framed(data)) == framed(data)
+        leg.body(data)
+        assert not leg.connection.deadline.at
+    leg.body(chunk(" a", 1, ids=[5]))
+    assert leg.connection.deadline.at >= time.monotonic() + 6
 
 
 def test_what_is_in_one_write_of_the_engine_is_in_one_write_to_the_client():

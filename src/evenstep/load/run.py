@@ -166,7 +166,6 @@ class Run:
         self._lag_s: list[float] = []
         self._failed = 0
         self._wake: asyncio.TimerHandle | None = None
-        self._wake_s = math.inf
 
     async def whole(self) -> Outcome:
         """Send all requests, and wait for all answers or for the workflow's `until_s`; then close all connections.

@@ -174,7 +174,7 @@ class Exchange:
         return refusal.status
 
     def fail(self, command: Fail) -> bool:
-        """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502.
+        """Tell the client, by a last event in its stream, that the answer cannot continue.
 
         An answer whose every choice had ended is completed; then True is returned.
         """
@@ -182,12 +182,8 @@ class Exchange:
             self.client.send(self._rest, last=True)
             self._over("complete", _OK)
             return True
-        refusal = refusals.stream_broken(self.why or _WHY[command.reason])
-        if self.has_started:
-            self.client.send(refusal.event(), last=True)
-        else:
-            self.client.refuse(refusal)
-        self._over("error", _OK if self.has_started else refusal.status)
+        self.client.send(refusals.stream_broken(self.why or _WHY[command.reason]).event(), last=True)
+        self._over("error", _OK)
         return False
 
     # --- called by legs ------------------------------------------------------------------------------------------
@@ -312,8 +308,7 @@ class Exchange:
         self.is_counted = True
         if self.story is not None:
             self.story.prompt_tokens = tokens
-        if self.size:
-            self.model.sizes.learn(self.request.model, self.size, tokens)
+        self.model.sizes.learn(self.request.model, self.size, tokens)
         return tokens
 
     # --- called for the client ------------------------------------------------------------------------------------
@@ -428,7 +423,7 @@ class Exchange:
 
     def _worded(self, command: Reject) -> Refusal:
         """The refusal, with status and text, for a `Reject`; what engines said before may change it."""
-        retry_s = max(1.0, command.retry_after_s)
+        retry_s = command.retry_after_s
         match command.reason:
             case "client" if self.refusal is not None:
                 return self.refusal
