@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import sys
 import threading
 from types import SimpleNamespace
@@ -87,7 +88,8 @@ def test_rules_that_a_reload_brings_meanwhile_are_compiled_before_the_process_ch
     assert made == [("jsq", ""), ("br-0", "")] and not compiling.begins_plain()
 
 
-def test_reloaded_rules_that_cannot_be_compiled_leave_plain_python_until_others_come(plain_first, caplog):
+def test_reloaded_rules_that_cannot_be_compiled_leave_plain_python_until_others_come(plain_first, monkeypatch, caplog):
+    monkeypatch.setattr(compiling, "_LOOK_S", 0.001)
     made, bad = plain_first
     bad.append(("bad", ""))
     asked, others = [], []
@@ -157,3 +159,60 @@ def test_nothing_is_compiled_where_every_kernel_is_on_disk(missing, monkeypatch)
     monkeypatch.setattr(compiling, "_compile_elsewhere", elsewhere)
     asyncio.run(compiling.compile_beside("jsq", ""))
     assert begun == ([("jsq", "")] if missing else [])
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """What compiles, loads, notes and unloads, in the order in which it is called."""
+    names = []
+    for name in ("warm_quick", "warm", "note_compiled", "unload_compiler"):
+        monkeypatch.setattr(compiling, name, lambda *rules, name=name: names.append(name))
+    return names
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="there are no kernels")
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_reloaded_policy_is_loaded_and_noted_only_where_compiled_code_decides(is_plain, heard, monkeypatch):
+    monkeypatch.setattr(compiling, "begins_plain", lambda: is_plain)
+    compiling.build_or_warm("jsq", "")
+    assert heard == ([] if is_plain else ["warm", "note_compiled"])
+    if is_plain:
+        with pytest.raises(InputError, match="jsk"):
+            compiling.build_or_warm("jsk", "")
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="there are no kernels")
+def test_the_compiler_leaves_memory_once_all_kernels_are_loaded_and_noted(heard):
+    compiling._load("jsq", "")
+    assert heard[-2:] == ["note_compiled", "unload_compiler"] and sorted(heard[:-2]) == ["warm", "warm_quick"]
+
+
+def test_without_numba_nothing_is_loaded_and_a_wrong_policy_is_told(heard, monkeypatch):
+    monkeypatch.setattr(compiled, "numba", None)
+    compiling._load("jsq", "")
+    compiling.build_or_warm("jsq", "")
+    assert heard == ["warm"], "it builds a dispatcher, and has nothing to note"
+    with pytest.raises(InputError, match="jsk"):
+        compiling._load("jsk", "")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="this system has no such advice")
+@pytest.mark.parametrize(("refused", "shed"), [((), 0x3000), ((0x1000,), 0x1000)])
+def test_only_code_of_the_compiler_is_released(refused, shed, monkeypatch, tmp_path):
+    maps, advised = tmp_path / "maps", []
+    rest = "00000000 08:01 1"
+    maps.write_text(
+        f"1000-3000 r-xp {rest} /lib/llvmlite/libllvmlite.so\n3000-4000 rw-p {rest} /lib/llvmlite/libllvmlite.so\n"
+        f"4000-5000 r-xp {rest} /lib/libc.so\n5000-6000 r-xp {rest} /a folder/llvmlite/libllvmlite.so\n6000-7000 r-xp 0 0:0 0\n"
+    )
+
+    def madvise(begin, size, advice):
+        advised.append((begin, size, advice))
+        return -1 if begin in refused else 0
+
+    monkeypatch.setattr(compiling, "_MAPS", maps)
+    monkeypatch.setattr(compiling.ctypes, "CDLL", lambda name: SimpleNamespace(madvise=madvise))
+    assert compiling.unload_compiler() == shed
+    assert advised == [(0x1000, 0x2000, mmap.MADV_DONTNEED), (0x5000, 0x1000, mmap.MADV_DONTNEED)]
+    maps.unlink()
+    assert compiling.unload_compiler() == 0

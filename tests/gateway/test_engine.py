@@ -39,7 +39,7 @@ class Asked:
         self.heard.append(data)
 
     def ended(self):
-        self.heard.append("ended")
+        self.heard.append("ended" if self.connection is None else "not released")
         self.over.set()
 
     def broke(self, kind, why):

@@ -41,7 +41,7 @@ def threads() -> list[str]:
 
 def test_it_reads_the_engines_metrics_from_the_start_and_follows_the_fleet():
     async def story():
-        async with engine() as one, operating(workers=f"{one.url},name=a", engines__scrape_s="0.02") as all_:
+        async with engine() as one, operating(workers=f"{one.url},name=a") as all_:
             assert (await all_.gateway.heard.get())[1].running == 3
             await all_.client.post("/workers", json={"url": "http://127.0.0.1:1", "name": "gone"})
             while (await all_.gateway.heard.get()) != ("gone", None):
