@@ -93,11 +93,38 @@ def test_a_request_that_ended_is_logged_and_counted_if_the_config_asks_for_it(ha
                 sink(Ended("r", "complete", 200, class_name="fast", arrived_s=1.0, first_s=2.0, ended_s=3.0))
             page = await (await all_.client.get("/metrics")).text()
             assert ('evenstep_class_requests_total{class="fast",met="true"} 1' in page) == has_classes
+            assert "evenstep_log_lines_dropped_total 0\n" in page
 
     with logging_to(Log(format="json"), out):
         asyncio.run(story())
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [line["request_id"] for line in said if "request_id" in line] == ["r"] * has_log
+
+
+def test_requests_that_ended_are_handed_to_the_spans_which_are_closed_at_the_end(monkeypatch):
+    heard, place = [], "http://127.0.0.1:1/v1/traces"
+
+    class Spans:
+        def __init__(self, settings):
+            heard.append(settings.endpoint)
+
+        def ended(self, one):
+            heard.append(one.request_id)
+
+        def close(self):
+            heard.append("closed")
+
+    async def story():
+        async with operating(traces__endpoint=place) as all_:
+            await until(lambda: hasattr(all_.gateway, "sinks"))
+            (sink,) = all_.gateway.sinks
+            sink(Ended("r", "complete", 200))
+            await until(lambda: len(heard) == 2)
+        sink(Ended("late", "complete", 200))  # the operation's loop is closed
+
+    monkeypatch.setattr("evenstep.gateway.operate.spans.Spans", Spans)
+    asyncio.run(story())
+    assert heard == [place, "r", "closed"]
 
 
 def test_status_lines_and_fallbacks_are_told_again_and_again(monkeypatch, caplog):
