@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from tests import clock
 from tests.load.running import MODEL, against_emulator, emulated, loaded, server, small
-from tests.load.test_connection import SIZED
+from tests.load.test_answer import GOOD
+from tests.load.test_connection import HEAD, SIZED
 from tests.sim.network.networks import call, one_engine
 
 from evenstep.emulator.faults import fault_of
@@ -129,10 +130,14 @@ def test_a_workflow_that_is_out_of_time_ends_the_run_without_the_calls_to_come()
     assert kinds(found) == {"not-ended": 1} and np.isnan(found.records.started_s[0]) and np.isnan(found.duration_s)
 
 
-def test_a_run_without_a_request_is_over_at_once():
+def test_a_run_without_a_request_is_over_at_once_and_was_allowed_more_open_files():
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
     found = drive(small(0), LoadSettings(url="http://127.0.0.1:1", model="m", closed=2))
     assert found.records.rows == found.connections == 0 and np.isnan(found.duration_s)
     assert summary(found, LoadSettings())["completed"] == 0
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 1000 or hard <= 1000
 
 
 def test_connections_are_kept_for_later_requests():
@@ -258,19 +263,44 @@ def test_requests_start_when_they_are_due_and_progress_is_told_five_times_a_seco
     assert outcome.lag_s.size // 10 in (14, 15) and outcome.lag_s == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_request_without_an_answer_ends_when_its_time_is_up():
+def test_requests_without_an_answer_end_when_their_time_is_up():
     """The run lasts from the first start, 3 s after its own, to the last end."""
+    seen = []
 
     async def go():
         async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
             settings = LoadSettings(url=f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", timeout_s=7.0)
-            trace = small(1)
-            trace.arrival_s[:] = 3.0
-            return await Run(trace, settings, "m").whole()
+            trace = small(2)
+            trace.arrival_s[:] = 3.0, 3.5
+            return await Run(trace, settings, "m", seen.append).whole()
 
     outcome = clock.run(go())
-    assert kinds(outcome) == {"timeout": 1} and outcome.records.started_s == pytest.approx(3.0)
-    assert outcome.duration_s == pytest.approx(7.0)
+    assert kinds(outcome) == {"timeout": 2} and outcome.records.started_s == pytest.approx([3.0, 3.5])
+    assert outcome.duration_s == pytest.approx(7.5)
+    assert (seen[-1].done, seen[-1].failed, seen[-1].running) == (1, 1, 1)
+
+
+def test_gaps_are_summed_over_all_answers_and_tokens_are_counted_when_they_come():
+    """Chunks at 0, 0.6 and 2.1 s with 1, 2 and 1 tokens: gaps of 0.6 and 1.5 s in each of two answers."""
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + b"\r\n")
+        for event, wait_s in zip(GOOD, (0.6, 1.5, 0.0, 0.0, 0.0), strict=True):
+            writer.write(event)
+            await asyncio.sleep(wait_s)
+        writer.close()
+
+    async def go():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            trace = small(2, 0.0)
+            trace.output_tokens[:] = 4
+            return await loaded(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", trace)
+
+    outcome, _ = clock.run(go())
+    assert kinds(outcome) == {"": 2}
+    assert (outcome.gaps.total, outcome.gap_sum_s, outcome.gap_squares) == pytest.approx((4, 4.2, 5.22))
+    assert outcome.tokens.tolist() == [2, 0, 4, 0, 0, 0, 0, 0, 2]
 
 
 def test_an_interrupted_run_has_the_results_until_then():
