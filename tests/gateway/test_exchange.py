@@ -368,6 +368,7 @@ def test_what_cannot_be_joined_ends_with_an_error_event_and_a_clean_end():
                 assert events(found)[-1]["error"]["code"] == "stream_broken"
                 assert answer.endswith(b"\r\n0\r\n\r\n")
             assert not any(b"return_token_ids" in body for _, body in first.asked + second.asked)
+            assert server.gateway.snapshot()["models"]["m"]["requests_total"] == {"error": 2}
 
     asyncio.run(story())
 
