@@ -161,7 +161,7 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is looked up on Linux")
-@pytest.mark.parametrize("error", [ImportError("libarrow.so: failed to map segment"), MemoryError()])
+@pytest.mark.parametrize("error", [ImportError("libarrow.so: failed to map segment from shared object"), MemoryError()])
 def test_what_a_library_says_near_the_limit_of_memory_is_no_bug_of_ours(echo, capsys, monkeypatch, error):
     """Below 640 MiB of `ulimit -v`, `compare` said that what numba and pyarrow raise is a bug of evenstep."""
 
@@ -175,6 +175,27 @@ def test_what_a_library_says_near_the_limit_of_memory_is_no_bug_of_ours(echo, ca
     assert one_line(capsys.readouterr().err) == said + f"{type(error).__name__}: {error}".rstrip(": ")
     monkeypatch.setattr("resource.getrlimit", lambda kind: (1 << 50, 1 << 50))
     assert cli.main(["echo"]) == (2 if isinstance(error, MemoryError) else 70)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is looked up on Linux")
+def test_an_error_that_no_lack_of_memory_causes_is_told_as_what_it_is(echo, capsys, monkeypatch):
+    """A `KeyError` was blamed on the limit once half of it had been used; a /proc without VmPeak, as gVisor's, crashed it."""
+    error: Exception = KeyError("seed")
+
+    def fail(args):
+        raise error
+
+    echo(fail)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (8 << 20, 8 << 20))
+    assert cli.main(["echo"]) == 70
+    assert "KeyError: 'seed'. This is a bug" in one_line(capsys.readouterr().err)
+    error = MemoryError()
+    monkeypatch.setattr(Path, "read_text", lambda *given, **more: "Name:\tpython\n")
+    assert cli.main(["echo"]) == 2
+    assert "ulimit -v) is 8 MiB" in one_line(capsys.readouterr().err)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (-1, -1))
+    assert cli.main(["echo"]) == 2
+    assert "not enough memory" in one_line(capsys.readouterr().err)
 
 
 def test_a_folder_that_was_deleted_is_one_clear_line(echo, capsys, tmp_path, monkeypatch):

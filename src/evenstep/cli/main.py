@@ -174,7 +174,7 @@ def _say(error: Exception) -> int:
     elif isinstance(error, OSError) and error.strerror:
         text, code = f"evenstep: {error.filename or 'output'}: {error.strerror}", BAD_INPUT
         _silence(sys.stdout)
-    elif limit := _limit_of_memory():  # a library that lacks memory raises this or that
+    elif _may_lack_memory(error) and (limit := _limit_of_memory()):
         text, code = f"evenstep: limit of memory (ulimit -v) is {limit} MiB; expected more. Raise it. {said}", BAD_INPUT
     elif isinstance(error, MemoryError):
         text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
@@ -186,15 +186,25 @@ def _say(error: Exception) -> int:
     return code
 
 
+def _may_lack_memory(error: Exception) -> bool:
+    """Whether an error is of a kind that a lack of memory causes: of memory, of a shared library, or of a new thread."""
+    return isinstance(error, MemoryError) or any(word in str(error) for word in ("shared object", "start new thread"))
+
+
 def _limit_of_memory() -> int:
-    """The limit of this process's memory in MiB, if it ever used half of it; else 0."""
+    """The limit of this process's memory in MiB, if it ever used half of it or that is unknown; 0 if not, or without one."""
     if sys.platform != "linux":
         return 0
     import resource
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
-    most = int(Path("/proc/self/status").read_text().partition("VmPeak:")[2].split()[0]) >> 10
-    return limit if 0 < limit < 2 * most else 0
+    if limit <= 0:
+        return 0
+    try:
+        peak = Path("/proc/self/status").read_text().partition("VmPeak:")[2].split()
+    except OSError:
+        peak = []
+    return limit if not peak or limit < 2 * (int(peak[0]) >> 10) else 0
 
 
 def _has_folder() -> bool:
