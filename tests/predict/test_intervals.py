@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.predict.asked import active, finished, ints
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, PolicyError
 from evenstep.predict.bounded import Bounded
 from evenstep.predict.intervals import around, bucketed, constant, interval
 from evenstep.predict.memorised import Memorised
@@ -58,6 +60,15 @@ def test_a_model_may_bring_its_own_bounds():
         interval(object(), active(0))
     with pytest.raises(InputError, match="0 < low <= high <= 1"):
         interval(Own(), active(0), 0.9, 0.1)
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array])
+def test_bounds_may_be_any_pair(kind):
+    """A list, and the two rows of an array, were refused: only a tuple passed."""
+    own = SimpleNamespace(interval=lambda asked, low, high: kind([np.array([3, 4]), np.array([8, 9])]))
+    assert [bound.tolist() for bound in interval(own, active(0, 0))] == [[3, 4], [8, 9]]
+    with pytest.raises(PolicyError, match="expected low and high, one a request each"):
+        interval(own, active(0))
 
 
 def test_bounds_made_for_simulation():

@@ -51,10 +51,11 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
     own = getattr(predictor, "interval", None)
     if own is not None:
         found = own(active, low, high)
-        if not isinstance(found, tuple) or [np.shape(one) for one in found] != [active.age.shape] * 2:
+        shapes = [np.shape(one) for one in found] if isinstance(found, Sequence | np.ndarray) else []
+        if shapes != [active.age.shape] * 2:
             name = type(predictor).__name__
             raise PolicyError(f"predictor {name} answered {type(found).__name__}; expected low and high, one a request each")
-        return found
+        return found[0], found[1]
     if not hasattr(predictor, "curve"):
         raise InputError("interval", "predictor", type(predictor).__name__, "a predictor with a method `curve`")
     bounds = np.zeros((2, active.age.size), np.int64)
