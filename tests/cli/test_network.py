@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 
@@ -33,6 +34,18 @@ def test_a_bad_file_is_refused_before_the_module_that_compiles_is_imported(tmp_p
     monkeypatch.delattr(experiments, "networks", raising=False)
     assert main(["network", "run", str(path)]) == 2
     assert "net.yaml line 2: engines.pool.count is 0; expected an integer >= 1." in capsys.readouterr().err
+
+
+def test_check_reads_a_pipe_once(capsys):
+    """The look at the file before kernels compile took what the pipe had: content was empty."""
+    reading, writing = os.pipe()
+    os.write(writing, (EXAMPLES / "agent-loop.yaml").read_bytes())
+    os.close(writing)
+    try:
+        assert main(["network", "check", f"/dev/fd/{reading}", "--until-s", "300"]) == 0
+    finally:
+        os.close(reading)
+    assert "simulated to 300" in capsys.readouterr().out
 
 
 def test_json_is_one_object_with_paired_differences(capsys):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
@@ -67,7 +68,8 @@ class NetworkCommand:
         check_at_least("evenstep network", 0, args, "seed")
         from evenstep.sim.network.description import load
 
-        load(args.file)  # refuses a bad file before `experiments.networks` compiles kernels
+        if Path(args.file).is_file():  # a pipe can be read only once
+            load(args.file)  # refuses a bad file before `experiments.networks` compiles kernels
         if args.action == "check":
             return _check(args)
         orders = tuple(args.orders.split(",")) if args.orders is not None else ()
