@@ -177,6 +177,15 @@ def test_an_objective_below_the_step_of_a_lone_request_is_known_without_a_simula
         assert (size.workers, size.tried) == (None, [])
 
 
+def test_workers_of_unequal_speed_have_no_closed_form_and_the_fastest_says_what_is_in_reach():
+    """Every second worker is ten times slower; half of the requests were taken for ones that only a slow worker runs."""
+    settings = replace(SMALL, law="per-worker:speed=1/0.1,overhead_s=1,per_token_s=0.01", slo="tpot=1.2s", slots=[1])
+    demand = Demand(settings, LENGTHS, 0.1)
+    assert (demand.within_reach, demand.served(2, 1)) == (1.0, None)
+    (size,) = sized(demand, contenders(["jsq"]), 1, None)
+    assert (size.workers, size.closed_form_workers) == (1, None)
+
+
 def test_extreme_values_estimate_what_fcfs_serves():
     """Loads of 10 to 14 tokens, all equally often: 12 on average, and a deviation of the square root of 2."""
     demand = Demand(SMALL, LENGTHS, 1.0)

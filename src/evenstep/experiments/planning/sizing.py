@@ -92,13 +92,14 @@ class Demand:
     def within_reach(self) -> float:
         """Share of the sample that meets the objective if no step is longer than the first of a lone request.
 
-        No fleet reaches more, under a law that rises with the load.
+        It is on the fastest worker. No fleet reaches more, under a law that rises with the load.
         """
         settings, slo = self.settings, self.settings.fleet(self.unit, 1, "timed").objective() or Slo()
         sizes = [settings.group_size] if settings.group_size else range(1, settings.most_workers + 1)
         prompt = self.sample.prompt_tokens.astype(np.float64)
-        step_s = self.law.local_seconds(prompt, np.ones(prompt.size, np.int64), prompt)
-        step_s += min(self.law.overhead_seconds(size) for size in sizes)
+        table = self.law.table()
+        quickest = replace(table, seconds=table.seconds.min(axis=0, keepdims=True))
+        step_s = quickest.local_seconds(prompt) + min(self.law.overhead_seconds(size) for size in sizes)
         return float(np.mean(step_s <= min(slo.ttft_s, slo.tpot_s) * (1 + _ROUNDING)))
 
     def served(self, workers: int, slots: int, *, fcfs: bool = False) -> float | None:
@@ -106,9 +107,11 @@ class Demand:
 
         With `fcfs`, the heaviest of a group's n workers has ``deviation * sqrt(2 B ln n)`` more than the mean: the largest
         of n normal loads, as FCFS leaves them. Source: BF-IO, extreme values; it is somewhat more than simulations show.
-        None under a law that depends on more than the load of a worker. `InputError` if a step takes 0 s.
+        None under a law that depends on more than the load of a worker, or differs between workers. `InputError` if a step
+        takes 0 s.
         """
-        if self.law.table().longest_share:
+        table = self.law.table()
+        if table.longest_share or len(table.seconds) > 1:
             return None
         memory, group = self.settings.kv_tokens or math.inf, self.settings.group_size or workers
         running = min(slots, memory / self.resident)
