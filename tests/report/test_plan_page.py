@@ -92,5 +92,7 @@ def test_the_closed_forms_are_said_once_for_each_number_of_slots():
     said = [
         one for one in lines(Planned("", 1.0, 5.0, "tpot=1s", 0.9, 1, 1, 8, False, sizes, 0)) if one.startswith("Theory")
     ]
-    assert said[0] == "Theory with 2 slots: 4 workers keep up with even loads, 5 with the loads of fcfs."
+    assert said[0] == "Theory with 2 slots: keeping up takes 4 workers with even loads, and 5 with the loads of fcfs."
     assert [one[:20] for one in said] == ["Theory with 2 slots:", "Theory with 3 slots:"]
+    one = lines(Planned("", 1.0, 5.0, "tpot=1s", 0.9, 1, 1, 8, False, [Size("jsq", 1, 1, 1, fcfs_workers=1)], 0))
+    assert "Theory with 1 slot: keeping up takes 1 worker with even loads, and 1 with the loads of fcfs." in one

@@ -164,8 +164,8 @@ def _theory(found: Planned) -> list[str]:
     """A sentence for each number of slots: the workers by the closed forms, which know the rate and not the objective."""
     known = {size.slots: size for size in found.sizes if size.closed_form_workers and size.fcfs_workers}
     return [
-        f"Theory with {counted(slots, 'slot')}: {size.closed_form_workers:,} workers keep up with even loads, "
-        f"{size.fcfs_workers:,} with the loads of fcfs."
+        f"Theory with {counted(slots, 'slot')}: keeping up takes {counted(size.closed_form_workers or 0, 'worker')} "
+        f"with even loads, and {size.fcfs_workers:,} with the loads of fcfs."
         for slots, size in known.items()
     ]
 
