@@ -265,3 +265,32 @@ def test_a_hand_over_that_an_engine_cannot_use_any_more_is_asked_for_again(strea
             assert (len(one.asked), len(two.asked)) == (2, 2)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [500, 200])
+def test_a_decode_engine_that_fails_with_every_hand_over_is_asked_once_while_others_are_there(status, stream):
+    async def prefills(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":%d}}' % number))
+
+    async def fails(number, head, body, writer):
+        broken = EVENTS + framed(b"data: " + GONE + b"\n\n") + END if stream else whole(200, GONE)
+        writer.write(broken if status == 200 else whole(500, GONE))
+
+    async def decodes(number, head, body, writer):
+        if stream:
+            writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
+        else:
+            writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def story():
+        async with engine(prefills) as one, engine(fails) as two, engine(fails) as three, engine(decodes) as four:
+            slow = Worker(four.url, slots=1)
+            fleet = Worker(one.url, role="prefill"), Worker(two.url, slots=8), Worker(three.url, slots=8), slow
+            async with serving(*fleet, policy="jsq") as server:
+                for _ in range(4):
+                    answer = await raw(server, request({**BODY, "stream": stream}, headers=CLOSE))
+                    assert b" 200 OK" in answer and b"error" not in answer
+                assert len(two.asked) <= 3 and len(three.asked) <= 3, "then each is ejected"
+
+    asyncio.run(story())

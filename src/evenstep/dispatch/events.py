@@ -18,10 +18,10 @@ from evenstep.dispatch.settings import LoggedSettings, WorkerSpec
 #: 5xx, 408, 421, 425, 429, a key of ours, a model that is not served), or an invalid answer. ``stream``: it broke off, even
 #: before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection ended at
 #: once, without a byte; it may have been closed before the request. ``client``: any other 4xx. ``recomputed``: the engine
-#: stopped the request so that it is continued elsewhere, or has an error that a prefiller's hand-over may have caused.
-#: ``unable``: the engine cannot continue this request, or the host has too many open files for a connection, so the call was
-#: not sent; or the engine refused the call, because it does not serve a model that only other engines list, or has no such
-#: path.
+#: stopped the request so that it is continued elsewhere, or is the last healthy one and has an error that a prefiller's
+#: hand-over may have caused. ``unable``: the engine cannot continue this request, or the host has too many open files for a
+#: connection, so the call was not sent; or the engine refused the call, because it does not serve a model that only other
+#: engines list, or has no such path.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 

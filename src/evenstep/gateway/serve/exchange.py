@@ -273,13 +273,15 @@ class Exchange:
         now_s = self.model.now_s()
         self.model.tell(ev.Failed(now_s=now_s, request=self.number, leg=leg.number, kind=kind, retry_after_s=retry_after_s))
 
-    def at_fault(self, kind: Kind) -> Kind:
-        """The kind of a failure whose engine is alive and gave an error: `kind`, or ``recomputed`` for a hand-over's fault.
+    def at_fault(self, leg: Collecting, kind: Kind) -> Kind:
+        """The kind of a failure whose engine is alive and gave an error; `kind` unless a hand-over may be at fault.
 
-        Before the first token the KV cache may be gone that the hand-over names, as its lease ends after a while. The same
-        engine may be asked again then, after another prefill leg.
+        Before the first token, the lease of the KV cache that the hand-over names may have ended. Then another engine is
+        asked after another prefill leg (``status``), or the same one if no other is healthy (``recomputed``).
         """
-        return "recomputed" if self._handover and not self.has_started else kind
+        if not self._handover or self.has_started:
+            return kind
+        return "status" if self.model.has_another(leg.row, leg.backend.name) else "recomputed"
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
         """End a stream that has every token as complete, in place of the leg with this number."""
@@ -546,7 +548,7 @@ class Collecting:
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        kind: Kind = "client" if is_clients else exchange.at_fault("status") if status == _BUG else "status"
+        kind: Kind = "client" if is_clients else exchange.at_fault(self, "status") if status == _BUG else "status"
         if is_foreign(said, status):
             kind = "unable" if self.backend.answers == {not exchange.request.chat} else "status"
         if denies_model(said, status):
@@ -582,7 +584,7 @@ class Whole(Collecting):
             hands_back = not self.exchange.request.stops_at_recomputed
             answer = read_answer(body, self.backend.dialect.finish_reasons, hands_back)
         except EngineError as error:
-            self._lose(self.exchange.at_fault("stream"), str(error))
+            self._lose(self.exchange.at_fault(self, "stream"), str(error))
             return
         if answer.recomputed:
             self._lose("recomputed", "it hands the request back")
@@ -690,7 +692,7 @@ class Stream(Collecting):
         """End a leg as lost: its stream broke off, has an error (to `Exchange.refusal`) or restarts (`cannot_continue`)."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
-            exchange.refusal, kind = of_engine(reply.error_body, 200), exchange.at_fault(kind)
+            exchange.refusal, kind = of_engine(reply.error_body, 200), exchange.at_fault(self, kind)
         if reply.starts_anew:
             exchange.why = "the engine asked for the rest answers from the start"
             if reply.restarts:

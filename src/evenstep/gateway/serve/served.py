@@ -275,6 +275,11 @@ class ServedModel:
         """Whether other workers list a model, such as an adapter, and this one does not."""
         return model not in backend.serves and any(model in other.serves for other in self.backends.values())
 
+    def has_another(self, row: int, name: str) -> bool:
+        """Whether a healthy decode engine besides this one is left for the request in this row."""
+        out = {name, *self.dispatcher.parts.exclusions.excluded.get(row, ())}
+        return self.dispatcher.fleet.has_left(out, with_prefill=False, is_up=True)
+
     @property
     def reads_cached(self) -> bool:
         """Whether the policy uses prefix caches, so that `Arrived` needs the blocks of the prompt."""
