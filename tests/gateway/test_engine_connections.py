@@ -217,6 +217,59 @@ def test_an_address_that_drops_what_is_sent_there_is_passed_over_and_comes_last_
     clock.run(story())
 
 
+def addressed(loop, *addresses, connecting):
+    """Let the loop find these addresses for every name, and await `connecting` with each before it connects there."""
+    connect, tried = loop.create_connection, []
+
+    async def getaddrinfo(host, port, **_):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in addresses]
+
+    async def create_connection(protocol, host, port, **options):
+        tried.append(host)
+        await connecting(host)
+        return await connect(protocol, host, port, **options)
+
+    loop.getaddrinfo, loop.create_connection = getaddrinfo, create_connection
+    return tried
+
+
+async def answers_ab(number, head, body, writer):
+    writer.write(whole(200, b"ab"))
+
+
+def test_the_first_of_many_addresses_has_time_for_a_handshake():
+    """With equal parts for eight addresses, an engine that took 0.4 s was passed over seven times, and then cut off."""
+
+    async def story():
+        loop, others = asyncio.get_running_loop(), [f"192.0.2.{n}" for n in range(7)]
+        tried = addressed(loop, "127.0.0.1", *others, connecting=lambda _: asyncio.sleep(0.4))
+        async with engine(answers_ab) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(), loop)
+            assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert tried == ["127.0.0.1"]
+            endpoint.close()
+
+    clock.run(story())
+
+
+def test_a_loop_that_was_held_up_does_not_blame_the_first_of_two_addresses():
+    async def connecting(host):
+        asyncio.get_running_loop().call_soon(time.sleep, 0.5)  # as it begins to connect
+        if host != "127.0.0.1":
+            await asyncio.Event().wait()
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        tried = addressed(loop, "127.0.0.1", "192.0.2.1", connecting=connecting)
+        async with engine(answers_ab) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(connect_s=0.6), loop)
+            assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert tried == ["127.0.0.1"]
+            endpoint.close()
+
+    asyncio.run(story())
+
+
 def test_the_connections_of_a_burst_wait_for_one_look_up_of_the_name():
     """A slow one kept the loop's few threads busy: of 100 connections, 72 came too late, and the engine was to blame."""
     asked = []

@@ -69,7 +69,7 @@ class Engines:
     """Timeouts, connections and TLS of calls to engines.
 
     Args:
-        connect_s: longest wait for a connection; the addresses of a name have equal parts of it.
+        connect_s: longest wait for a connection; the first of several addresses of a name has half of it.
         first_byte_s: longest wait for the first token of a stream, from the time the request is sent.
         silence_s: longest time between two tokens of a stream (comments and empty chunks do not count), or forwarded pieces.
         answer_s: longest wait for a whole answer that does not stream (of one forwarded in pieces: the first), or a prefill.

@@ -15,8 +15,8 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -150,16 +150,9 @@ class Endpoint:
 
     async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         """Open a connection and send the request on it, or break the leg; keep the connection if the leg was cancelled."""
-        # The wait for a connection is limited in two halves. If the loop itself was held up in the first half, the second
-        # half handles what arrived meanwhile, before the engine is blamed.
-        half_s = self.settings.connect_s / 2
         try:
-            async with asyncio.timeout(None) as patience:
-                timer = self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
-                try:
-                    transport, made = await self._connected()
-                finally:
-                    timer.cancel()
+            async with _within(self.settings.connect_s):
+                transport, made = await self._connected()
         except (OSError, ValueError, RuntimeError) as error:  # ValueError: an invalid host name
             if leg.is_off:
                 return
@@ -186,14 +179,17 @@ class Endpoint:
     async def _connected(self) -> tuple[asyncio.Transport, EngineConnection]:
         """Connect to the first address of the host that takes the connection; those that dropped an earlier one come last.
 
-        Each address but the last has an equal part of ``Engines.connect_s``.
+        The first has half of ``Engines.connect_s``, each further one half of the time of the one before, the last all that
+        is left.
         """
         hosts = [self._host]
         if self._is_name:
             hosts = sorted(await self._addresses(), key=self._silent.__contains__)
+        part_s = self.settings.connect_s
         for host in hosts[:-1]:
+            part_s /= 2
             try:
-                async with asyncio.timeout(self.settings.connect_s / len(hosts)):
+                async with _within(part_s):
                     return await self._connect(host)
             except TimeoutError:
                 self._silent.add(host)
@@ -251,6 +247,22 @@ class Endpoint:
             task.cancel()
         for connection in list(self.connections):
             connection.close()
+
+
+@asynccontextmanager
+async def _within(limit_s: float) -> AsyncGenerator[None]:
+    """Raise TimeoutError if the block takes longer than `limit_s` seconds.
+
+    There are two timers of half that time. If the loop itself was held up until the first, it handles what arrived meanwhile
+    until the second, before an engine is blamed.
+    """
+    loop, half_s = asyncio.get_running_loop(), limit_s / 2
+    async with asyncio.timeout(None) as patience:
+        timer = loop.call_later(half_s, lambda: patience.reschedule(loop.time() + half_s))
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _without_files(error: Exception) -> str:
