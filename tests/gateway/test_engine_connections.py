@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 import sys
+import time
+import weakref
 
 import pytest
 from tests import clock
@@ -301,6 +304,67 @@ def test_the_connections_of_a_burst_wait_for_one_look_up_of_the_name():
             endpoint.close()
 
     clock.run(story())
+
+
+def test_a_look_up_that_failed_keeps_no_request_in_memory():
+    async def story():
+        loop = asyncio.get_running_loop()
+
+        async def getaddrinfo(host, port, **_):
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
+
+        loop.getaddrinfo = getaddrinfo
+        endpoint, leg = Endpoint("http://engine.example:80", Engines(), loop), Asked()
+        endpoint.send(leg, (HEAD, b""), 5.0)
+        await leg.over.wait()
+        kept, leg = weakref.ref(leg), None
+        await clock.turned()
+        gc.collect()
+        assert kept() is None
+
+    asyncio.run(story())
+
+
+def test_a_look_up_that_fails_after_its_connections_were_given_up_is_not_logged_as_a_bug():
+    """Of a name server that is down, the system hears nothing for longer than engines.connect_s."""
+    bugs = []
+
+    async def story():
+        loop, fails = asyncio.get_running_loop(), asyncio.Event()
+
+        async def getaddrinfo(host, port, **_):
+            await fails.wait()
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
+
+        loop.getaddrinfo = getaddrinfo
+        loop.set_exception_handler(lambda _, context: bugs.append(context))
+        endpoint = Endpoint("http://engine.example:80", Engines(), loop)
+        assert await ask(endpoint) == ["connect"]
+        fails.set()
+        await clock.turned()
+        gc.collect()
+
+    clock.run(story())
+    assert not bugs
+
+
+def test_an_address_of_one_link_is_connected_to_on_that_link():
+    async def story():
+        loop, tried = asyncio.get_running_loop(), []
+
+        async def getaddrinfo(host, port, **_):
+            found = ("fe80::1", port, 0, 3), ("::1", port, 0, 0)
+            return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", one) for one in found]
+
+        async def create_connection(protocol, host, port, **options):
+            tried.append(host)
+            raise ConnectionRefusedError
+
+        loop.getaddrinfo, loop.create_connection = getaddrinfo, create_connection
+        assert await ask(Endpoint("http://engine.example:80", Engines(), loop)) == ["connect"]
+        assert tried == ["fe80::1%3", "::1"]
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("url", ["http://no..host:80", "https://.host:80"])

@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from evenstep.dispatch.events import Kind
@@ -110,7 +110,7 @@ class Endpoint:
         self.settings, self.loop = settings, loop
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         self._is_name = not is_address(self._host)
-        self._looking: asyncio.Future[list[tuple[Any, ...]]] | None = None  # the look-up under way, or the last one
+        self._looking: asyncio.Task[dict[str, None]] | None = None  # the look-up of the host that is under way
         self._silent: set[str] = set()  # addresses of the host at which no connection was made in time
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self.authority = f"{in_url(self._host)}:{self._port}"
@@ -198,15 +198,25 @@ class Endpoint:
         return await self._connect(hosts[-1])
 
     async def _addresses(self) -> dict[str, None]:
-        """Look up the host's addresses, as keys; one look-up at a time is for all connections that wait for it.
+        """The host's addresses, as keys; one look-up at a time is for all connections that wait for it.
 
         The loop has a few threads for look-ups. With one for each connection of a burst, most would come too late.
         """
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(
-                self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM), loop=self.loop
-            )
-        return dict.fromkeys(str(one[4][0]) for one in await asyncio.shield(self._looking))
+        if self._looking is None:
+            self._looking = self.loop.create_task(self._look_up())
+            self._looking.add_done_callback(self._looked)
+        return await asyncio.shield(self._looking)
+
+    async def _look_up(self) -> dict[str, None]:
+        """Look up the host's addresses; one of a single link (fe80::1) is followed by % and the number of that link."""
+        found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        return dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) > 3 and at[3] else str(at[0]) for *_, at in found)
+
+    def _looked(self, looking: asyncio.Task[dict[str, None]]) -> None:
+        """The look-up is over: forget it, and take its error if no connection waits for it any more."""
+        self._looking = None
+        if not looking.cancelled():
+            looking.exception()
 
     async def _connect(self, host: str) -> tuple[asyncio.Transport, EngineConnection]:
         """Connect to an address of the host."""
