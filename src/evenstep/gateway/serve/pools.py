@@ -64,6 +64,7 @@ class Pools:
         self._retired: list[Endpoint] = []
         self.is_draining = False
         self._learning: dict[str, asyncio.Task[None]] = {}
+        self._asked: set[Backend] = set()  # those that are asked for their version until they answer
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -326,12 +327,19 @@ class Pools:
         self._end_stranded()
 
     async def _learn_version(self, backend: Backend) -> None:
-        """Ask a worker in a pool for its version until it answers, or is described anew or gone."""
-        while not await backend.learn_version(_PROBE_S):
+        """Ask a worker in a pool for its version until it answers, or is described anew or gone.
+
+        If it is asked again and again already, ask it only once.
+        """
+        if await backend.learn_version(_PROBE_S) or backend in self._asked:
+            return
+        self._asked.add(backend)
+        is_over = False
+        while not is_over:
             await asyncio.sleep(_AGAIN_CAP_S)
             pool = self._pool_of.get(backend.name)
-            if pool is None or pool.backends[backend.name] is not backend:
-                return
+            is_over = pool is None or pool.backends[backend.name] is not backend or await backend.learn_version(_PROBE_S)
+        self._asked.discard(backend)
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine in a task, which `close` cancels."""
