@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import socket
+import ssl
 import sys
 import time
 import weakref
@@ -253,6 +254,25 @@ def test_the_first_of_many_addresses_has_time_for_a_handshake():
             endpoint.close()
 
     clock.run(story())
+
+
+def test_a_certificate_that_is_not_trusted_is_told_though_the_name_has_another_address():
+    """The log said that the second address refuses connections, as if no engine were there."""
+
+    untrusted = ssl.SSLCertVerificationError()
+    untrusted.verify_message = "certificate has expired"
+
+    async def connecting(host):
+        raise untrusted if host == "192.0.2.1" else ConnectionRefusedError
+
+    async def story():
+        loop, leg = asyncio.get_running_loop(), Asked()
+        tried = addressed(loop, "192.0.2.1", "192.0.2.2", connecting=connecting)
+        Endpoint("https://engine.example:80", Engines(), loop).send(leg, (HEAD, b""), 5.0)
+        await leg.over.wait()
+        assert "SSLCertVerificationError, certificate has expired" in leg.why and tried == ["192.0.2.1"]
+
+    asyncio.run(story())
 
 
 def test_a_loop_that_was_held_up_does_not_blame_the_first_of_two_addresses():

@@ -193,6 +193,8 @@ class Endpoint:
                     return await self._connect(host)
             except TimeoutError:
                 self._silent.add(host)
+            except ssl.SSLError:  # an engine is there, and this says why it cannot be asked
+                raise
             except OSError:
                 continue
         return await self._connect(hosts[-1])
