@@ -75,6 +75,8 @@ REACH = 0.25
 #: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
 #: Targets, times EASED, tell apart plans of equal imbalance.
 EASED = 0.03
+#: With so few requests a worker, squares in mean requests are too small beside envelopes, and weigh more.
+FEW = 8.0
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -116,9 +118,11 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     target, hold = targets(moment, level, rise, offset, speed, moment.count / free)
     unit = in_order(weights.tolist())
     pull = hold * (policy.pull * EASED if is_flood(moment) else policy.pull) * weight / request
-    members = np.bincount(moment.group)
+    members, even = np.bincount(moment.group), 1.0
     if has_no_barrier(moment) or (members.size > 1 and moment.size.size < free):
-        target, pull = -rise, np.full(rise.size, policy.pull * members.max() * unit / request)
+        if members.max() > 1:
+            even = members.max() * max(1.0, FEW * rise.size / (running + moment.size.size))
+        target, pull = -rise, np.full(rise.size, even * policy.pull * unit / request)
     standing = speed * moment.load[:, 0] + rise
     due, sunk = make_room(view, moment, limit_s, each_s, request, speed, standing, level, unit)
     target = np.where(sunk > 0, np.minimum(target, level - rise - sunk), target)
@@ -141,7 +145,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         pull=pull,
         kind=kind,
         quota=quota,
-        bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
+        bonus=even * policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory
 
 

@@ -239,6 +239,20 @@ def test_a_group_with_room_below_its_envelope_is_no_better_than_an_empty_one():
     assert sorted(routed(Best(horizon=2), seen(view))) == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_group_that_runs_nothing_gets_a_request_however_few_there_are():
+    """Worker 1 has half a request less than its group's envelope, but whoever decodes there waits for worker 0."""
+    view = moment([3000.0, 500.0, 0.0, 0.0], [8, 8, 8, 8], [900.0], group=[0, 0, 1, 1], running=[1, 1, 0, 0])
+    assert routed(Best(horizon=2), seen(view)) == [2]
+
+
+@pytest.mark.parametrize("group", [[0, 1, 2, 3], [0, 1, 1, 1], [0, 0, 0, 1], [0, 0, 1, 1]])
+@pytest.mark.parametrize(("tokens", "goes_to_first"), [(10.0, False), (60.0, True)])
+def test_cached_tokens_are_worth_as_much_load_in_groups_of_any_size(group, tokens, goes_to_first):
+    load, cached = [9000.0, 8000.0, 8000.0, 8000.0], np.array([[tokens, 0.0, 0.0, 0.0]])
+    view = moment(load, [8] * 4, [1000.0], group=group, running=[20] * 4, cached_tokens=cached)
+    assert (routed(Best(horizon=2), seen(view)) == [0]) == goes_to_first
+
+
 @pytest.mark.parametrize("groups", [(1,) * 6, (3, 3), (5, 1), (6,)])
 def test_barrier_groups_below_saturation_answer_as_fast_as_with_least_load(groups):
     trace = read_trace("sample:azure-conv").head(400)

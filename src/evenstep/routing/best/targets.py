@@ -32,6 +32,9 @@ REACH = 0.25
 #: In a flood (`is_flood`) nearly all waiting requests are admitted, and only their workers are left to choose. The search
 #: then minimises BF-IO's imbalance: an admitted token is worth one. Targets, times EASED, break ties of equal imbalance.
 EASED = 0.03
+#: With fewer requests a worker than this, loads are few mean requests high, and squares in mean requests small beside
+#: envelopes: groups that run nothing would stay empty. So squares then weigh as much as with FEW.
+FEW = 8.0
 
 
 class Moment(NamedTuple):
@@ -76,14 +79,24 @@ def has_no_barrier(view: RuleView, plan: Plan) -> bool:
 
 
 @part
-def evens_all(moment: Moment, view: RuleView, plan: Plan) -> bool:
-    """True if all workers are to have the same load, whatever their group.
+def evening(moment: Moment, view: RuleView, plan: Plan) -> float:
+    """Weight of squares and of cached tokens, >= 1, if all workers are to have the same load, whatever their group; else 0.
 
-    So it is where no worker waits for another, and in several groups while more slots are free than requests wait. There a
+    All are where no worker waits for another, and in several groups while more slots are free than requests wait. There a
     request below the envelope of its group costs no step more now, so groups with high envelopes would fill up, and others
     would stay empty. With fewer slots all are filled, and no group can be spared.
+
+    The weight is set against envelopes: the size of the largest group, and more with fewer than `FEW` requests a worker.
+    Where no worker waits for another it is 1, as envelopes add up to the same whatever the choice.
     """
-    return has_no_barrier(view, plan) or (plan.members.size > 1 and moment.waiting < moment.free)
+    if has_no_barrier(view, plan):
+        return 1.0
+    if plan.members.size == 1 or moment.waiting >= moment.free:
+        return 0.0
+    largest = 1.0
+    for q in range(plan.members.size):
+        largest = max(largest, plan.members[q])
+    return largest * max(1.0, FEW * view.load.size / (moment.running + moment.waiting))
 
 
 @part
@@ -260,7 +273,7 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 
 
 @part
-def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
+def set_targets(options: Any, offset: float, even: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set each open worker's target load: its level, or as near to it as the waiting requests allow.
 
     Workers may deviate from their levels by much more than the waiting requests differ. Then the largest requests would all
@@ -270,8 +283,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
     `pull` and `reward` of the plan and `look.filled` are written. Call it after `set_rise` and `set_levels`. `offset` is the
     KV tokens by which the level is lowered.
 
-    Where all workers are to have the same load (`evens_all`) there is no level: all squares weigh the same, as much as the
-    envelope of the largest group.
+    Where all workers are to have the same load there is no level, and all squares weigh the same: `even` (`evening`), if it
+    is above 0.
     """
     reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
     plan.reward[:] = reward
@@ -282,9 +295,7 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
         astray += (look.level[g] - look.filled[g]) * (look.level[g] - look.filled[g])
     astray = REACH * math.sqrt(astray / workers)
     is_choice = moment.waiting > CHOICE * moment.slots
-    is_even, largest = evens_all(moment, view, plan), 0.0
-    for q in range(plan.members.size):
-        largest = max(largest, plan.members[q])
+    pull_all = even * options.pull * total_weight(plan) / moment.request
     for o in range(plan.place.size):
         g = plan.place[o]
         hold = look.speed[g] * (moment.spread * share) * view.free_slots[g]
@@ -295,8 +306,8 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
         gap = look.level[g] - offset - look.filled[g]
         plan.target[o] = look.filled[g] - look.rise[g] + hold * gap
         plan.pull[o] = hold * pull * look.stays[g] / moment.request
-        if is_even:
-            plan.target[o], plan.pull[o] = -look.rise[g], options.pull * largest * total_weight(plan) / moment.request
+        if even > 0.0:
+            plan.target[o], plan.pull[o] = -look.rise[g], pull_all
 
 
 @part

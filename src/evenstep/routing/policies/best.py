@@ -221,8 +221,9 @@ def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlo
     targets.fade(options.correction, moment, view, look, plan)
     targets.set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
     offset = steered(options.steer, moment.waiting, moment.slots, moment.running, view, memory)
-    targets.set_targets(options, offset * moment.request, moment, view, look, plan)
-    plan.hit[:] = options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
+    even = targets.evening(moment, view, plan)
+    targets.set_targets(options, offset * moment.request, even, moment, view, look, plan)
+    plan.hit[:] = max(even, 1.0) * options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
 
 
 policy = Best
