@@ -137,6 +137,7 @@ def test_two_processes_find_the_same():
     assert sized(demand, asked, 2, None) == sized(demand, asked, 1, None)
 
 
+@pytest.mark.slow
 def test_what_a_fleet_can_serve_does_not_depend_on_the_length_of_the_run():
     """The first requests of an empty fleet are all young, so its first steps are short; they are not measured."""
     settings = replace(SMALL, slots=[50], seeds=2, overhead_s=0.1, share=1e-9)
