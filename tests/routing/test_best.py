@@ -226,7 +226,7 @@ def test_where_no_worker_waits_for_another_requests_go_in_order_of_arrival():
 
 
 def test_where_no_worker_waits_for_another_a_request_goes_to_the_lower_load():
-    """Whoever may leave a worker soon says nothing of its load now, and the size of the request is no reason either."""
+    """Neither the requests that may leave soon nor the size of the new one decide."""
     ahead = [[3000.0, 500.0, 1.0], [1000.0, 1001.0, 1002.0], [2000.0, 2001.0, 2002.0]]
     for size in (10.0, 5000.0):
         view = moment([3000.0, 1000.0, 2000.0], [8, 2, 4], [size], projections=ahead, group=[0, 1, 2], running=[3, 3, 3])
@@ -234,13 +234,13 @@ def test_where_no_worker_waits_for_another_a_request_goes_to_the_lower_load():
 
 
 def test_a_group_with_room_below_its_envelope_is_no_better_than_an_empty_one():
-    """Nobody would wait longer at once, but the two heavy workers would decode all requests, and the others none."""
+    """No step would get longer at once, but one group would decode all requests, and the other none."""
     view = moment([3000.0, 0.0, 0.0, 0.0], [8, 8, 8, 8], [900.0] * 6, group=[0, 0, 1, 1], running=[3, 0, 0, 0])
     assert sorted(routed(Best(horizon=2), seen(view))) == [1, 1, 2, 2, 3, 3]
 
 
 def test_a_group_that_runs_nothing_gets_a_request_however_few_there_are():
-    """Worker 1 has half a request less than its group's envelope, but whoever decodes there waits for worker 0."""
+    """Worker 1 has half a request less than its group's envelope, but its requests wait for worker 0 at each step."""
     view = moment([3000.0, 500.0, 0.0, 0.0], [8, 8, 8, 8], [900.0], group=[0, 0, 1, 1], running=[1, 1, 0, 0])
     assert routed(Best(horizon=2), seen(view)) == [2]
 

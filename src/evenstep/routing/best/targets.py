@@ -80,14 +80,14 @@ def has_no_barrier(view: RuleView, plan: Plan) -> bool:
 
 @part
 def evening(moment: Moment, view: RuleView, plan: Plan) -> float:
-    """Weight of squares and of cached tokens, >= 1, if all workers are to have the same load, whatever their group; else 0.
+    """The weight, at least 1, of squares and of cached tokens where all workers are led to the same load; 0 elsewhere.
 
-    All are where no worker waits for another, and in several groups while more slots are free than requests wait. There a
-    request below the envelope of its group costs no step more now, so groups with high envelopes would fill up, and others
-    would stay empty. With fewer slots all are filled, and no group can be spared.
+    They are led to it if no worker waits for another. They are, too, if a fleet of several groups has more free slots than
+    waiting requests. A request below the envelope of its group then makes no step longer now. Without the weight, groups
+    with high envelopes would fill up, and other groups would stay empty. With fewer free slots, all of them are filled.
 
-    The weight is set against envelopes: the size of the largest group, and more with fewer than `FEW` requests a worker.
-    Where no worker waits for another it is 1, as envelopes add up to the same whatever the choice.
+    The weight is the number of workers of the largest group, and more with fewer than `FEW` requests a worker. If no worker
+    waits for another, it is 1: the sum of the envelopes is then the same for every choice.
     """
     if has_no_barrier(view, plan):
         return 1.0
