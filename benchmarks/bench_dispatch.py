@@ -6,7 +6,8 @@ round decides. ``predict`` asks the predictor, in a call of its own before the r
 ``prepare`` builds the view (projections included, for a policy with a horizon), ``route`` is the policy with its checks,
 ``send`` makes the commands, ``whole`` is the call that does all three: for so long the host reads nothing. For BR-0 and
 BR-H ``stage 1`` and ``stage 2`` are parts of ``route``: the same decision once more, cut after each stage. ``chunk`` is
-one call of `produced`, the loop around it included. The ``filling`` rows are the rounds in which the empty fleet fills.
+one call of `produced`, the loop around it and its part of `count` included. The ``filling`` rows are the rounds in which
+the empty fleet fills.
 
     python benchmarks/bench_dispatch.py [--workers 8 64] [--slots 72] [--waiting 512] [--rounds 400]
         [--policy NAME ...] [--groups one|each] [--blocks 0] [--pool-window N] [--round-slots N] [--cpu]
@@ -73,6 +74,7 @@ class Fleet:
         start = clock()
         for row in rows:
             produced(row, 1)
+        self.dispatcher.count()
         if rows:
             self.chunk_s.append((clock() - start) / len(rows))
         for request, stream in list(self.streams.items()):

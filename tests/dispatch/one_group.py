@@ -45,8 +45,9 @@ class OneGroup:
             self.requests.at.produced[row] = 0
             self.at.running[0] += 1
         self.steps.make_room(0, self.requests.at.step[row], tokens)
-        told, before = np.array([row, tokens]), (self.at.step[0], self.at.ended_s[0])
-        assert _count(told, 0, 1, now_s, row if joined else -1, self.tables()) == 1
+        told = np.array([row]), np.array([tokens]), np.array([now_s])
+        before = self.at.step[0], self.at.ended_s[0]
+        assert _count(*told, 0, 1, row if joined else -1, self.tables()) == 1
         self._note(*before)
 
     def leaves(self, name) -> None:

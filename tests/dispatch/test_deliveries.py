@@ -1,8 +1,9 @@
-"""Chunks told one by one, by the shortcut where it holds, and counted many at once: two ways of one promise."""
+"""Chunks counted one by one, and many at once: the same state, log and rounds."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,24 +28,17 @@ def fleet(workers: int, requests: int, log=None) -> tuple[Story, list[int]]:
     return told, [told.sent(request, prompt_tokens=10 + request).row for request in range(requests)]
 
 
-def one_by_one(told: Story, rows: list[int], tokens: list[int], now_s: float) -> None:
-    told.d.now_s = now_s
-    for row, count in zip(rows, tokens, strict=True):
+def take(told: Story, rows: list[int], tokens: list[int], now_s: float, *, one_by_one: bool) -> None:
+    """Deliver the chunks, each a little later than the one before it, and count each by itself or all together."""
+    for place, (row, count) in enumerate(zip(rows, tokens, strict=True)):
+        told.d.now_s = now_s + 1e-5 * place
         told.d.produced(row, count)
+        if one_by_one:
+            told.d.count()
+    told.d.count()
 
 
-def at_once(told: Story, rows: list[int], tokens: list[int], now_s: float) -> None:
-    """As one call of `count_chunks`, again after each chunk that it leaves to the host."""
-    dispatcher, chunks = told.d, np.array([*rows, *tokens], np.int64)
-    deliveries, barriers = dispatcher.deliveries, dispatcher.parts.barriers
-    dispatcher.now_s, counted = now_s, 0
-    while counted < len(rows):
-        before, counted = counted, count(chunks, counted, len(rows), now_s, -1, barriers.tables())
-        if counted == before:
-            deliveries.deliver(rows[counted], tokens[counted])
-            counted += 1
-        if barriers.ended[0] >= 0:
-            barriers.stepped()
+one_by_one, at_once = partial(take, one_by_one=True), partial(take, one_by_one=False)
 
 
 def state(told: Story) -> tuple[object, ...]:
@@ -102,7 +96,8 @@ def test_a_chunk_of_many_tokens_leaves_room_for_the_next_ones(tokens):
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):
     requests, batches, workers = case
-    (one, rows), (other, same) = fleet(workers, requests), fleet(workers, requests)
+    logs = list[object](), list[object]()
+    (one, rows), (other, same) = fleet(workers, requests, logs[0].append), fleet(workers, requests, logs[1].append)
     assert rows == same
     now_s, gone = 1.0, set()
     for places, tokens, after_s, after in batches:
@@ -116,6 +111,7 @@ def test_many_at_once_leave_the_same_state(case):
         if after == "ends":
             gone.add(places[0])
         assert state(one) == state(other)
+    assert logs[0] == logs[1]
 
 
 @pytest.mark.parametrize("tokens", [1, 8])
@@ -142,8 +138,8 @@ def test_chunks_that_are_steps_ahead_leave_the_same_state(far):
 def slow_ones(told: Story) -> list[tuple[object, ...]]:
     """Gets every chunk that goes the long way from here on."""
     slow = []
-    deliver_one = told.d.deliveries.deliver
-    told.d.deliveries.deliver = lambda *args: (slow.append(args), deliver_one(*args))
+    deliver_one = told.d.deliveries._deliver
+    told.d.deliveries._deliver = lambda *args: (slow.append(args), deliver_one(*args))
     return slow
 
 
@@ -163,9 +159,9 @@ def test_where_somebody_waits_for_the_end_of_a_step_counting_stops_there():
         at_once(told, rows, [1, 1], now_s)
     told.now_s = 2.5
     told.arrives(50)
-    chunks, tables = np.array([*rows, *rows, 1, 1, 1, 1]), told.d.parts.barriers.tables()
+    chunks, tables = (np.array([*rows, *rows]), np.ones(4, np.int64), np.full(4, 3.0)), told.d.parts.barriers.tables()
     told.d.now_s = 3.0
-    assert count(chunks, 0, 4, 3.0, -1, tables) == 2 and tables.ended[0] == 0
+    assert count(*chunks, 0, 4, -1, tables) == 2 and tables.ended[0] == 0
     told.d.parts.barriers.stepped()
     one_by_one(told, rows, [1, 1], 3.0)
     assert tables.ended[0] == -1 and told.d.rows.columns.arrays.produced[rows].tolist() == [4, 4]

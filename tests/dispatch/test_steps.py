@@ -103,6 +103,7 @@ def loads_of_steps(chunks):
                 arrives(int(what), 10)
             elif what > 0:
                 story.d.produced(sent[what].row, 1)
+                story.d.count()
             else:
                 story.tell(ev.Finished, request=-what, leg=sent[-what].leg)
             (group,) = story.d.parts.barriers.steps

@@ -308,6 +308,7 @@ def mirrored(found: Judged) -> Mirrored:
     ended_s: list[float] = []
 
     def look() -> None:
+        dispatcher.count()
         (group,) = dispatcher.parts.barriers.steps
         at = dispatcher.parts.barriers.all.at
         if at.steps[0] > len(loads):

@@ -1,9 +1,10 @@
 """The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
 
 Rules of this file. `handle` takes one event, `handle_all` several. Each updates the state and returns commands, which the
-host carries out in order before the next call. `produced` counts a chunk, given as two ints. Decisions depend only on
-events, on chunks, and on whether a policy kept to its `budget_ms`: given the same, they are the same in any process. Every
-change of a request's state is one of `transitions.TABLE`.
+host carries out in order before the next call. `produced` takes a chunk, given as two ints; chunks are counted together
+before anything is decided or read. Decisions depend only on events, on chunks, and on whether a policy kept to its
+`budget_ms`: given the same, they are the same in any process. Every change of a request's state is one of
+`transitions.TABLE`.
 
 The state is in `parts.Parts`. This file calls the parts that an event concerns, in order.
 """
@@ -51,7 +52,7 @@ class Dispatcher:
 
     Attributes:
         parts: where everything about requests and workers is kept.
-        produced: `produced(row, tokens)` counts a chunk of the request in this row; see `Deliveries.produced`.
+        produced: `produced(row, tokens)` takes a chunk of the request in this row; see `Deliveries.produced`.
 
     Raises:
         InputError: an unknown or invalid policy, predictor or option.
@@ -109,10 +110,11 @@ class Dispatcher:
 
     @property
     def due(self) -> bool:
-        """Whether the host should send a `Tick` after the current batch of reads; look after `handle` and after `produced`.
+        """Whether the host should send a `Tick` now; look after `handle`, and after a batch of chunks.
 
-        Handling a `Tick` clears it first; what the tick does may set it again.
+        Chunks are counted first. Handling a `Tick` clears it first; what the tick does may set it again.
         """
+        self.deliveries.count()
         return self._turn.due
 
     @property
@@ -147,11 +149,16 @@ class Dispatcher:
         """
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
 
+    def count(self) -> None:
+        """Count the chunks that `produced` took; everything here that depends on them does so first."""
+        self.deliveries.count()
+
     def counted(self, row: int, prompt_tokens: int) -> None:
         """Set the true number of prompt tokens (1 or more) of the request in this row, as `PromptCounted` would.
 
         Call it only without a decision log, which would lack it, and when all events so far have been handled.
         """
+        self.deliveries.count()
         self.lifecycle.correct(row, prompt_tokens)
 
     def rejected(self, status: int) -> None:
@@ -169,15 +176,18 @@ class Dispatcher:
         self._ends_as[request] = str(status) if status else "error"
 
     def flush(self) -> None:
-        """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
+        """Write the chunks since the last record to the decision log, if any; call it before the log is closed."""
+        self.deliveries.count()
         self._journal.flush()
 
     def snapshot(self) -> dict[str, Any]:
         """All measured values by metric name without ``evenstep_``, as `Parts.snapshot` returns them."""
+        self.deliveries.count()
         return self.parts.snapshot()
 
     def check(self) -> None:
         """Check the invariants between all parts; for tests, between two events. Raises RuntimeError if one is broken."""
+        self.deliveries.count()
         self.parts.check()
 
     def resume(self, state: bytes) -> None:
@@ -236,6 +246,7 @@ class Dispatcher:
             InputError, RuntimeError: as `handle`. The event is left first in `events`; remove it before the next call, which
                 returns the commands so far.
         """
+        self.deliveries.count()
         turn, history, waiting, journal = self._turn, self._journal.history, self.pool.here, self._journal
         while events or (ticks and turn.due):
             if not events:

@@ -124,6 +124,7 @@ class Watch:
 
         A chunk of several tokens may end several: each has the loads and the seconds of the last.
         """
+        dispatcher.count()
         barriers, running = dispatcher.parts.barriers, dispatcher.mirror.at.running
         at = barriers.all.at
         if barriers.all is not self._all:  # counts begin anew where workers or groups change

@@ -24,14 +24,13 @@ class Journal:
     Attributes:
         in_parts: `log` if it comes in parts, else None.
         history: the last 64 events, oldest first, each with all commands that were returned together with its own.
-        chunks: row, tokens and time of each chunk since the last record; `Deliveries` appends to it if there is a log.
     """
 
     def __init__(self, log: Callable[[Record], None] | None) -> None:
         self.log = log
         self.in_parts = log if isinstance(log, InParts) else None
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
-        self.chunks = list[tuple[int, int, float]]()
+        self._rows, self._tokens, self._times = list[int](), list[int](), list[float]()  # of chunks since the last record
         self._logged_s = -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
@@ -45,8 +44,7 @@ class Journal:
     def follow(self, other: Journal) -> None:
         """Write to the log and history of the journal `other` from now on, instead of its own.
 
-        Call it before a `Deliveries` is made on this journal, which looks only then whether there is a log. Chunks that
-        `other` has not written yet are not taken over.
+        Chunks that `other` has not written yet are not taken over.
         """
         self.log, self.in_parts, self.history = other.log, other.in_parts, other.history
 
@@ -63,12 +61,19 @@ class Journal:
         if self.log is not None:
             self.log(Done(request, prompt_tokens, output_tokens))
 
+    def chunks(self, rows: memoryview, tokens: memoryview, times: memoryview) -> None:
+        """Keep chunks for the next record, if there is a log: their rows and tokens, int64[n], and times, float64[n]."""
+        if self.log is not None:
+            self._rows += rows.tolist()
+            self._tokens += tokens.tolist()
+            self._times += times.tolist()
+
     def flush(self) -> None:
-        """Write the chunks since the last record as one record `Chunks`, if there are any, and clear them."""
-        if self.chunks and self.log is not None:
-            rows, tokens, times = zip(*self.chunks, strict=True)
+        """Write the chunks since the last record as one record `Chunks`, if there are any."""
+        if self._rows and self.log is not None:
+            rows, tokens, times = self._rows, self._tokens, self._times
+            self._rows, self._tokens, self._times = [], [], []
             before = (self._logged_s, *times)
             changes = [(place, now_s) for place, now_s in enumerate(times) if now_s != before[place]]
             self._logged_s = times[-1]
-            self.log(Chunks(list(rows), [] if set(tokens) == {1} else list(tokens), changes))
-            self.chunks.clear()
+            self.log(Chunks(rows, [] if set(tokens) == {1} else tokens, changes))

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import FLOAT, I1, INT, check, declared, part
+from evenstep.compiled import F1, I1, INT, check, declared, part
 from evenstep.dispatch.steps.state import NEW, TOGETHER, WIDE, EarlySteps, GroupColumns, StepTables
 from evenstep.dispatch.steps.step_fit import add
-from evenstep.request import I8
+from evenstep.request import F8, I8
 
 #: Steps that one request may be ahead of another.
 AHEAD = 8
@@ -278,8 +278,8 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
     return groups.size[group] == 1 or (news < TOGETHER and news + most + 3 <= steps.news_room)
 
 
-@declared(None if INT is None else INT(I1, INT, INT, FLOAT, INT, _TABLES))
-def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
+@declared(None if INT is None else INT(I1, I1, F1, INT, INT, INT, _TABLES))
+def count_chunks(rows: I8, tokens: I8, seen_s: F8, at: int, count: int, joined: int, steps: StepTables) -> int:
     """Count chunks from `at` on, up to the first one that the caller has to handle.
 
     Not counted are first tokens but `joined`'s, rows not in the table or without a worker, and a chunk for which the tables
@@ -287,17 +287,17 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
     and `steps.ended` gets the group. Returns the index of the first chunk that was not counted; `count` if all were.
 
     Args:
-        told: int64[2 n], the row of each chunk, then the tokens of each.
+        rows, tokens: int64[n], the row of each chunk's request, and its output tokens.
+        seen_s: float64[n], the time at which each chunk came, in seconds.
         at: index of the first chunk to count.
         count: index after the last chunk to count, at most n.
-        now_s: time at which they came, in seconds.
         joined: row whose first token is among them, and which the caller moved to running already; -1 = none.
         steps: the tables to change.
     """
     requests, workers, groups = steps.requests, steps.workers, steps.groups
-    check(at >= 0 and count <= len(told) // 2)
+    check(at >= 0 and count <= len(rows))
     while at < count:
-        row, tokens = told[at], told[len(told) // 2 + at]
+        row, brought, now_s = rows[at], tokens[at], seen_s[at]
         if not 0 <= row < len(requests.worker):
             break
         worker: Any = requests.worker[row]
@@ -308,18 +308,18 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
         check(0 <= group < len(groups.step))
         if requests.copies[row] > 1:  # each copy has its own chunks, and is not waited for
             requests.step[row] = WIDE
-            requests.produced[row] += tokens
-            workers.load[worker] += tokens
+            requests.produced[row] += brought
+            workers.load[worker] += brought
             at += 1
             continue
-        step: Any = place(groups, group, last, tokens, now_s)
+        step: Any = place(groups, group, last, brought, now_s)
         if not _has_room(steps, group, step - groups.step[group]):
             break
         if step >= groups.step[group] and groups.delivered[group] == 0:
             newcomer: Any = requests.prompt[row] + requests.produced[row] - 1 if last == NEW else 0
             begins(steps, group, worker, newcomer)
-        requests.produced[row] += tokens
-        workers.load[worker] += tokens
+        requests.produced[row] += brought
+        workers.load[worker] += brought
         requests.step[row], ended = deliver(steps, group, last, step, now_s)
         at += 1
         if ended > 0 and steps.quiet[0] == 0:

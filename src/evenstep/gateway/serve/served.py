@@ -105,7 +105,7 @@ class ServedModel:
         self.dispatcher = Dispatcher(
             policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
         )
-        self._turn, self._count = self.dispatcher.parts.turn, self.dispatcher.produced
+        self._turn, self._produced = self.dispatcher.parts.turn, self.dispatcher.produced
         if tenants is not None:
             self.dispatcher.parts.limits.share(tenants)
         self.backends: dict[str, Backend] = {}
@@ -216,11 +216,10 @@ class ServedModel:
 
         `row` is the request's, as `SendDecode` and `Continue` give it; `now_s` is in seconds of `time.monotonic`.
         """
-        turn = self._turn
-        turn.now_s = now_s
-        self._count(row, tokens)
-        if turn.due:
-            self._tick_soon()
+        self._turn.now_s = now_s
+        self._produced(row, tokens)
+        if not self._is_looking:
+            self._look_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
         """Tell the dispatcher how many tokens, 1 or more, a prompt has by an engine's count; `row` is the request's.
@@ -386,10 +385,17 @@ class ServedModel:
         self._look_soon()
 
     def _look(self) -> None:
-        """Pass on held events and a due tick; the loop calls it after the socket reads at hand. No effect after `close`."""
+        """Count chunks, and pass on held events and a due tick; the loop calls it after the socket reads at hand.
+
+        It has no effect after `close`.
+        """
         if self._is_telling:  # it is closed
             return
         due_s, self._due_s, self._is_looking = self._due_s, 0.0, False
+        if self.dispatcher.due:
+            due_s = due_s or time.monotonic()
+        elif not (due_s or self._events or self._ended):
+            return
         try:
             if not due_s:
                 self._tell_all(ticks=True)
