@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from evenstep.engines.streams.template import ChunkTemplate, learned
-from evenstep.engines.streams.template_kernel import read_chunks
+from evenstep.engines.streams.usual_events import BARE, CHUNKED, FRAMED, read_events
 from evenstep.http.framing import framed
 
 _NUMBER = rb"(0|[1-9][0-9]{0,17})"
@@ -42,42 +42,46 @@ def _templates() -> list[tuple[ChunkTemplate, tuple[bool, bool, bool]]]:
     return found
 
 
+def _events(template: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int) -> tuple[int, int, bytes]:
+    """What the function has to take of bare events, by a regular expression: length, tokens, and the client's bytes."""
+    at, out, tail = 0, b"", template.pieces[5]
+    while found := pattern.match(data, at):
+        numbers = [int(value) for value in found.groups()[1 + bool(template.pieces[1]) :]]
+        total = template.prompt_tokens + count + 1
+        wanted = [total, count + 1] if template.total_first else [count + 1, total]
+        try:
+            found[1].decode()
+        except UnicodeDecodeError:
+            break
+        if numbers and numbers != wanted:
+            break
+        out += data[at : found.end(1)] + tail if tail else found[0]
+        at, count = found.end(), count + 1
+    return at, count, out
+
+
 def _expected(
-    template: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int, is_framed: bool
+    template: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int, form: int
 ) -> tuple[int, int, bytes]:
-    """What the function has to take of these bytes, by a regular expression a chunk."""
+    """What the function has to take of these bytes: of HTTP chunks those that hold nothing else."""
     at, out = 0, b""
-    while size := re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match(data, at):
+    if form == BARE:
+        at, count, out = _events(template, pattern, data, count)
+    while form != BARE and (size := re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match(data, at)):
         begin, stop = size.end(), size.end() + int(size[1], 16)
         if begin == stop or data[stop : stop + 2] != b"\r\n":
             break
-        events, tokens, place = b"", count, begin
-        while place < stop and (found := pattern.match(data, place, stop)):
-            tokens += 1
-            numbers = [int(value) for value in found.groups()[1 + bool(template.lead) :]]
-            wanted = (
-                [template.prompt_tokens + tokens, tokens]
-                if template.total_first
-                else [tokens, template.prompt_tokens + tokens]
-            )
-            try:
-                found[1].decode()
-            except UnicodeDecodeError:
-                break
-            if numbers and numbers != wanted:
-                break
-            events += data[place : found.end(1)] + template.tail if template.tail else found[0]
-            place = found.end()
-        if place != stop:
+        length, tokens, events = _events(template, pattern, data[begin:stop], count)
+        if begin + length != stop:
             break
         at, count, out = stop + 2, tokens, out + events
-    return at, count, framed(out) if is_framed and out else out
+    return at, count, framed(out) if form == FRAMED and out else out
 
 
 def _pattern(template: ChunkTemplate) -> re.Pattern[bytes]:
-    rest = re.escape(template.rest.replace(b"%%", b"%")).replace(re.escape(b"%d"), _NUMBER)
-    lead = re.escape(template.lead) + _NUMBER if template.lead else b""
-    return re.compile(re.escape(template.prefix) + rb'([^"\\\x00-\x1f]*)' + lead + rest)
+    prefix, lead, *ends, _ = map(re.escape, template.pieces)
+    rest = _NUMBER.join(ends) if template.counts else ends[0]
+    return re.compile(prefix + rb'([^"\\\x00-\x1f]*)' + (lead + _NUMBER if lead else b"") + rest)
 
 
 def _text(draw: random.Random) -> bytes:
@@ -126,21 +130,23 @@ def fuzz(inputs: int, seed: int, every: int = 1) -> tuple[int, int]:
         template, kind, pattern = kinds[number % len(kinds)]
         before, events = draw.randrange(12), draw.randrange(1, 4)
         made = [_event(_text(draw), max(1, before + 1 + i + _error(draw)), *kind) for i in range(events)]
-        whole = b"".join(map(framed, made)) if draw.random() < 0.7 else framed(b"".join(made))
+        is_chunked, bare = draw.random() < 0.7, b"".join(made)
+        whole = bare if not is_chunked else b"".join(map(framed, made)) if draw.random() < 0.7 else framed(bare)
         data = _mutated(whole, draw)
         begin, end = (0, len(data)) if draw.random() < 0.8 else (draw.randrange(-3, 9), draw.randrange(len(data) + 4))
         is_framed, is_small = draw.random() < 0.5, draw.random() < 0.2
         around = small if is_small else large
         out = around[_GUARD:-_GUARD]
-        at, count, start, stop, kept = read_chunks(data, begin, end, template.shape, template.parts, before, is_framed, out)
+        shape, parts, form = template.shape, template.parts, (FRAMED if is_framed else CHUNKED) if is_chunked else BARE
+        at, count, start, stop, kept = read_events(data, begin, end, form, shape, parts, before, out)
         assert (around[:_GUARD] == _CANARY).all() and (around[-_GUARD:] == _CANARY).all(), data
         assert 0 <= start <= stop <= out.size // 2 <= kept <= out.size
         first = max(begin, 0)
         taken += at > first
         if is_small or number % every:
             continue
-        read, tokens, given = _expected(template, pattern, data[first : max(first, end)], before, is_framed)
-        assert (at - first, count, bytes(out[start:stop])) == (read, tokens, given), (data, begin, end)
+        given = template, pattern, data[first : max(first, end)], before, form
+        assert (at - first, count, bytes(out[start:stop])) == _expected(*given), (data, begin, end)
     return taken, inputs - taken
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples
 
+from evenstep import compiled
 from evenstep.engines.streams import full_reply as replies
 from evenstep.engines.streams.last_chunk import LastChunks, told
 from evenstep.engines.streams.reply import ReplyStream
@@ -16,6 +17,7 @@ from evenstep.engines.streams.template import learned
 from evenstep.engines.streams.template_cache import TemplateCache
 from evenstep.engines.view import Dialect, UsageOptions
 
+compiled_only = pytest.mark.skipif(compiled.numba is None, reason="in plain Python every event is parsed in full")
 ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
 LAST = (
     b'data: {"id":"a","choices":[{"index":0,"delta":{"content":" x"},"finish_reason":"%b","token_ids":[7]}],'
@@ -33,6 +35,7 @@ def template(reason=b"stop", prompt=40, count=5):
     return found
 
 
+@compiled_only
 def test_a_last_chunk_is_known_with_another_text_and_other_counts():
     ends, usual = LastChunks(), template(b"")
     ends.keep_last(usual, template())
@@ -71,6 +74,7 @@ def test_a_usage_is_expected_with_what_differs_put_in():
     assert ends.usage(told(b'"b"', b"9", 41, 2))[1] == b'"fp"'
 
 
+@compiled_only
 def test_eight_forms_are_known_at_once():
     ends, usual = LastChunks(), template(b"")
 
@@ -83,6 +87,7 @@ def test_eight_forms_are_known_at_once():
         assert [known(m) for m in range(n + 1)] == ([True] * (n + 1) if n < 8 else [False] * 8 + [True])
 
 
+@compiled_only
 def test_forms_without_ids_are_told_apart_and_a_stream_of_other_chunks_teaches_nothing():
     def bare(reason):
         raw = b'data: {"id":"a","choices":[{"index":0,"text":" x","finish_reason":%b}]}\n\n' % reason
@@ -138,6 +143,7 @@ def test_streams_in_any_writes_end_as_if_each_were_read_in_full(client, data):
         assert read(parts, client, templates) == read(events, client, None)
 
 
+@compiled_only
 def test_the_end_of_a_stream_like_the_last_one_is_not_parsed(monkeypatch):
     templates = TemplateCache()
     first = stream_of([" a", " b", " c"], "length", 3, 0)

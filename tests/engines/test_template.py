@@ -11,6 +11,7 @@ from evenstep.engines.streams import full_reply as replies
 from evenstep.engines.streams import template as quicks
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.template import learned
+from evenstep.engines.streams.usual_events import CHUNKED, FRAMED
 from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.http.framing import Chunked, framed
 
@@ -92,7 +93,7 @@ def test_text_that_is_no_utf_8_is_not_taken(text):
     quick = learned(event % b" a", event % b" a", " a", False)
     assert quick is not None
     good, bad = framed(event % b"b"), framed(event % text)
-    at, count, out = quick.read_chunks(good + bad, 0, None, False)
+    at, count, out = quick.read(good + bad, 0, None, CHUNKED)
     assert (at, count, out) in [(len(good), 1, event % b"b"), (0, 0, b"")]
 
 
@@ -107,8 +108,8 @@ def test_what_is_no_http_chunk_is_not_taken():
         size + b";x\r\n" + event + b"\r\n",
         size + b"\r\n" + event,
     ):
-        assert quick.read_chunks(wrong, 0, None, True) == (0, 0, b"")
-    assert quick.read_chunks(framed(event) * 3, 0, None, True)[0] in (3 * len(framed(event)), 0)
+        assert quick.read(wrong, 0, None, FRAMED) == (0, 0, b"")
+    assert quick.read(framed(event) * 3, 0, None, FRAMED)[0] in (3 * len(framed(event)), 0)
 
 
 @pytest.mark.slow
@@ -153,7 +154,7 @@ def test_nearly_all_events_go_the_short_way(monkeypatch, chat, engine, burst):
     events = stream.events(engine)
     sent = [b"".join(events[i : i + burst]) for i in range(0, len(events), burst)]
     _, produced, *_ = read(stream, sent, UsageOptions(), engine, 4)
-    assert produced == 201 and len(full) < 6 + burst
+    assert produced == 201 and (len(full) < 6 + burst or not quicks.change.is_compiled)
 
 
 CHANGED = (

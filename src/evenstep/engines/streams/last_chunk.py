@@ -7,8 +7,6 @@ not match is parsed in full.
 
 from __future__ import annotations
 
-import msgspec
-
 from evenstep.engines.streams.template import ChunkTemplate
 
 _MOST = 8  # most forms of last chunks known at once
@@ -18,7 +16,7 @@ class LastChunks:
     """Recognises the last chunk and the usage event of an engine's streams of one kind."""
 
     def __init__(self) -> None:
-        self._lasts: dict[bytes, ChunkTemplate] = {}
+        self._lasts: dict[tuple[bytes, ...], ChunkTemplate] = {}
         self._usage, self._order, self._fingerprint = b"", list[int](), b""  # the event as a format, its values' order
 
     def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
@@ -30,7 +28,7 @@ class LastChunks:
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
                 self._lasts.clear()
-            self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
+            self._lasts[last.of_stream(b"", 0).pieces] = last.of_stream(b"", last.prompt_tokens)
 
     def last(self, usual: ChunkTemplate, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
         """Recognise a stream's last chunk at the start of `data`, by earlier streams; a usage event after it is left unread.
@@ -49,7 +47,9 @@ class LastChunks:
             stop = data.find(b"\n\n", len(prefix)) + 2
             event = data[len(prefix) : stop]
             for last in self._lasts.values():
-                at, _, out = _of(last, usual).read(event, count, kept)
+                if last.counts and last.prompt_tokens != usual.prompt_tokens:
+                    last = last.of_stream(b"", usual.prompt_tokens)
+                at, _, out = last.read(event, count, kept)
                 if at:
                     return stop, prefix + out
         return 0, b""
@@ -74,14 +74,6 @@ class LastChunks:
             The event and its ``system_fingerprint`` as JSON; both are empty if no form is known yet.
         """
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
-
-
-def _of(last: ChunkTemplate, usual: ChunkTemplate) -> ChunkTemplate:
-    """The form `last` of a last chunk, adapted to the prompt tokens of the stream with the form `usual`."""
-    if not last.counts or last.prompt_tokens == usual.prompt_tokens:
-        return last
-    before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
-    return msgspec.structs.replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:

@@ -14,6 +14,7 @@ from evenstep.engines.streams.full_reply import DONE_EVENT, LONG, FullReply
 from evenstep.engines.streams.last_chunk import told
 from evenstep.engines.streams.sse import Event
 from evenstep.engines.streams.template import ChunkTemplate, learned
+from evenstep.engines.streams.usual_events import CHUNKED, FRAMED
 
 #: As in `full_reply`, for texts without quotes that are separated by quotes.
 _SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
@@ -65,7 +66,8 @@ class ReplyStream(FullReply):
         template = self._template
         if template is None or not self._is_between or self.finished:
             return 0, b""
-        at, count, out = template.read_chunks(data, self._counted[0], texts := self._texts_of(template), is_framed)
+        form = FRAMED if is_framed else CHUNKED
+        at, count, out = template.read(data, self._counted[0], texts := self._texts_of(template), form)
         self._passed(template, count, texts)
         return at, out
 
@@ -149,18 +151,18 @@ class ReplyStream(FullReply):
     def _each(self, events: list[Event]) -> bytes:
         """The bytes for the client of these events; after one that taught a template the others are compared at once."""
         out: list[bytes] = []
-        known, last = self._template, len(events) - 1
-        for place, (raw, payload) in enumerate(events):
-            out.append(self._next(raw, payload))
+        known, place = self._template, 0
+        while place < len(events):
+            out.append(self._next(*events[place]))
+            place += 1
             template = self._template
-            if template is not None and template is not known and place < last and not (self._over or self.finished):
+            if template is not None and template is not known and not (self._over or self.finished):
                 known = template
-                rest = b"".join([raw for raw, _ in events[place + 1 :]])
-                read, count, more = template.read_all(rest, self._counted[0], texts := self._texts_of(template))
-                if read:
-                    self._passed(template, count, texts)
-                    out.append(more)
-                    break
+                rest = b"".join([raw for raw, _ in events[place:]])
+                _, count, more = template.read(rest, self._counted[0], texts := self._texts_of(template))
+                place += count - self._counted[0]
+                self._passed(template, count, texts)
+                out.append(more)
         return b"".join(out)
 
     def _next(self, raw: bytes, data: bytes | None) -> bytes:

@@ -36,7 +36,7 @@ _KERNELS = (
     "dispatch/rounds/showing.py",
     "dispatch/rounds/slots.py",
     "dispatch/steps/lockstep.py",
-    "engines/streams/template_kernel.py",
+    "engines/streams/usual_events.py",
 )
 
 
