@@ -34,10 +34,13 @@ PAGES = [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p != DO
 LONG = {
     "explanation/unequal-contexts.md",
     "how-to/find-the-largest-rate.md",
+    "how-to/plan-a-fleet.md",
     "how-to/reproduce-a-paper.md",
     "how-to/write-your-own-policy.md",
     *(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md")),
 }
+#: Commands of half a minute, which a page of `LONG` runs: no other page runs them again.
+LONG_COMMANDS = {"evenstep plan sample:azure-conv --rate 1000 --slo ttft=2s,tpot=50ms"}
 #: Pages that need servers; they have a test of their own.
 RECORDED = (DOCS / "how-to" / "from-log-to-comparison.md",)
 
@@ -53,13 +56,18 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
     return found
 
 
+def is_long(page: Path) -> bool:
+    return page.is_relative_to(DOCS) and page.relative_to(DOCS).as_posix() in LONG
+
+
+def lines_of(text: str) -> list[str]:
+    """The commands of a block, each on one line, without the prompt."""
+    return [line.removeprefix("$ ") for line in text.replace("\\\n", " ").splitlines()]
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(p, marks=pytest.mark.slow if p.parent != ROOT and str(p.relative_to(DOCS)) in LONG else ())
-        for p in PAGES
-        if blocks(p) and p not in RECORDED
-    ],
+    [pytest.param(p, marks=pytest.mark.slow if is_long(p) else ()) for p in PAGES if blocks(p) and p not in RECORDED],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_every_block_of_a_page_runs_in_order(page, tmp_path, monkeypatch, capsys):
@@ -74,10 +82,14 @@ def test_every_block_of_a_page_runs_in_order(page, tmp_path, monkeypatch, capsys
         elif language == "yaml":
             assert yaml.safe_load(text)["version"] == 1
         else:
-            for line in text.replace("\\\n", " ").splitlines():
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-                if words and words[0] == "evenstep":
+            for line in lines_of(text):
+                words = shlex.split(line, comments=True)
+                if words and words[0] == "evenstep" and (is_long(page) or line not in LONG_COMMANDS):
                     assert main(words[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+def test_a_command_that_other_pages_leave_out_is_run_by_a_long_page():
+    assert {line for p in PAGES if is_long(p) for *_, text in blocks(p) for line in lines_of(text)} >= LONG_COMMANDS
 
 
 def commands_of(page: Path) -> list[list[str]]:
