@@ -11,6 +11,8 @@ from tests.gateway.promises.fleet import fleet, story
 from tests.gateway.promises.test_every_stream_ends_in_one_of_two_ways import BEFORE
 from tests.gateway.running import reset
 
+from evenstep.dispatch.requests import deadlines
+
 SILENCES = {
     "no byte": e.hang,
     "a head and no more": e.head_then_hang(),
@@ -178,7 +180,9 @@ def test_an_engine_whose_operator_says_what_it_serves_gets_nothing_until_it_does
     story(one)
 
 
-def test_where_no_engine_serves_the_model_any_more_the_client_is_told_so():
+def test_where_no_engine_serves_the_model_any_more_the_client_is_told_so(monkeypatch):
+    monkeypatch.setattr(deadlines, "_PROBED_S", 0.1)
+
     async def one():
         async with fleet(engines=2, models=[e.MODEL]) as f:
             for engine in f.engines:
