@@ -691,17 +691,22 @@ def parameters(policy: object) -> NDArray[np.float64]:
     Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, from 0, and a tuple
     of numbers its length and the numbers. Text that is no such choice raises a TypeError.
     """
-    hints = get_type_hints(type(policy))
     values: list[float] = []
     for field in dataclasses.fields(policy):  # type: ignore[arg-type]
         value = getattr(policy, field.name)
         if isinstance(value, tuple):
             values += [len(value), *value]
         elif isinstance(value, str):
-            values.append(_choice(hints[field.name], value))
+            values.append(_choice(_hints_of(type(policy))[field.name], value))
         else:
             values.append(math.nan if value is None else value)
     return np.array(values, dtype=np.float64)
+
+
+@functools.cache
+def _hints_of(policy: type) -> dict[str, Any]:
+    """The types of a class's fields. To read them takes longer than many a decision; callers leave the dict as it is."""
+    return get_type_hints(policy)
 
 
 def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:

@@ -13,6 +13,7 @@ lengths of all its arrays, in their order, by a function `room` instead. A field
 from __future__ import annotations
 
 import linecache
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -142,7 +143,8 @@ def _door_of(door: Door, made: Any, work: type | None, policy: type) -> Any:
 
     def scratch(*given: Any) -> tuple[int, int]:
         *sizes, parameters = given
-        numbers = [int(np.prod(length)) for length in room(*sizes, read(parameters))] if kinds else []
+        lengths = room(*sizes, read(parameters)) if kinds else ()
+        numbers = [int(math.prod(length) if isinstance(length, tuple) else length) for length in lengths]
         ints = sum(n for n, (_, buffer, *_) in zip(numbers, kinds, strict=True) if buffer == "scratch_i")
         return door.taken[0] + ints, door.taken[1] + sum(numbers) - ints
 
