@@ -241,6 +241,24 @@ async def answers_ab(number, head, body, writer):
     writer.write(whole(200, b"ab"))
 
 
+def test_an_address_that_the_name_lost_and_has_again_comes_first_again():
+    async def connecting(host):
+        if host == "192.0.2.1":
+            await asyncio.Event().wait()
+
+    async def story():
+        loop, tried = asyncio.get_running_loop(), []
+        async with engine(answers_ab) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(connections=0), loop)
+            for there in (["192.0.2.1"], ["192.0.2.1"], [], ["192.0.2.1"]):
+                tried.append(addressed(loop, *there, "127.0.0.1", connecting=connecting))
+                assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert [first for first, *_ in tried] == ["192.0.2.1", "127.0.0.1", "127.0.0.1", "192.0.2.1"]
+            endpoint.close()
+
+    clock.run(story())
+
+
 def test_the_first_of_many_addresses_has_time_for_a_handshake():
     """With equal parts for eight addresses, an engine that took 0.4 s was passed over seven times, and then cut off."""
 

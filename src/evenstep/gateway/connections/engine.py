@@ -210,9 +210,14 @@ class Endpoint:
         return await asyncio.shield(self._looking)
 
     async def _look_up(self) -> dict[str, None]:
-        """Look up the host's addresses; one of a single link (fe80::1) is followed by % and the number of that link."""
+        """Look up the host's addresses; one of a single link (fe80::1) is followed by % and the number of that link.
+
+        An address that the host no longer has is as new if it comes back.
+        """
         found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        return dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) > 3 and at[3] else str(at[0]) for *_, at in found)
+        hosts = dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) > 3 and at[3] else str(at[0]) for *_, at in found)
+        self._silent.intersection_update(hosts)
+        return hosts
 
     def _looked(self, looking: asyncio.Task[dict[str, None]]) -> None:
         """The look-up is over: forget it, and take its error if no connection waits for it any more."""
