@@ -143,6 +143,7 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
         (OSError(errno.EHOSTUNREACH, "No route to host"), "connect"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "connect"),
         (RuntimeError("AddrInfo.data is NULL"), "connect"),
+        (OverflowError("an error that no loop is known to raise"), "connect"),
     ],
 )
 def test_an_engine_is_not_blamed_for_the_open_files_of_the_gateway(error, kind):

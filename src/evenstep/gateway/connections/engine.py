@@ -153,7 +153,7 @@ class Endpoint:
         try:
             async with _within(self.settings.connect_s):
                 transport, made = await self._connected()
-        except (OSError, ValueError, RuntimeError) as error:  # ValueError: an invalid host name
+        except Exception as error:  # of any kind: a leg that is told nothing waits for ever
             if leg.is_off:
                 return
             ours = _without_files(error)
@@ -162,7 +162,9 @@ class Endpoint:
                 return
             more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
             leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
-            return
+            if isinstance(error, (OSError, ValueError, RuntimeError)):  # ValueError: an invalid host name
+                return
+            raise  # a bug, which the loop logs
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):  # the engine is gone already
