@@ -186,10 +186,14 @@ def test_a_stale_connection_is_nobodys_fault_where_nobody_else_could_be_asked():
     assert story.fails(second, "stale") == [Reject(1, 502, "failed")]
 
 
-def test_a_stale_connection_is_a_failure_where_somebody_else_can_be_asked():
-    story = two_workers(backoff_s=0.0)
+def test_a_stale_connection_sends_the_request_elsewhere_and_ejects_no_engine():
+    """As behind a proxy that resets kept connections between two requests."""
+    story = two_workers(backoff_s=0.0, breaker_failures=1)
     story.fails(story.sent(1), "stale")
-    assert [c.worker for c in story.tick()] == ["b"]
+    (again,) = story.tick()
+    assert again.worker == "b"
+    story.chunk(again.row)
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
 
 
 def test_a_barrier_group_dies_as_one_so_a_retry_goes_to_another_group():

@@ -134,7 +134,7 @@ class Lifecycle:
         self._back_off(row, kind, retry_after_s)
 
     def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
-        """Exclude the engine that failed from this request; count the failure if `is_counted` and not ``unable``.
+        """Exclude the engine that failed from this request; count the failure if `is_counted`, not ``unable`` or ``stale``.
 
         Counting may eject it. An engine that handed it back (``recomputed``) without a new token is avoided, not excluded;
         with one nothing changes. If ``stale`` is the first failed try and no other engine is left, it stays allowed. Each
@@ -150,7 +150,8 @@ class Lifecycle:
             at.tries[row] = 1  # try the same engine once more: it may never have seen the request
         else:
             exclusions.exclude(row, name, kind)
-            if is_counted and kind != "unable" and self._breaker.failed(name, request, kind == "connect"):
+            is_its_own = is_counted and kind not in ("unable", "stale")  # a proxy may reset connections
+            if is_its_own and self._breaker.failed(name, request, kind == "connect"):
                 self.eject(name)
 
     def _back_off(self, row: int, kind: Kind, retry_after_s: float) -> None:
