@@ -260,7 +260,7 @@ def test_a_kept_connection_that_was_closed_meanwhile_costs_nothing(monkeypatch):
         async with reaching(answers) as (one, endpoint):
             await ask(endpoint)
             (connection,) = endpoint.connections
-            connection._idle_s -= 5.0
+            connection.idle_s -= 5.0
             assert await ask(endpoint) == [200, b"ab", "ended"]
             assert len(one.asked) == 3
 
@@ -279,6 +279,24 @@ def test_a_leg_that_is_off_before_it_is_connected_sends_nothing():
             await until(lambda: endpoint.connections)
             assert await ask(endpoint) == [200, b"ab", "ended"]
             assert (len(one.asked), leg.heard) == (1, [])
+
+    asyncio.run(story())
+
+
+def test_a_connection_of_a_leg_that_was_off_is_a_kept_one_for_the_next_leg():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number < 1:
+                return False  # as if it had been closed before it was asked
+            writer.write(whole(200, b"ab"))
+
+        async with reaching(answers) as (_, endpoint):
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            cancel(leg)
+            await until(lambda: endpoint._idle)
+            assert await ask(endpoint) == ["stale"]
+            assert await ask(endpoint) == [200, b"ab", "ended"]
 
     asyncio.run(story())
 

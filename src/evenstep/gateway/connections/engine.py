@@ -245,6 +245,7 @@ class Endpoint:
             connection.close()
             return
         self._idle.append(connection)
+        connection.idle_s = now_s
         connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
@@ -322,9 +323,9 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_data", "_endpoint", "_idle_s", "_is_large", "_is_old", "_is_paused", "_leg", "_machine", "_patience_s"),
+        *("_data", "_endpoint", "_is_large", "_is_old", "_is_paused", "_leg", "_machine", "_patience_s"),
         *("_sent_s", "_transport"),
-        *("deadline", "is_closed"),
+        *("deadline", "idle_s", "is_closed"),
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -334,7 +335,7 @@ class EngineConnection(asyncio.Protocol):
         self._leg: Leg | None = None
         self.is_closed = self._is_old = self._is_paused = False
         self._is_large: bool | None = None  # the body that was sent last is large; None = nothing was sent yet
-        self._idle_s = math.inf
+        self.idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # the request, until its answer begins
         self._sent_s = self._patience_s = 0.0
         self.deadline = Deadline(endpoint.loop, lambda: self._break("stall", "it was silent for too long"))
@@ -349,7 +350,7 @@ class EngineConnection(asyncio.Protocol):
         self._leg, leg.connection, self._data = leg, self, data
         self._machine.ask(leg.is_head)
         now_s = time.monotonic()
-        self._is_old, self._sent_s, self._patience_s = now_s - self._idle_s > _STALE_S, now_s, patience_s
+        self._is_old, self._sent_s, self._patience_s = now_s - self.idle_s > _STALE_S, now_s, patience_s
         self.deadline.set(now_s + patience_s)
         head, body = data
         is_large = len(body) >= _LARGE
@@ -452,7 +453,7 @@ class EngineConnection(asyncio.Protocol):
         elif is_at_once and self._is_old and data is not None:
             self._endpoint.send_fresh(leg, data, self._patience_s)
         else:
-            kind: Kind = "stale" if is_at_once and self._idle_s < math.inf else "stream"
+            kind: Kind = "stale" if is_at_once and self.idle_s < math.inf else "stream"
             is_gone = isinstance(exc, OSError) and exc.errno in _GONE
             leg.broke(kind, "its host is gone" if is_gone else "it closed the connection before its answer was complete")
 
@@ -493,8 +494,7 @@ class EngineConnection(asyncio.Protocol):
             self.close()
         else:
             self._drop_leg()
-            self._idle_s = now_s = time.monotonic()
-            self._endpoint.keep(self, now_s)
+            self._endpoint.keep(self, time.monotonic())
 
     def _break(self, kind: Kind, why: str) -> None:
         """Close the connection, and report to the leg that the call failed; `kind` and `why` as in `Leg.broke`."""
