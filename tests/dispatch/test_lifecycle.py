@@ -196,6 +196,16 @@ def test_a_stale_connection_sends_the_request_elsewhere_and_ejects_no_engine():
     assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
 
 
+@pytest.mark.parametrize("kind", ["status", "recomputed"])
+def test_a_failure_that_does_not_count_ejects_no_engine(kind):
+    story = two_workers(backoff_s=0.0, breaker_failures=1)
+    story.fails(story.sent(1), kind, is_counted=False)
+    (again,) = story.tick()
+    assert again.worker == "b"
+    story.chunk(again.row)
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
+
+
 def test_a_barrier_group_dies_as_one_so_a_retry_goes_to_another_group():
     story = Story(backoff_s=0.0, retries=3)
     for name, group in (("a", "x"), ("b", "x"), ("c", "y")):

@@ -7,12 +7,14 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, whole
+from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until, whole
 
+from evenstep.dispatch.settings import Dispatch
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.gateway.config.sections import ApiKey, Engines
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve import exchange
 from evenstep.gateway.serve.exchange import Stream
 
 CLOSE = "Connection: close\r\n"
@@ -292,5 +294,44 @@ def test_a_decode_engine_that_fails_with_every_hand_over_is_asked_once_while_oth
                     answer = await raw(server, request({**BODY, "stream": stream}, headers=CLOSE))
                     assert b" 200 OK" in answer and b"error" not in answer
                 assert len(two.asked) <= 3 and len(three.asked) <= 3, "then each is ejected"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("lease_s", "is_up"), [(0.0, True), (20.0, False)])
+def test_an_engine_is_not_to_blame_for_a_hand_over_that_waited_as_long_as_a_lease(lease_s, is_up, monkeypatch):
+    monkeypatch.setattr(exchange, "_LEASE_S", lease_s)
+
+    async def story():
+        free = {"one": asyncio.Event(), "two": asyncio.Event()}
+
+        async def prefills(number, head, body, writer):
+            writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":%d}}' % number))
+
+        def decodes(name):
+            async def answers(number, head, body, writer):
+                if number == 0:
+                    await free[name].wait()
+                is_gone = b'"of":2}' in body
+                writer.write(
+                    whole(500, GONE) if is_gone else whole(200, b'{"choices":[{"text":"a","finish_reason":"stop"}]}')
+                )
+
+            return answers
+
+        rules = Dispatch(breaker_failures=1, cooldown_s=1e6, backoff_s=0.0)
+        async with engine(prefills) as first, engine(decodes("one")) as one, engine(decodes("two")) as two:
+            fleet = Worker(first.url, role="prefill"), Worker(one.url, "one", slots=1), Worker(two.url, "two", slots=1)
+            async with serving(*fleet, dispatch=rules) as server:
+                asked = []
+                for _ in range(3):
+                    asked.append(asyncio.create_task(raw(server, request({**BODY, "stream": False}, headers=CLOSE))))
+                    await until(lambda: len(first.asked) == len(asked) == len(one.asked) + len(two.asked) + (len(asked) > 2))
+                free["one"].set()
+                await until(lambda: len(first.asked) == 4)
+                free["two"].set()
+                assert all(b" 200 OK" in answer for answer in await asyncio.gather(*asked))
+                workers = server.gateway.pools.all[0].dispatcher.snapshot()["workers"]
+                assert [worker["is_up"] for worker in workers] == [is_up, True]
 
     asyncio.run(story())

@@ -325,7 +325,7 @@ class Dispatcher:
             return
         worker = self.rows.at.worker[row]
         name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
-        lifecycle.leg_failed(row, name, event.kind, event.retry_after_s)
+        lifecycle.leg_failed(row, name, event.kind, event.retry_after_s, event.is_counted)
         lifecycle.forget_if_empty(name)
         self._rounds.open()
 

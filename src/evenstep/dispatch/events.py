@@ -115,12 +115,14 @@ class Failed(Base, frozen=True):
     Args:
         kind: why it failed, see `Kind`.
         retry_after_s: the engine's Retry-After in seconds; 0 = no such header.
+        is_counted: whether the failure may count against the engine.
     """
 
     request: int
     leg: int
     kind: Kind
     retry_after_s: float = 0.0
+    is_counted: bool = True
 
 
 class ClientGone(Base, frozen=True):

@@ -145,7 +145,8 @@ class Lifecycle:
             if at.produced[row] == at.base[row]:  # an engine that hands back what it got might do so for ever
                 at.tries[row] += 1
                 exclusions.avoided[row] = name
-                self._breaker.failed(name, request, is_certain=False)
+                if is_counted:
+                    self._breaker.failed(name, request, is_certain=False)
         elif kind == "stale" and not at.tries[row] and not exclusions.has_others(row, without=name):
             at.tries[row] = 1  # try the same engine once more: it may never have seen the request
         else:

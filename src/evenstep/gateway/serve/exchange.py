@@ -43,6 +43,8 @@ _EVENT_BYTES = 1 << 20
 #: Bytes of an event for each byte of the prompt that it repeats: as token ids, or as tokens with log probabilities.
 _BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
 _MOST_ANSWER = 64 * 1024 * 1024
+#: From this wait of a hand-over for a decoding worker on, its lease may have ended (vLLM's `kv_lease_duration` is 30 s).
+_LEASE_S = 20.0
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _WHY: dict[Broken, str] = {
@@ -93,6 +95,7 @@ class Exchange:
     _rest = b""  # of a closed leg: the last events of an answer whose every choice had ended
     _usage_options = UsageOptions()
     _stalled = _is_stale = False  # why the last leg was lost
+    _is_late = False  # the present leg has a hand-over that waited for `_LEASE_S`
     _are_denials: bool | None = None  # each lost leg's engine does not serve the model; None before the first
 
     def __init__(
@@ -270,8 +273,9 @@ class Exchange:
             if found.spent:
                 self._end_spent(before, leg.number)
                 return
-        now_s = self.model.now_s()
-        self.model.tell(ev.Failed(now_s=now_s, request=self.number, leg=leg.number, kind=kind, retry_after_s=retry_after_s))
+        now_s, counts = self.model.now_s(), not (self._is_late and kind in ("status", "recomputed"))
+        ids = {"request": self.number, "leg": leg.number}
+        self.model.tell(ev.Failed(now_s=now_s, **ids, kind=kind, retry_after_s=retry_after_s, is_counted=counts))
 
     def at_fault(self, leg: Collecting, kind: Kind) -> Kind:
         """The kind of a failure whose engine is alive and gave an error; `kind` unless a hand-over may be at fault.
@@ -377,6 +381,7 @@ class Exchange:
         """Note that a leg goes to this worker; write the body in its engine's dialect, or keep it if it goes unchanged."""
         if self.story is not None:
             self.story.sent(backend.name)
+        self._is_late = bool(self._handover) and self.model.now_s() - self._since_s >= _LEASE_S
         request = self.request
         if request.goes_unchanged:
             self._body = request.body
