@@ -200,6 +200,26 @@ def test_extreme_values_estimate_what_fcfs_serves():
     assert full.served(8, 2, fcfs=True) == full.served(8, 2)
 
 
+@pytest.mark.parametrize("fcfs", [True, False])
+@pytest.mark.parametrize("group_size", [0, 2])
+def test_the_closed_form_looks_at_the_fleets_of_all_sizes_at_once(fcfs, group_size):
+    """One by one, a hundred thousand took seconds for each policy and number of slots."""
+    asked = []
+
+    class Counting:
+        def __getattr__(self, name):
+            asked.append(name)
+            return getattr(law, name)
+
+    demand = Demand(replace(SMALL, group_size=group_size, most_workers=50), LENGTHS, 3.0)
+    law = demand.law
+    demand.__dict__["law"] = Counting()
+    found = demand.least(2, fcfs=fcfs)
+    assert asked.count("local_seconds") == 1
+    assert found == next(n for n in range(demand.unit, 51, demand.unit) if demand.served(n, 2, fcfs=fcfs) >= 3.0)
+    assert Demand(demand.settings, LENGTHS, 1e9).least(2, fcfs=fcfs) is None
+
+
 def test_the_estimate_for_fcfs_is_close_to_the_simulation():
     settings = replace(SMALL, slots=[16], overhead_s=1.0, per_token_s=0.001, slo="ttft=900s", policies=["fcfs"])
     lengths = Laws(Synthetic(1, Geometric(mean=100), Geometric(mean=50)))

@@ -27,7 +27,7 @@ from evenstep.experiments.progress import Progress
 from evenstep.measure.metrics import Slo
 from evenstep.measure.middle import middle
 from evenstep.measure.planned import Size, Tried
-from evenstep.request import Trace
+from evenstep.request import F8, I8, Trace
 from evenstep.sim.cluster.host import loop_of
 from evenstep.workload.replicate import mean_load
 from evenstep.workload.synthetic.arrivals import Poisson
@@ -110,29 +110,33 @@ class Demand:
         None under a law that depends on more than the load of a worker, or differs between workers. `InputError` if a step
         takes 0 s.
         """
+        found = self._served(np.array([workers]), slots, fcfs)
+        return None if found is None else float(found[0])
+
+    def _served(self, workers: I8, slots: int, fcfs: bool) -> F8 | None:
+        """As `served`, for fleets of several sizes."""
         table = self.law.table()
         if table.longest_share or len(table.seconds) > 1:
             return None
-        memory, group = self.settings.kv_tokens or math.inf, self.settings.group_size or workers
+        memory, group = self.settings.kv_tokens or math.inf, workers
+        if self.settings.group_size:
+            group = np.full(len(workers), self.settings.group_size)
         running = min(slots, memory / self.resident)
-        load = running * self.resident
+        load = np.full(len(workers), running * self.resident)
         if fcfs:
-            load = min(memory, load + self.deviation * math.sqrt(2 * running * math.log(group)))
-        local_s = float(self.law.local_seconds(np.array([load]), np.array([slots]), np.zeros(1))[0])
-        step_s = self.law.overhead_seconds(group) + local_s
-        if step_s <= 0:
+            load = np.minimum(memory, load + self.deviation * np.sqrt(2 * running * np.log(group)))
+        local_s = self.law.local_seconds(load, np.full(len(workers), slots), np.zeros(len(workers)))
+        step_s = local_s + np.array([self.law.overhead_seconds(size) for size in group.tolist()])
+        if step_s.min() <= 0:
             raise InputError("evenstep plan", "overhead_s and per_token_s", 0, "a step of more than 0 s")
         return workers * running / step_s / self.output
 
     def least(self, slots: int, *, fcfs: bool = False) -> int | None:
         """The least number of workers that serves the rate in closed form; None without one up to ``most_workers``."""
-        for workers in range(self.unit, self.settings.most_workers + 1, self.unit):
-            served = self.served(workers, slots, fcfs=fcfs)
-            if served is None:
-                return None
-            if served >= self.rate:
-                return workers
-        return None
+        workers = np.arange(self.unit, self.settings.most_workers + 1, self.unit)
+        served = self._served(workers, slots, fcfs)
+        enough = [] if served is None else workers[served >= self.rate]
+        return int(enough[0]) if len(enough) else None
 
     def trace(self, slots: int, replicate: int) -> Trace:
         """Poisson arrivals that suffice for so many slots; their mean rate is exactly `rate`.
