@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from evenstep.errors import InputError
+from evenstep.wording import install_extra
 
 if sys.platform != "win32":
     import fcntl
@@ -130,8 +131,7 @@ def need_gateway_extra(where: str) -> None:
 def need_package(where: str, package: str, extra: str = "gateway") -> None:
     """Raise an `InputError` of the command `where` if a package (import name) is missing: install ``evenstep[<extra>]``."""
     if find_spec(package) is None:
-        hint = f"Install it with: pip install 'evenstep[{extra}]'."
-        raise InputError(where, package, "missing", f"the package {package.replace('_', '-')}", hint)
+        raise InputError(where, package, "missing", f"the package {package.replace('_', '-')}", install_extra(extra))
 
 
 def said(line: str) -> None:

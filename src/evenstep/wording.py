@@ -11,3 +11,8 @@ def of_other_class(verb: str, answer: object, expected: type) -> str:
     if isinstance(answer, expected):
         return ""
     return f"{verb} answers {type(answer).__name__}; expected a {expected.__name__}"
+
+
+def install_extra(extra: str) -> str:
+    """The hint of an error to install an extra of evenstep, for installations from an index and from a clone."""
+    return f"Install it with: pip install 'evenstep[{extra}]', or in a clone: pip install '.[{extra}]'."

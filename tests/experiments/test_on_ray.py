@@ -86,7 +86,9 @@ def test_without_an_address_it_starts_a_cluster_of_its_own_and_leaves_signals_al
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"executor is 'ray'; expected an installed Ray. Install evenstep\[ray\]"):
+    with pytest.raises(
+        InputError, match=r"executor is 'ray'; expected an installed Ray. Install it with: pip install 'evenstep\[ray\]'"
+    ):
         sweep(tiny(), executor="ray")
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from evenstep.errors import InputError
 from evenstep.experiments.executors import Ended, Job, attempt
+from evenstep.wording import install_extra
 
 #: Seconds that a cluster has to answer; Ray itself would try for minutes.
 ANSWER_S = 15.0
@@ -42,8 +43,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            hint = "Install evenstep[ray]."
-            raise InputError("sweep", "executor", "ray", "an installed Ray", hint) from None
+            raise InputError("sweep", "executor", "ray", "an installed Ray", install_extra("ray")) from None
         self._ray: Any = ray
         self._connected = not ray.is_initialized()
         if self._connected:

@@ -10,6 +10,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.predict.recent import Recent
 from evenstep.request import F8, I8
+from evenstep.wording import install_extra
 
 
 @dataclass(eq=False)
@@ -95,8 +96,7 @@ def lightgbm() -> Any:
     try:
         import lightgbm as found  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
-        hint = "Install it with: pip install 'evenstep[learned]'."
-        raise InputError("learned", "lightgbm", "missing", "the package lightgbm", hint) from error
+        raise InputError("learned", "lightgbm", "missing", "the package lightgbm", install_extra("learned")) from error
     except OSError as error:  # small containers lack a library of the system, such as that of OpenMP
         hint = "Install the system's library that it names; libgomp.so.1 is in the package libgomp1 or libgomp."
         raise InputError("learned", "lightgbm", str(error), "a package that loads", hint) from error

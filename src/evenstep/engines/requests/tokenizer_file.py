@@ -9,6 +9,7 @@ import msgspec
 
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.errors import InputError
+from evenstep.wording import install_extra
 
 
 class TokenizerFile:
@@ -22,7 +23,7 @@ class TokenizerFile:
         try:
             from tokenizers import Tokenizer  # pyright: ignore  # an extra, not there in every installation
         except ImportError:
-            hint = "pip install 'evenstep[tokenizers]'."
+            hint = install_extra("tokenizers")
             raise InputError("tokenizer", "package", "tokenizers", "an installed package", hint) from None
         if not path.is_file():
             raise InputError("tokenizer", "file", str(path), "an existing tokenizer.json")

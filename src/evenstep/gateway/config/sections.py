@@ -209,7 +209,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """OpenTelemetry: one span for each sampled request (`pip install 'evenstep[otel]'`).
+    """OpenTelemetry: one span for each sampled request (in a clone: `pip install '.[otel]'`).
 
     Args:
         endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no spans.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Traces
 from evenstep.gateway.serve.ended import Ended
+from evenstep.wording import install_extra
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -44,8 +45,8 @@ class Spans:
             from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ModuleNotFoundError as error:
-            hint = "Install it with: pip install 'evenstep[otel]'."
-            raise InputError("traces", "endpoint", traces.endpoint, f"the package of {error.name}", hint) from None
+            expected = f"the package of {error.name}"
+            raise InputError("traces", "endpoint", traces.endpoint, expected, install_extra("otel")) from None
 
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(traces.share)),
