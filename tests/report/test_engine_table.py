@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.engine_table import verdict_lines
+from evenstep.report.engine_table import COLUMNS, EngineTable, verdict_lines
 from evenstep.report.numbers import relative
 from evenstep.report.tables import aligned
 
@@ -26,3 +26,12 @@ def test_a_verdict_that_needs_words_is_explained_once():
     assert of("stable", None) == []
     assert of("undecided", "mixed", "undecided", "stable") == ["undecided", "mixed"]
     assert of("unstable") == ["unstable"]
+
+
+def test_a_terminal_of_132_letters_gets_each_row_of_a_short_policy_whole():
+    fields = (field for *_, field, _ in COLUMNS if "slo" not in field and "goodput" not in field)
+    values = {**dict.fromkeys(fields, 123.4), "wasted_tokens": 1234567.0, "verdict": "undecided"}
+    result = SimpleNamespace(policy="sarathi", summaries=[values], mean=values.get)
+    head, _, row = EngineTable(["sarathi"], 132).row(result)
+    assert head.startswith("policy   throughput  E2E mean  E2E p50") and head.endswith("  iterations    verdict")
+    assert row.endswith("  1,234,567         123  undecided") and len(row) == len(head) <= 132

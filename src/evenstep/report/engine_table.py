@@ -30,8 +30,8 @@ COLUMNS = (
 DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s", "goodput_requests_per_s")
 
 
-#: Least width of a column, in letters: of all but huge figures, and of all verdicts.
-_LEAST = 9
+#: Least width of a column, in letters, for all but huge figures; and of some, by heading, for larger ones and all verdicts.
+_LEAST, _LARGER = 7, {"wasted": 9, "verdict": 9}
 
 
 def columns_of(known: Mapping[str, Any]) -> tuple[tuple[str, str, str, float], ...]:
@@ -71,7 +71,7 @@ class EngineTable:
     def _parts(self) -> list[list[str]]:
         """The rows so far, headings first, in parts that fit the terminal."""
         heads, units, *_ = self._rows
-        wide = [max(_LEAST, len(head), len(unit)) for head, unit in zip(heads, units, strict=True)]
+        wide = [max(_LARGER.get(head, _LEAST), len(head), len(unit)) for head, unit in zip(heads, units, strict=True)]
         wide[0] = max(len(heads[0]), *map(len, self._names.values()))
         padded = [[row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])] for row in self._rows]
         return [[GAP.join(row[c] for c in shown).rstrip() for row in padded] for shown in split(wide, self._width)]
