@@ -16,7 +16,7 @@ WIDTH, LEFT, ROW = 760, 330, 34
 
 
 def svg(rows: list[tuple[str, float, bool]]) -> str:
-    """Bars of idle share in per cent, one a policy: (policy, per cent, whether its predictor is an oracle)."""
+    """Bars of barrier time in per cent, one a policy: (policy, per cent, whether its predictor is an oracle)."""
     most = max(value for _, value, _ in rows)
     scale = (WIDTH - LEFT - 90) / most
     height = ROW * len(rows) + 20
@@ -38,7 +38,7 @@ def svg(rows: list[tuple[str, float, bool]]) -> str:
 
 
 def live_svg(rows: list[Shown]) -> str:
-    """Tokens a second with full slots, one bar a policy, its idle share beside it."""
+    """Tokens a second with full slots, one bar a policy, its barrier time beside it."""
     most = max(row.tokens_per_s for row in rows)
     left, scale = 130, 360 / most
     height = ROW * len(rows) + 20
