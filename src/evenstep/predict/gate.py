@@ -112,12 +112,12 @@ def curves_of(predictor: Any, active: Active, horizon: int) -> F8:
 
 @declared(None if INT is None else INT(F2))
 def are_curves(answered: F8) -> int:
-    """1 if every row of float64[N, K] is finite and begins with 1, else 0."""
+    """1 if every row of float64[N, K] is finite and begins with 1, but for rounding, else 0."""
     for i in range(answered.shape[0]):
         total = 0.0
         for h in range(answered.shape[1]):
             total += abs(answered[i, h])
-        if answered[i, 0] != 1.0 or not total < np.inf:  # nan counts as well
+        if abs(answered[i, 0] - 1.0) > 1e-9 or not total < np.inf:  # nan counts as well
             return 0
     return 1
 
