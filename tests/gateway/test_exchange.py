@@ -153,6 +153,21 @@ def test_what_fails_before_its_first_token_is_answered_by_another_engine(bad):
     asyncio.run(story())
 
 
+def test_another_server_at_an_engines_address_is_ejected():
+    async def story():
+        rules = Dispatch(breaker_failures=1, cooldown_s=1e6)
+        async with (
+            engine(is_another_server) as first,
+            engine(fine) as second,
+            serving(first.url, second.url, dispatch=rules) as server,
+        ):
+            for _ in range(20):  # ties are drawn by chance
+                assert b" 200 OK" in await raw(server, request(BODY, headers=CLOSE))
+            assert (len(first.asked), len(second.asked)) == (1, 20)
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("bad", [dies, redirects, answers_html, is_busy, cuts_json, fine], ids=lambda f: f.__name__)
 def test_an_answer_that_does_not_stream_is_judged_whole(bad):
     async def story():
@@ -266,6 +281,19 @@ def test_a_request_that_no_other_engine_was_there_for_is_not_said_to_have_waited
     asyncio.run(story())
 
 
+def test_a_prompt_of_more_ids_than_any_engine_has_memory_for_is_refused_as_openai_does():
+    async def story():
+        async with engine(fine) as only, serving(Worker(only.url, kv_tokens=8)) as server:
+            answer = await raw(server, request({**BODY, "prompt": list(range(9))}, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+            assert (error["type"], error["code"]) == ("invalid_request_error", "context_length_exceeded")
+            assert error["message"] == "The prompt is longer than any engine's memory."
+            assert not only.asked
+
+    asyncio.run(story())
+
+
 def test_an_engine_that_is_full_is_told_with_its_retry_after_and_without_its_address():
     async def story():
         async with engine(is_busy) as first, serving(first.url) as server:
@@ -369,6 +397,79 @@ def test_what_cannot_be_joined_ends_with_an_error_event_and_a_clean_end():
                 assert answer.endswith(b"\r\n0\r\n\r\n")
             assert not any(b"return_token_ids" in body for _, body in first.asked + second.asked)
             assert server.gateway.snapshot()["models"]["m"]["requests_total"] == {"error": 2}
+
+    asyncio.run(story())
+
+
+def test_a_request_that_no_engine_can_continue_is_not_tried_on_each():
+    """It has no text to join, and the engine told no ids."""
+
+    async def story():
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 2, finish=False)
+            return False
+
+        async with engine(one) as first, engine(one) as second, engine(one) as third:
+            async with serving(first.url, second.url, third.url) as server:
+                _, found = stream_of(await raw(server, request({**BODY, "prompt": [7, 8]}, headers=CLOSE)))
+                assert "the engine told no ids of the answer" in events(found)[-1]["error"]["message"]
+                assert server.gateway.snapshot()["models"]["m"]["recompute_total"] == 1
+            assert len(first.asked + second.asked + third.asked) == 1
+
+    asyncio.run(story())
+
+
+def test_a_body_that_ends_after_its_stream_completes_it_once_and_keeps_the_connection():
+    async def story():
+        ends = asyncio.Event()
+
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 4)
+            writer.write(framed(DONE))
+            await ends.wait()
+            writer.write(END)
+            ends.clear()
+
+        async with engine(one) as only, serving(only.url) as server:
+            for _ in range(2):
+                assert (await raw(server, request(BODY, headers=CLOSE))).endswith(DONE + b"\r\n" + END)
+                ends.set()
+                (backend,) = server.gateway.pools.all[0].backends.values()
+                await until(lambda backend=backend: backend.endpoint._idle)
+            assert len(only.open) == 1
+            found = server.gateway.snapshot()["models"]["m"]
+            assert (found["requests_total"], found["late_events_total"]) == ({"200": 2}, 0)
+
+    asyncio.run(story())
+
+
+def test_the_last_chunk_waits_for_no_fingerprint_that_an_earlier_stream_told():
+    """The engine tells it with the usage at the end, which the client has not asked for."""
+
+    async def story():
+        usage = (
+            b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":4},"system_fingerprint":"f"}\n\n'
+        )
+        ends = asyncio.Event()
+
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 4)
+            if number:
+                await ends.wait()
+            writer.write(framed(usage) + framed(DONE) + END)
+
+        async with engine(one) as only, serving(only.url) as server:
+            assert b'"system_fingerprint":"f"' in await raw(server, request(BODY, headers=CLOSE))
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(BODY, headers=CLOSE))
+            async with asyncio.timeout(5):
+                assert b'"finish_reason":"length"' in await reader.readuntil(b'"system_fingerprint":"f"')
+            ends.set()
+            assert (await reader.read()).endswith(framed(DONE) + END)
+            writer.close()
 
     asyncio.run(story())
 

@@ -96,7 +96,7 @@ class Exchange:
     _usage_options = UsageOptions()
     _stalled = _is_stale = False  # why the last leg was lost
     _is_late = False  # the present leg has a hand-over that waited for `_LEASE_S`
-    _are_denials: bool | None = None  # each lost leg's engine does not serve the model; None before the first
+    _are_denials = True  # each lost leg's engine does not serve the model; True before the first
 
     def __init__(
         self, model: ServedModel, client: Client, request: GenerationRequest, name: str, context: RequestContext
@@ -263,7 +263,7 @@ class Exchange:
         self._keep_what_is_there(leg)
         self._leg, self._since_s = None, self.model.now_s()
         self._stalled, self._is_stale = kind == "stall", kind == "stale"
-        self._are_denials = leg.is_denied and self._are_denials is not False
+        self._are_denials &= leg.is_denied
         self.only_too_many &= leg.status == _TOO_MANY
         worker = leg.backend.name
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": self.name})
@@ -436,9 +436,9 @@ class Exchange:
                 return self.refusal
             case "pool-full" | "no-worker" | "draining":
                 return refusals.overloaded(retry_s)
-            case "expired" if self._are_denials is not None and not self.only_too_many:
+            case "expired" if not self.only_too_many:
                 return refusals.no_other_engine(retry_s)
-            case "expired" if self.refusal is None or not self.only_too_many:
+            case "expired" if self.refusal is None:
                 return refusals.waited_too_long(self.model.now_s() - self._since_s, retry_s)
             case "overdue":
                 return refusals.lasted_too_long(self.model.dispatcher.settings.total_s)
