@@ -64,7 +64,7 @@ def test_a_bracket_that_never_closed_has_no_width(monkeypatch):
 
 
 def test_rates_are_of_the_sample_where_lengths_differ():
-    lengths = Rows(np.array([1, 5]), np.array([5, 5]))
+    lengths = Rows(np.array([1, 5]), np.array([5, 5]), "two.csv")
     assert case(lengths=lengths).size == pytest.approx(8.0, rel=0.01)
     found = Bisection(case(lengths=lengths), 0.5, 4_000, 0.02, 0, 0).search()
     assert found.served == pytest.approx(0.5, rel=0.015)

@@ -38,16 +38,17 @@ class Laws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Requests drawn from a trace's rows with replacement; `prompt` and `output` are each row's tokens, int64[M]."""
+    """Requests drawn from the rows of the trace `name` with replacement; `prompt`, `output`: a row's tokens, int64[M]."""
 
     prompt: I8
     output: I8
+    name: str
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace:
         """As of `Laws`."""
         chance = streams.uniform(seed, "frontier-row", np.arange(count, dtype=np.int64), draw=replicate)
         rows = (chance * self.prompt.size).astype(np.int64)
-        return Trace(self.prompt[rows], self.output[rows])
+        return Trace(self.prompt[rows], self.output[rows], name=f"drawn from {self.name}")
 
 
 def alike(prompt: int, output: int) -> Laws:
@@ -88,8 +89,9 @@ def lengths_of(where: str, settings: Any) -> tuple[Laws | Rows, float | None, st
     check_means(workload)
     trace = replicate(workload.source, 0, settings.seed)
     own = workload.requests_per_s or _own_rate(workload.source, trace)
-    said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
-    return Rows(trace.prompt_tokens, trace.output_tokens), own, said
+    name, count = trace.name or settings.source, len(trace)
+    rows = f"the {count:,} rows of {name}, drawn" if count > 1 else f"the only row of {name}, drawn"
+    return Rows(trace.prompt_tokens, trace.output_tokens, name), own, f"{rows} again and again, Poisson arrivals"
 
 
 def _own_rate(source: object, trace: Trace) -> float | None:

@@ -101,7 +101,7 @@ def _by_workers(found: Planned, names: Sequence[str], field: str, factor: float,
 def _subject(found: Planned) -> list[str]:
     """Two lines: what arrives, and the objective."""
     return [
-        f"arrivals: {found.arrivals}; {found.rate:,.4g} requests/s bring {found.tokens_per_s:,.0f} output tokens/s",
+        f"arrivals: {found.arrivals}; {found.rate:,.4g} requests/s bring {short(found.tokens_per_s, 1)} output tokens/s",
         f"objective: {found.slo} for {100 * found.share:g} % of the requests; {counted(found.replicates, 'replicate')}",
     ]
 
