@@ -60,6 +60,15 @@ def test_kv_memory_limits_the_requests_that_run_in_the_closed_form():
     assert demand.served(1, 1) == pytest.approx(1 / 1.12 / 5)
 
 
+def test_a_run_is_as_long_as_the_requests_that_memory_lets_run_need(monkeypatch):
+    """With memory for 1.5 requests a worker, 100 slots keep no more busy: two workers run 3 at a time, not 200."""
+    drawn, trace = [], Demand.trace
+    monkeypatch.setattr(Demand, "trace", lambda demand, *asked: drawn.append(asked[0]) or trace(demand, *asked))
+    settings = replace(SMALL, kv_tokens=18.0, share=1e-9)
+    Search(Demand(settings, LENGTHS, 0.4), contenders(["jsq"])[0], 100).tried(2)
+    assert drawn == [3, 3]
+
+
 def test_the_fleet_that_is_found_is_enough_and_one_worker_less_is_not():
     (size,) = sizes_of(SMALL, 1.0)
     assert size.closed_form_workers == 4

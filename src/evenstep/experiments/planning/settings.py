@@ -53,7 +53,7 @@ class PlanSettings:
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         worker_cost: price of one worker for an hour, in any currency.
-        requests: arrivals of a run, 40 for each slot at least; the first quarter and the last tenth are not measured.
+        requests: arrivals of a run, 40 at least for each that runs at a time; the first quarter and last tenth do not count.
         seeds: replicates of each run.
         limit: use only the first rows of the trace, or draw only so many requests of a workload file; not with laws.
         format_name: format of the trace file where it is not recognised.

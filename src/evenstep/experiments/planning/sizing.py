@@ -34,8 +34,8 @@ from evenstep.workload.synthetic.arrivals import Poisson
 
 #: Requests of the sample whose means the closed form uses.
 SAMPLE = 100_000
-#: Fewest requests of a run for each slot that they keep busy: a quarter fills the fleet and is not measured.
-PER_SLOT = 40
+#: Fewest requests of a run for each that runs at a time: a quarter fills the fleet and is not measured.
+PER_RUNNING = 40
 #: Relative error of times that are added up in a run.
 _ROUNDING = 1e-9
 #: Figures of a run's summary that a plan shows.
@@ -102,6 +102,10 @@ class Demand:
         step_s = quickest.local_seconds(prompt) + min(self.law.overhead_seconds(size) for size in sizes)
         return float(np.mean(step_s <= min(slo.ttft_s, slo.tpot_s) * (1 + _ROUNDING)))
 
+    def running(self, slots: int) -> float:
+        """Most requests that run on a worker with so many slots: as many as its memory holds on average, or `slots`."""
+        return min(slots, (self.settings.kv_tokens or math.inf) / self.resident)
+
     def served(self, workers: int, slots: int, *, fcfs: bool = False) -> float | None:
         """Requests a second that a fleet serves in closed form, with even loads and as many running requests as fit.
 
@@ -121,7 +125,7 @@ class Demand:
         memory, group = self.settings.kv_tokens or math.inf, workers
         if self.settings.group_size:
             group = np.full(len(workers), self.settings.group_size)
-        running = min(slots, memory / self.resident)
+        running = self.running(slots)
         load = np.full(len(workers), running * self.resident)
         if fcfs:
             load = np.minimum(memory, load + self.deviation * np.sqrt(2 * running * np.log(group)))
@@ -138,15 +142,15 @@ class Demand:
         enough = [] if served is None else workers[served >= self.rate]
         return int(enough[0]) if len(enough) else None
 
-    def trace(self, slots: int, replicate: int) -> Trace:
-        """Poisson arrivals that suffice for so many slots; their mean rate is exactly `rate`.
+    def trace(self, running: int, replicate: int) -> Trace:
+        """Poisson arrivals that suffice for so many running requests; their mean rate is exactly `rate`.
 
         `InputError` for more than `MOST_REQUESTS`.
         """
-        count, seed = max(self.settings.requests, PER_SLOT * slots), self.settings.seed
+        count, seed = max(self.settings.requests, PER_RUNNING * running), self.settings.seed
         if count > MOST_REQUESTS:
-            expected = f"at most {MOST_REQUESTS // PER_SLOT:,}: a run has {PER_SLOT} requests for each"
-            raise InputError("evenstep plan", "slots of all workers", slots, expected, "Plan for a part of the rate.")
+            expected = f"at most {MOST_REQUESTS // PER_RUNNING:,}: a run has {PER_RUNNING} requests for each"
+            raise InputError("evenstep plan", "busy slots of all workers", running, expected, "Plan for a part of the rate.")
         times = Poisson(self.rate).times(count, seed, replicate)
         return replace(self.lengths.draw(count, seed, replicate), arrival_s=times * (count / (self.rate * float(times[-1]))))
 
@@ -214,9 +218,11 @@ class Search:
     def _runs(self, workers: int, arrivals: Literal["timed", "saturated"]) -> list[dict[str, Any]]:
         """The summary of the middle of a run on each replicate, and the mean output tokens of its requests.
 
-        Requests that arrive at the rate keep no more slots busy in a larger fleet, a full pool keeps all slots busy.
+        Requests that arrive at the rate keep no more slots busy in a larger fleet, a full pool keeps all busy that memory
+        allows.
         """
-        demand, busy = self.demand, self.slots * (self.first or workers if arrivals == "timed" else workers)
+        demand, served_by = self.demand, self.first or workers if arrivals == "timed" else workers
+        busy = math.ceil(demand.running(self.slots) * served_by)
         fleet = demand.settings.fleet(workers, self.slots, arrivals)
         power, slo, found = fleet.power(), fleet.objective(), list[dict[str, Any]]()
         for index in range(demand.settings.seeds):
