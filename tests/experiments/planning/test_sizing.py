@@ -175,6 +175,8 @@ def test_more_requests_than_a_run_may_have_are_refused():
         ({"slo": "tpot=1.09s"}, 0.0),  # a lone request's first step takes 1.1 s
         ({"slo": "tpot=1.1s"}, 1.0),
         ({"slo": "ttft=1.05s,tpot=9s"}, 0.0),
+        ({"slo": "ttft=4s,tpot=2s", "prefill_base_s": 2.0, "prefill_per_token_s": 0.1}, 0.0),  # 3 s of prefill, 1.1 s
+        ({"slo": "ttft=4.1s,tpot=2s", "prefill_base_s": 2.0, "prefill_per_token_s": 0.1}, 1.0),
         ({"slo": "tpot=1.5s", "sync_s": "1:0.5/8:0.2"}, 1.0),  # the largest fleet synchronises fastest
         ({"slo": "tpot=1.5s", "sync_s": "1:0.5/8:0.2", "group_size": 1}, 0.0),
     ],

@@ -100,7 +100,9 @@ class Demand:
         table = self.law.table()
         quickest = replace(table, seconds=table.seconds.min(axis=0, keepdims=True))
         step_s = quickest.local_seconds(prompt) + min(self.law.overhead_seconds(size) for size in sizes)
-        return float(np.mean(step_s <= min(slo.ttft_s, slo.tpot_s) * (1 + _ROUNDING)))
+        first_s = settings.prefill_base_s + settings.prefill_per_token_s * prompt + step_s
+        margin = 1 + _ROUNDING
+        return float(np.mean((first_s <= slo.ttft_s * margin) & (step_s <= slo.tpot_s * margin)))
 
     def running(self, slots: int) -> float:
         """Most requests that run on a worker with so many slots: as many as its memory holds on average, or `slots`."""
