@@ -289,7 +289,31 @@ def test_a_certificate_that_is_not_trusted_is_told_though_the_name_has_another_a
         tried = addressed(loop, "192.0.2.1", "192.0.2.2", connecting=connecting)
         Endpoint("https://engine.example:80", Engines(), loop).send(leg, (HEAD, b""), 5.0)
         await leg.over.wait()
-        assert "SSLCertVerificationError, certificate has expired" in leg.why and tried == ["192.0.2.1"]
+        assert "SSLCertVerificationError, certificate has expired" in leg.why and tried == ["192.0.2.1", "192.0.2.2"]
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_is_not_trusted_at_one_address_does_not_hide_the_next_one():
+    """Most requests ended with 502, though another address of the name had an engine with a good certificate."""
+
+    async def connecting(host):
+        if host == "192.0.2.1":
+            raise ssl.SSLError
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b"ab", more="Connection: close\r\n"))
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        tried = addressed(loop, "192.0.2.1", "127.0.0.1", connecting=connecting)
+        async with engine(answers) as one:
+            endpoint = Endpoint(one.url.replace("127.0.0.1", "engine.example"), Engines(), loop)
+            for expected in (["192.0.2.1", "127.0.0.1"], ["127.0.0.1"]):
+                assert await ask(endpoint) == [200, b"ab", "ended"]
+                assert tried == expected
+                tried.clear()
+            endpoint.close()
 
     asyncio.run(story())
 

@@ -111,7 +111,7 @@ class Endpoint:
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         self._is_name = not is_address(self._host)
         self._looking: asyncio.Task[dict[str, None]] | None = None  # the look-up of the host that is under way
-        self._silent: set[str] = set()  # addresses of the host at which no connection was made in time
+        self._doubtful: set[str] = set()  # addresses of the host that did not answer in time, or not as TLS asks
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         self.authority = f"{in_url(self._host)}:{self._port}"
         self.base = parts.path.rstrip("/")
@@ -179,27 +179,29 @@ class Endpoint:
             made.send(leg, data, patience_s)
 
     async def _connected(self) -> tuple[asyncio.Transport, EngineConnection]:
-        """Connect to the first address of the host that takes the connection; those that dropped an earlier one come last.
+        """Connect to the first address of the host that takes the connection; those that failed an earlier one come last.
 
         The first has half of ``Engines.connect_s``, each further one half of the time of the one before, the last all that
-        is left.
+        is left. If all fail, a TLS error is raised before any other: an engine is there, and it says why it cannot be asked.
         """
         hosts = [self._host]
         if self._is_name:
-            hosts = sorted(await self._addresses(), key=self._silent.__contains__)
-        part_s = self.settings.connect_s
+            hosts = sorted(await self._addresses(), key=self._doubtful.__contains__)
+        part_s, untrusted = self.settings.connect_s, None
         for host in hosts[:-1]:
             part_s /= 2
             try:
                 async with _within(part_s):
                     return await self._connect(host)
-            except TimeoutError:
-                self._silent.add(host)
-            except ssl.SSLError:  # an engine is there, and this says why it cannot be asked
-                raise
+            except (TimeoutError, ssl.SSLError) as error:
+                self._doubtful.add(host)
+                untrusted = error if isinstance(error, ssl.SSLError) else untrusted
             except OSError:
                 continue
-        return await self._connect(hosts[-1])
+        try:
+            return await self._connect(hosts[-1])
+        except OSError as error:
+            raise untrusted or error from None
 
     async def _addresses(self) -> dict[str, None]:
         """The host's addresses, as keys; one look-up at a time is for all connections that wait for it.
@@ -233,7 +235,7 @@ class Endpoint:
         found = await self.loop.create_connection(
             lambda: EngineConnection(self), host, self._port, ssl=self._tls, server_hostname=name
         )
-        self._silent.discard(host)
+        self._doubtful.discard(host)
         return found
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
