@@ -160,7 +160,7 @@ class Endpoint:
             if ours:
                 leg.broke("unable", f"this gateway can open no connection to it: {ours}")
                 return
-            more = f", {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
+            more = f", {error.verify_message.rstrip('.')}" if isinstance(error, ssl.SSLCertVerificationError) else ""
             leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
             if isinstance(error, (OSError, ValueError, RuntimeError)):  # ValueError: an invalid host name
                 return
