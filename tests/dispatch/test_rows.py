@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.transitions import Cause, State
+from evenstep.dispatch.transitions import State
 
 
 def test_a_row_is_used_again_and_clean():
@@ -13,7 +13,7 @@ def test_a_row_is_used_again_and_clean():
     row = rows.take(5)
     rows.at.prompt[row] = 9
     rows.place(row, 3)
-    rows.move(row, Cause.ARRIVES_FOR_DECODE)
+    rows.move(row, State.POOLED)
     rows.give_back(row, 5)
     rows.clean(row)
     assert rows.take(6) == row and rows.by_request == {6: row}
@@ -33,7 +33,7 @@ def test_the_table_grows_and_keeps_what_it_has():
 def test_a_request_moves_by_the_table_only():
     rows = Rows(2)
     row = rows.take(1)
-    with pytest.raises(RuntimeError, match="FREE cannot go through FIRST_TOKEN"):
-        rows.move(row, Cause.FIRST_TOKEN)
-    rows.move(row, Cause.ARRIVES_FOR_DECODE)
+    with pytest.raises(RuntimeError, match="FREE cannot become RUNNING"):
+        rows.move(row, State.RUNNING)
+    rows.move(row, State.POOLED)
     assert rows.state(row) is State.POOLED and rows.at.state[row] == State.POOLED

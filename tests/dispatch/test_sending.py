@@ -43,7 +43,7 @@ def test_nothing_changes_where_one_request_may_not_be_sent():
     d, rows = story.d, np.array(story.d.pool.here)
     d.parts.slots.send(rows[1:], np.array([0]), 1)
     before = d.rows.columns.ints.copy()
-    with pytest.raises(RuntimeError, match="a request that is SENT cannot go through DECODE_SENT"):
+    with pytest.raises(RuntimeError, match="a request that is SENT cannot become SENT"):
         d.parts.slots.send(rows, np.array([0, 0]), 2)
     assert np.array_equal(d.rows.columns.ints, before)
     d.check()

@@ -15,10 +15,10 @@ from evenstep.dispatch.events import Arrived
 from evenstep.dispatch.lifecycle import Lifecycle
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.tenants import retry_after
-from evenstep.dispatch.transitions import Cause
+from evenstep.dispatch.transitions import State
 from evenstep.errors import check_range
 
-_ARRIVES = Cause.ARRIVES_FOR_DECODE
+_POOLED = int(State.POOLED)
 
 
 class Arrivals:
@@ -60,9 +60,9 @@ class Arrivals:
             row = self._enter(event)
             deadlines.arrives(row, waits=not is_split)
             if is_split:
-                self._lifecycle.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
+                self._lifecycle.enqueue(row, State.FOR_PREFILLER)
                 continue
-            rows.move(row, _ARRIVES)
+            rows.move(row, _POOLED)
             rows.at.queued_s[row] = turn.now_s
             self._pool.add(row)
             if opens:  # the rounds that the first request opens are open for those after it

@@ -29,7 +29,7 @@ from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
 from evenstep.dispatch.settings import Settings, to_log
-from evenstep.dispatch.transitions import Cause, State
+from evenstep.dispatch.transitions import State
 from evenstep.predict.view import Fit
 
 _E = TypeVar("_E", Arrived, Finished)
@@ -311,7 +311,7 @@ class Dispatcher:
         if event.prompt_tokens > 0:
             lifecycle.correct(row, event.prompt_tokens)
         lifecycle.answered(row, self.parts.prefills.prefiller_of[row])
-        lifecycle.enqueue(row, Cause.PREFILLED)
+        lifecycle.enqueue(row, State.POOLED)
 
     def _promptcounted(self, event: ev.PromptCounted) -> None:
         row = self.rows.by_request.get(event.request)

@@ -11,18 +11,17 @@ from evenstep.dispatch.log.meters import tpot_s
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
 from evenstep.dispatch.requests.tenants import retry_after
-from evenstep.dispatch.transitions import Cause, State
+from evenstep.dispatch.transitions import State
 
 #: Numbers of states, as the table has them: a module's name is found several times as fast as a member of an enum.
-_, _FOR_PREFILLER, _PREFILLING, _POOLED, _, _SENT, _RUNNING, _ = map(int, State)
-_FIRST_TOKEN = Cause.FIRST_TOKEN
+_, _FOR_PREFILLER, _PREFILLING, _POOLED, _, _SENT, _RUNNING, _BACKING_OFF = map(int, State)
 _PLACED = (_SENT, _RUNNING)
 _CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
 _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Lifecycle:
-    """Moves requests to their next state, by a cause of `transitions.TABLE`, and appends the commands that follow."""
+    """Moves requests to their next state, one that `transitions.TABLE` allows, and appends the commands that follow."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -44,13 +43,13 @@ class Lifecycle:
 
     # --- queues --------------------------------------------------------------------------------------------------
 
-    def enqueue(self, row: int, cause: Cause) -> None:
-        """Move a request by `cause`, set its deadline, and queue it: for a prefiller, or in the pool, which opens rounds."""
+    def enqueue(self, row: int, to: int) -> None:
+        """Queue a request as `FOR_PREFILLER`, or as `POOLED`, which opens rounds; and set its deadline."""
         rows = self._rows
-        rows.move(row, cause)
+        rows.move(row, to)
         rows.at.queued_s[row] = self._turn.now_s
         self._parts.deadlines.set(row)
-        if rows.at.state[row] == _FOR_PREFILLER:
+        if to == _FOR_PREFILLER:
             self._prefills.add(row)
         else:
             self._pool.add(row)
@@ -76,7 +75,7 @@ class Lifecycle:
         Engines that failed the request before may now be ejected (`answered`). The caller counts the token itself.
         """
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
-        rows.move(row, _FIRST_TOKEN)
+        rows.move(row, _RUNNING)
         load = rows.load(row)
         mirror.at.sent[worker] -= at.copies[row]
         mirror.at.running[worker] += at.copies[row]
@@ -127,7 +126,7 @@ class Lifecycle:
         if had_tokens:
             self._meters.recomputes += 1
             if kind != "recomputed" or has_new:
-                self.enqueue(row, Cause.CONTINUES)
+                self.enqueue(row, _POOLED)
                 return
         else:
             self._meters.retries += 1
@@ -162,7 +161,7 @@ class Lifecycle:
         engine that failed last counts up to 5 s. The wait is 0 for ``stale``.
         """
         settings = self._turn.settings
-        self._rows.move(row, Cause.BACKS_OFF)
+        self._rows.move(row, _BACKING_OFF)
         doubled_s = settings.backoff_s * 2.0 ** min(1000, max(0, self._rows.at.tries[row] - 1))
         delay_s = max(min(settings.backoff_cap_s, doubled_s), min(retry_after_s, _LONGEST_ASKED_S))
         self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
@@ -171,7 +170,7 @@ class Lifecycle:
         """Queue a request whose wait before its next try is over: for a prefiller if it needs one, else in the pool."""
         has_prefill = self._rows.at.produced[row] or row in self._prefills.prefiller_of
         needs_prefill = self._fleet.is_split and not has_prefill
-        self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
+        self.enqueue(row, _FOR_PREFILLER if needs_prefill else _POOLED)
 
     def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
         """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`).
@@ -342,7 +341,7 @@ class Lifecycle:
         if self._fleet.is_split or not self._prefills.waiting:
             return
         for row in self._prefills.waiting:
-            self._rows.move(row, Cause.RETRIES_DECODE)
+            self._rows.move(row, _POOLED)
             self._pool.add(row)
         self._prefills.waiting.clear()
         self._rounds.open()

@@ -1,18 +1,8 @@
-"""The life of a request: all states, the causes that can move it in each, and the states that follow.
+"""The life of a request: all states, which state may follow which, and what leads from one to the next.
 
-Rules of this file. A request is in exactly one state. `TABLE` is the only place that defines transitions: an unlisted
-cause raises. When a request has ended, its row is `FREE` again; the host is told, unless it said so itself.
-
-1. It arrives: to `FOR_PREFILLER` if the fleet has a prefiller that stays, else to `POOLED`. A refused one gets no row.
-2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller. If the last prefiller leaves before it
-   has room: `POOLED`.
-3. A round gives it a worker: `SENT`; one for several slots (`copies`) is `SEATING` first while it holds only some of them.
-4. Its first token comes: `RUNNING`; the prefiller's budget is released.
-5. The stream ends well: the request ends.
-6. A leg fails before the request's first token, or an engine hands it back without a new one: `BACKING_OFF`, then back to
-   the queue it needs.
-7. Another leg fails and the stream can continue: `POOLED`; the prompt of its next call includes its output so far.
-8. Its time is over, no try is left, or its client left or is at fault: the request ends, from any state.
+A request is in exactly one state. `TABLE` is the only place that says which may follow: `Rows.move` and the compiled
+`rows.moves` write the state, and raise for any other. When a request has ended, its row is `FREE` again; the host is told,
+unless it said so itself. docs/explanation/the-life-of-a-request.md shows the table.
 """
 
 from __future__ import annotations
@@ -38,48 +28,48 @@ class State(IntEnum):
     BACKING_OFF = 7
 
 
-class Cause(IntEnum):
-    """What moves a request from one state to the next; `TABLE` has the next state for each state and cause."""
+_S = State
 
-    ARRIVES_FOR_PREFILL = 0
-    ARRIVES_FOR_DECODE = 1
-    PREFILL_SENT = 2
-    PREFILLED = 3
-    SEATED_IN_PART = 4
-    DECODE_SENT = 5
-    FIRST_TOKEN = 6
-    BACKS_OFF = 7
-    RETRIES_PREFILL = 8
-    RETRIES_DECODE = 9
-    CONTINUES = 10
-    ENDS = 11
+#: State -> each state that may follow, and what leads there: an event, a token or a decision, with the command that follows.
+TABLE: dict[State, dict[State, str]] = {
+    _S.FREE: {
+        _S.FOR_PREFILLER: "`Arrived`, and the fleet has a prefiller that stays",
+        _S.POOLED: "`Arrived`, and it has none",
+    },
+    _S.FOR_PREFILLER: {
+        _S.PREFILLING: "a prefiller has room: `SendPrefill`",
+        _S.POOLED: "`WorkerRemoved` for the last prefiller",
+    },
+    _S.PREFILLING: {
+        _S.POOLED: "`PrefillDone`: its KV waits at the prefiller",
+        _S.BACKING_OFF: "`Failed`, or `WorkerRemoved` at once",
+    },
+    _S.POOLED: {
+        _S.SEATING: "a round gives it only some of the slots it wants",
+        _S.SENT: "a round gives it a worker: `SendDecode`, or `Continue` if it has tokens",
+    },
+    _S.SEATING: {
+        _S.SENT: "the rest of its slots is free: `SendDecode`",
+        _S.POOLED: "its worker leaves, is ejected, or has too few slots now",
+    },
+    _S.SENT: {
+        _S.RUNNING: "the first token of this call; a prefiller's KV is not needed any more",
+        _S.BACKING_OFF: "`Failed` or `WorkerRemoved` at once, before any token; or handed back without a new one",
+        _S.POOLED: "`Failed` or `WorkerRemoved` at once, and earlier calls brought tokens",
+    },
+    _S.RUNNING: {_S.POOLED: "`Failed` or `WorkerRemoved` at once: its output so far joins the prompt of the next call"},
+    _S.BACKING_OFF: {
+        _S.FOR_PREFILLER: "its wait is over, and a prefiller must compute its prompt again",
+        _S.POOLED: "its wait is over",
+    },
+}
+for _state in set(State) - {_S.FREE}:
+    TABLE[_state][_S.FREE] = "it ends: `Finished`, `ClientGone`, or with `Reject` or `Fail`"
+
+#: The same as numbers: ``MAY_FOLLOW[state][next]`` is 1 if `next` may follow `state`, else 0.
+MAY_FOLLOW = [[int(following in TABLE[state]) for following in State] for state in State]
 
 
-_S, _C = State, Cause
-
-TABLE: dict[tuple[State, Cause], State] = {
-    (_S.FREE, _C.ARRIVES_FOR_PREFILL): _S.FOR_PREFILLER,
-    (_S.FREE, _C.ARRIVES_FOR_DECODE): _S.POOLED,
-    (_S.FOR_PREFILLER, _C.PREFILL_SENT): _S.PREFILLING,
-    (_S.FOR_PREFILLER, _C.RETRIES_DECODE): _S.POOLED,  # no prefiller is left
-    (_S.PREFILLING, _C.PREFILLED): _S.POOLED,
-    (_S.PREFILLING, _C.BACKS_OFF): _S.BACKING_OFF,
-    (_S.POOLED, _C.SEATED_IN_PART): _S.SEATING,
-    (_S.POOLED, _C.DECODE_SENT): _S.SENT,
-    (_S.SEATING, _C.DECODE_SENT): _S.SENT,
-    (_S.SEATING, _C.RETRIES_DECODE): _S.POOLED,  # its worker left or was ejected before it had all its slots
-    (_S.SENT, _C.FIRST_TOKEN): _S.RUNNING,
-    (_S.SENT, _C.BACKS_OFF): _S.BACKING_OFF,
-    (_S.SENT, _C.CONTINUES): _S.POOLED,  # stopped again before the continuation's first token
-    (_S.RUNNING, _C.CONTINUES): _S.POOLED,
-    (_S.BACKING_OFF, _C.RETRIES_PREFILL): _S.FOR_PREFILLER,
-    (_S.BACKING_OFF, _C.RETRIES_DECODE): _S.POOLED,
-} | {(state, _C.ENDS): _S.FREE for state in State if state is not State.FREE}
-
-#: The same as numbers: ``NEXT[state][cause]`` is the next state, -1 where the cause is impossible.
-NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in State]
-
-
-def impossible(state: int, cause: Cause) -> RuntimeError:
-    """The error to raise for a state and cause that `TABLE` does not list: a bug of the dispatcher."""
-    return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")
+def impossible(state: int, following: int) -> RuntimeError:
+    """The error to raise for a change of state that `TABLE` does not list: a bug of the dispatcher."""
+    return RuntimeError(f"a request that is {State(state).name} cannot become {State(following).name}")

@@ -8,7 +8,7 @@ from evenstep.dispatch.commands import Release, Removed, SendPrefill
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.requests.exclusions import Exclusions
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.transitions import Cause
+from evenstep.dispatch.transitions import State
 from evenstep.dispatch.turn import Turn
 
 
@@ -45,7 +45,7 @@ class PrefillQueue:
                 continue
             del self.waiting[row]
             self._fleet.timers.clear(("ttl", row))
-            self._rows.move(row, Cause.PREFILL_SENT)
+            self._rows.move(row, State.PREFILLING)
             name = found.spec.name
             at.charged[row] = self._prefill.charge(name, row, at.prompt[row])
             self.prefiller_of[row] = name

@@ -9,12 +9,12 @@ import numpy as np
 from evenstep.compiled import Floats, Ints, part
 from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.steps.state import NEW
-from evenstep.dispatch.transitions import NEXT, Cause, State, impossible
+from evenstep.dispatch.transitions import MAY_FOLLOW, State, impossible
 from evenstep.request import I8
 
 _STATES = tuple(State)
-_ENDS = Cause.ENDS  # a name of a module is found several times as fast as a member of an enum
-_NEXT: I8 = np.array(NEXT)
+_FREE = int(State.FREE)  # a name of a module is found several times as fast as a member of an enum
+_MAY_FOLLOW: I8 = np.array(MAY_FOLLOW)
 #: `leave` of a request that does not leave inside the window.
 NEVER = 1 << 60
 
@@ -58,18 +58,15 @@ _FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if
 
 
 @part
-def may_move(state: I8, row: int, cause: int) -> bool:
-    """Whether the request in this row may move by this cause (a `Cause` as int) in its present state; see `transitions`."""
-    return _NEXT[state[row], cause] >= 0
+def may_move(state: I8, row: int, to: int) -> bool:
+    """Whether the request in this row may move to the state `to`, by the table of `transitions`."""
+    return _MAY_FOLLOW[state[row], to] != 0
 
 
 @part
-def moves(state: I8, row: int, cause: int) -> None:
-    """Move the request in this row to its next state in compiled code: `state[row]` is written without a check.
-
-    Ask `may_move` first: for a cause that is not allowed the state becomes -1.
-    """
-    state[row] = _NEXT[state[row], cause]
+def moves(state: I8, row: int, to: int) -> None:
+    """Move the request in this row to the state `to` in compiled code. Nothing is checked: ask `may_move` first."""
+    state[row] = to
 
 
 class Rows(Restored):
@@ -110,17 +107,16 @@ class Rows(Restored):
         self.at.worker[row] = worker
         self.at.step[row] = NEW
 
-    def move(self, row: int, cause: Cause) -> None:
-        """Move the request in this row by `cause` (`transitions`). Raises RuntimeError if its state does not allow that."""
+    def move(self, row: int, to: int) -> None:
+        """Move the request in this row to the state `to`. Raises RuntimeError if `transitions.TABLE` does not allow that."""
         states = self._states
-        found = NEXT[states[row]][cause]
-        if found < 0:
-            raise impossible(states[row], cause)
-        states[row] = found
+        if not MAY_FOLLOW[states[row]][to]:
+            raise impossible(states[row], to)
+        states[row] = to
 
     def give_back(self, row: int, request: int) -> None:
         """End the request in this row, and free the row. Its columns keep their values until `clean`, which must follow."""
-        self.move(row, _ENDS)
+        self.move(row, _FREE)
         del self.by_request[request]
         self.free.append(row)
         self.wide.discard(row)

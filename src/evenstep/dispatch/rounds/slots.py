@@ -17,12 +17,12 @@ from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.requests.pool import AdmissionLimits, Pool
 from evenstep.dispatch.requests.rows import NEVER, RequestColumns, Rows, may_move, moves
 from evenstep.dispatch.rounds.barriers import Barriers
-from evenstep.dispatch.transitions import Cause, State, impossible
+from evenstep.dispatch.transitions import State, impossible
 from evenstep.dispatch.turn import Turn
 from evenstep.request import I8
 from evenstep.routing.view import HOLD
 
-_POOLED, _SEATING, _SENT, _DECODE_SENT = map(int, (State.POOLED, State.SEATING, State.SENT, Cause.DECODE_SENT))
+_POOLED, _SEATING, _SENT = map(int, (State.POOLED, State.SEATING, State.SENT))
 _EMPTY: I8 = np.zeros(0, np.int64)
 
 
@@ -66,7 +66,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
         row, g = chosen[i], worker[i]
         if not 0 <= row < len(rows.state) or not HOLD <= g < len(workers.sent):
             return -1 - i
-        if g != HOLD and not may_move(rows.state, row, _DECODE_SENT):
+        if g != HOLD and not may_move(rows.state, row, _SENT):
             return -1 - i
     sent = tables.tokens[0] = 0
     for i in range(size):
@@ -75,7 +75,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
             continue
         chosen[sent] = row
         sent += 1
-        moves(rows.state, row, _DECODE_SENT)
+        moves(rows.state, row, _SENT)
         copies, prompt, produced = rows.copies[row], rows.prompt[row], rows.produced[row]
         workers.reserved[g] -= rows.seated[row]
         workers.sent[g] += copies
@@ -148,7 +148,7 @@ class Slots:
             if at.state[row] != _SEATING:
                 self._pool.remove(row)
                 rows.place(row, worker)
-                rows.move(row, Cause.SEATED_IN_PART)
+                rows.move(row, _SEATING)
                 self.seating.setdefault(worker, []).append(row)
         return max(0, free)
 
@@ -179,7 +179,7 @@ class Slots:
         sent = _send(tables, chosen, worker, size, pool, legs, turn.now_s)
         del pool  # an array cannot shrink while another object views its memory
         if sent < 0:
-            raise impossible(states[int(chosen[-1 - sent])], Cause.DECODE_SENT)
+            raise impossible(states[int(chosen[-1 - sent])], _SENT)
         if not sent:
             return 0
         turn.legs = legs + sent
@@ -268,7 +268,7 @@ class Slots:
             self._mirror.reserve(worker, -rows.at.seated[row])
             rows.at.seated[row] = 0
             rows.place(row, -1)
-            rows.move(row, Cause.RETRIES_DECODE)
+            rows.move(row, _POOLED)
             self._pool.add(row)
 
     def moved_up(self, place: int) -> None:
