@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from typing import Literal
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Broken, Continue, Fail, Reject, SendDecode, SendPrefill
@@ -70,33 +71,27 @@ class Exchange:
 
     Attributes:
         number: the dispatcher's number of the request; 0 = not registered yet.
-        refusal: what the client may be told: the last refusal or failure that an engine reported, or that this gateway has
-            too few open files; None = neither.
-        only_too_many: all engines that refused or failed it so far answered 429; True before the first.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
         held: bytes of a stream, before its first token, that the client has not received.
-        why: why its stream cannot continue, for the client; empty = not known.
         size: size of its prompt, in tokens where the model has a tokenizer, else in bytes; 0 = the request gives its tokens.
         is_counted: an engine has reported the prompt's true length.
         story: notes for the sinks; None if there are no sinks.
     """
 
     number = size = 0
-    refusal: Refusal | None = None
-    only_too_many = True
     has_started = is_counted = False
     held = b""
-    why = ""
     story: Ended | None = None
     _leg: Collecting | None = None
     _before: SoFar | None = None
     _handover = _body = b""
     _rest = b""  # of a closed leg: the last events of an answer whose every choice had ended
     _usage_options = UsageOptions()
-    _stalled = _is_stale = False  # why the last leg was lost
     _is_late = False  # the present leg has a hand-over that waited for `_LEASE_S`
-    _are_denials = True  # each lost leg's engine does not serve the model; True before the first
+    _lost_as: Kind | None = None  # why the last leg that failed did so
+    _refusal: Refusal | None = None  # the last one that a failed leg had for the client
+    _why_not = ""  # of the last leg that failed or was closed (`Collecting.why_not`)
 
     def __init__(
         self, model: ServedModel, client: Client, request: GenerationRequest, name: str, context: RequestContext
@@ -104,6 +99,7 @@ class Exchange:
         self.model, self.client, self.request, self.name, self.context = model, client, request, name, context
         self.can_continue = request.stream and can_break(request)
         self._since_s = model.now_s()  # time since which it waits, while no leg runs
+        self._failures = set[Literal["busy", "denied", "other"]]()  # of its legs: 429, the model is not served, or another
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
@@ -145,7 +141,7 @@ class Exchange:
             return
         reply = self._reply(backend, before, found.ids)
         leg = self._leg = Stream(self, command.leg, backend, command.row, reply)
-        leg.counted, self.why = max(leg.counted, command.produced), found.why_not
+        leg.counted, leg.why_not = max(leg.counted, command.produced), found.why_not
         if not found.body:
             self.lost(leg, "unable" if found.is_engines else "client", found.why_not, 0.0)
             return
@@ -159,10 +155,9 @@ class Exchange:
         self._handover = b""
         leg = self._leg
         if leg is not None and leg.number == number:
-            self._keep_what_is_there(leg)
+            self._take_off(leg)
             if isinstance(leg, Stream) and leg.reply.finished and self.has_started:
                 self._rest = leg.reply.end()
-            self._leg, self._since_s = None, self.model.now_s()
             cancel(leg)
 
     def release(self) -> None:
@@ -185,7 +180,7 @@ class Exchange:
             self.client.send(self._rest, last=True)
             self._over("complete", _OK)
             return True
-        self.client.send(refusals.stream_broken(self.why or _WHY[command.reason]).event(), last=True)
+        self.client.send(refusals.stream_broken(self._why_not or _WHY[command.reason]).event(), last=True)
         self._over("error", _OK)
         return False
 
@@ -260,11 +255,9 @@ class Exchange:
         """
         if self._leg is not leg:
             return
-        self._keep_what_is_there(leg)
-        self._leg, self._since_s = None, self.model.now_s()
-        self._stalled, self._is_stale = kind == "stall", kind == "stale"
-        self._are_denials &= leg.is_denied
-        self.only_too_many &= leg.status == _TOO_MANY
+        self._take_off(leg)
+        self._lost_as, self._refusal = kind, leg.refusal or self._refusal
+        self._failures.add("denied" if leg.is_denied else "busy" if leg.status == _TOO_MANY else "other")
         worker = leg.backend.name
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": self.name})
         before = self._before
@@ -394,7 +387,7 @@ class Exchange:
         """Send a leg to a worker (after ``stale``: on a new connection); its first deadline is `patience_s` seconds away."""
         context = self.context
         head = backend.generation_head(self.request.chat, self.name, len(body), context.carried, context.credentials)
-        send = backend.endpoint.send_fresh if self._is_stale else backend.endpoint.send
+        send = backend.endpoint.send_fresh if self._lost_as == "stale" else backend.endpoint.send
         send(leg, (head, body), patience_s)
 
     def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
@@ -417,8 +410,9 @@ class Exchange:
             hands_back=not request.stops_at_recomputed,
         )
 
-    def _keep_what_is_there(self, leg: Collecting) -> None:
-        """Keep the part of a stream that has come: for the sinks, and for another engine if the request can continue."""
+    def _take_off(self, leg: Collecting) -> None:
+        """The present leg brings no more: keep what came, for the sinks, and for another engine if it can be continued."""
+        self._leg, self._since_s, self._why_not = None, self.model.now_s(), leg.why_not
         self._note_tokens(leg)
         if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()
@@ -430,15 +424,15 @@ class Exchange:
 
     def _worded(self, command: Reject) -> Refusal:
         """The refusal, with status and text, for a `Reject`; what engines said before may change it."""
-        retry_s = command.retry_after_s
+        retry_s, told, failures = command.retry_after_s, self._refusal, self._failures
         match command.reason:
-            case "client" if self.refusal is not None:
-                return self.refusal
+            case "client" if told is not None:
+                return told
             case "pool-full" | "no-worker" | "draining":
                 return refusals.overloaded(retry_s)
-            case "expired" if not self.only_too_many:
+            case "expired" if failures - {"busy"}:
                 return refusals.no_other_engine(retry_s)
-            case "expired" if self.refusal is None:
+            case "expired" if told is None:
                 return refusals.waited_too_long(self.model.now_s() - self._since_s, retry_s)
             case "overdue":
                 return refusals.lasted_too_long(self.model.dispatcher.settings.total_s)
@@ -452,14 +446,13 @@ class Exchange:
                 message = "The request asks for more answers at a time than any engine has slots."
                 return Refusal(400, "invalid_request_error", message, param="n" if self.request.prompts == 1 else "prompt")
             case _:
-                told = self.refusal
-                if told is not None and self._are_denials:
+                if told is not None and failures == {"denied"}:
                     return told
-                if told is not None and self.only_too_many:
+                if told is not None and failures == {"busy"}:
                     return replace(told, retry_after_s=told.retry_after_s or 1.0)
                 if told is not None and (told.retry_after_s or told.status == _TOO_MANY):
                     return refusals.overloaded(told.retry_after_s or 1.0)
-                return refusals.ENGINE_TOO_SLOW if self._stalled else refusals.ENGINE_FAILED
+                return refusals.ENGINE_TOO_SLOW if self._lost_as == "stall" else refusals.ENGINE_FAILED
 
 
 class Collecting:
@@ -473,14 +466,17 @@ class Collecting:
 
     Attributes:
         kind: the content type that its answer with status 200 must have.
+        refusal: what its engine's answer means for the client, or that this gateway has too few open files; None = neither.
         is_denied: the engine says that it does not serve the model.
+        why_not: why the stream cannot continue, for the client; empty = not known.
     """
 
     kind = "application/json"
     connection: EngineConnection | None = None
     is_off = is_head = is_denied = False
-    _answer: ResponseHead | None = None
-    _refused = False
+    refusal: Refusal | None = None
+    why_not = ""
+    _refused: ResponseHead | None = None  # the head of its answer, if the status is not 200
     _size = 0
 
     def __init__(self, exchange: Exchange, number: int, backend: Backend, row: int = -1) -> None:
@@ -488,16 +484,15 @@ class Collecting:
         self._pieces: list[bytes] = []
 
     def head(self, head: ResponseHead, length: int) -> None:
-        self._answer = head
         if head.status != 200:
-            self._refused = True
+            self._refused = head
         elif head.kind != self.kind or not head.is_plain:
             self._lose("status", "its answer has another content type than was asked for, or is compressed")
 
     @property
     def status(self) -> int:
         """The HTTP status of its answer if it is not 200; 0 if it is 200 or has not come."""
-        return self._answer.status if self._refused and self._answer is not None else 0
+        return self._refused.status if self._refused is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
         """Handle a whole answer that one read brought, of any status; the connection is released already."""
@@ -515,44 +510,41 @@ class Collecting:
 
     def body(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > (MOST_REFUSAL if self._refused else _MOST_ANSWER):
-            if self._refused:
-                self._judge()
-            else:
-                self._lose("stream", "its answer is too large")
-            return
-        self._pieces.append(data)
+        if self._size <= (_MOST_ANSWER if self._refused is None else MOST_REFUSAL):
+            self._pieces.append(data)
+        elif self._refused is None:
+            self._lose("stream", "its answer is too large")
+        else:
+            self._judge(self._refused)
 
     def ended(self) -> None:
-        if self._refused:
-            self._judge()
+        if self._refused is not None:
+            self._judge(self._refused)
         else:
             pieces = self._pieces
             self.whole(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def broke(self, kind: Kind, why: str) -> None:
         if kind == "unable":
-            self.exchange.refusal = refusals.overloaded(1.0)
-        self._lose("status" if self._refused else kind, why)
+            self.refusal = refusals.overloaded(1.0)
+        self._lose(kind if self._refused is None else "status", why)
 
     def whole(self, body: bytes) -> None:
         """Take the whole body of an answer with status 200 and the content type `kind`; subclasses implement it."""
         raise NotImplementedError
 
-    def _judge(self) -> None:
-        """End a leg whose engine answered with another status than 200: set `Exchange.refusal`, and report the leg as lost.
+    def _judge(self, head: ResponseHead) -> None:
+        """End a leg whose engine answered with another status than 200: set `refusal`, and report the leg as lost.
 
         The kind is ``client`` if the request is at fault, and no other server answers in the engine's place. It is
         ``unable`` if the engine has answered the other kind of request, and seems to lack this one. If the engine does not
         serve the model, tells the `ServedModel`; the kind is ``unable`` if it does not list that model, and others do.
         """
-        head = self._answer
-        assert head is not None
         status, exchange = head.status, self.exchange
         is_clients = blames_request(status) and status not in _NOT_THE_CLIENTS
         is_clients = is_clients and not self.backend.refuses_our_key(status, exchange.context.credentials)
         said = b"".join(self._pieces)
-        exchange.refusal = of_engine(said, status, head.retry_after_s)
+        self.refusal = of_engine(said, status, head.retry_after_s)
         kind: Kind = "client" if is_clients else exchange.at_fault(self, "status") if status == _BUG else "status"
         if is_foreign(said, status):
             kind = "unable" if self.backend.answers == {not exchange.request.chat} else "status"
@@ -633,7 +625,7 @@ class Stream(Collecting):
         return data[at:]
 
     def body(self, data: bytes) -> None:
-        if self._refused:
+        if self._refused is not None:
             super().body(data)
             return
         reply, exchange = self.reply, self.exchange
@@ -672,13 +664,13 @@ class Stream(Collecting):
             self._fail("stream", str(reply.failure))
 
     def ended(self) -> None:
-        if self._refused:
-            self._judge()
+        if self._refused is not None:
+            self._judge(self._refused)
         else:
             self._end("stream", "its stream ended before the answer was complete")
 
     def broke(self, kind: Kind, why: str) -> None:
-        if self._refused or kind == "unable":
+        if self._refused is not None or kind == "unable":
             super().broke(kind, why)
         else:
             self._end(kind, why)
@@ -694,12 +686,12 @@ class Stream(Collecting):
         self._fail(kind, why)
 
     def _fail(self, kind: Kind, why: str) -> None:
-        """End a leg as lost: its stream broke off, has an error (to `Exchange.refusal`) or restarts (`cannot_continue`)."""
+        """End a leg as lost: its stream broke off, has an error (to `refusal`) or restarts (`cannot_continue`)."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
-            exchange.refusal, kind = of_engine(reply.error_body, 200), exchange.at_fault(self, kind)
+            self.refusal, kind = of_engine(reply.error_body, 200), exchange.at_fault(self, kind)
         if reply.starts_anew:
-            exchange.why = "the engine asked for the rest answers from the start"
+            self.why_not = "the engine asked for the rest answers from the start"
             if reply.restarts:
                 self.backend.cannot_continue(exchange.request.chat)
             kind = "status"
