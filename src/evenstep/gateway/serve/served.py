@@ -117,7 +117,7 @@ class ServedModel:
         self._number = 0  # number of the last request
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # told before `_events`
-        self._is_telling = self._is_looking = False
+        self._is_telling = self._is_looking = self._is_closed = False
         self._due_s = 0.0  # time at which a tick became due; 0 = none is due
         self._timer: asyncio.TimerHandle | None = None
         self._fitting = Trainer(loop, lambda: self.dispatcher.fit, self.tell)
@@ -151,7 +151,7 @@ class ServedModel:
         An error of the dispatcher, such as InputError, is raised; but an error about an arrival fails only its request.
         """
         self._events.append(event)
-        if not self._is_telling:
+        if not (self._is_telling or self._is_closed):
             self._tell_all()
 
     def arrives(self, event: ev.Arrived) -> None:
@@ -370,7 +370,7 @@ class ServedModel:
 
     def close(self) -> None:
         """Stop deciding, and close the log; later events are dropped, and requests get no answer."""
-        self._is_telling = self._is_looking = True
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self.log is not None:
@@ -389,7 +389,7 @@ class ServedModel:
 
         It has no effect after `close`.
         """
-        if self._is_telling:  # it is closed
+        if self._is_closed:
             return
         due_s, self._due_s, self._is_looking = self._due_s, 0.0, False
         if self.dispatcher.due:
