@@ -27,7 +27,7 @@ from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.lifecycle import Lifecycle
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows import NEVER
+from evenstep.dispatch.requests.rows import NEVER, UNPREDICTED
 from evenstep.dispatch.settings import Settings, to_log
 from evenstep.dispatch.transitions import State
 from evenstep.predict.view import Fit
@@ -218,7 +218,7 @@ class Dispatcher:
         deciding.load(policy or deciding.call.text, predictor)
         self._rounds.binds_at_once = deciding.call.binds_at_once
         for row in self.rows.by_request.values():
-            at.predicted[row], at.leave[row] = -1, NEVER
+            at.predicted[row], at.leave[row] = UNPREDICTED, NEVER
 
     # --- events --------------------------------------------------------------------------------------------------
 

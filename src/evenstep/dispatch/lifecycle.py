@@ -9,7 +9,7 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Finished, Kind
 from evenstep.dispatch.log.meters import tpot_s
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows import NEVER
+from evenstep.dispatch.requests.rows import NEVER, UNPREDICTED
 from evenstep.dispatch.requests.tenants import retry_after
 from evenstep.dispatch.transitions import State
 
@@ -247,7 +247,7 @@ class Lifecycle:
         self._deciding.ended(at.request[row], at.prompt[row], tokens, at.key[row])
         if tokens > 1 and at.state[row] == _RUNNING:
             meters.tpot_s.add(tpot_s(self._turn.now_s - at.first_s[row], produced, at.copies[row]))
-        if at.predicted[row] >= 0 and at.leave[row] < NEVER:
+        if at.predicted[row] != UNPREDICTED and at.leave[row] < NEVER:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 
     def gone(self, row: int, code: str) -> None:

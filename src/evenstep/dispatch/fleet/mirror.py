@@ -22,7 +22,8 @@ from evenstep.compiled import I2, INT, Floats, Ints, declared
 from evenstep.dispatch.columns import Columns, Restored
 from evenstep.dispatch.settings import WorkerSpec
 
-_CLOSED = -(1 << 40)
+#: `WorkerColumns.free_at_most` of a worker that may be sent nothing: so far below 0 that no margin makes up for it.
+CLOSED = -(1 << 40)
 _YIELDED = 16  # if a sample shows no free slot, a gateway gives up one of this many slots
 _SHARED_S = 60.0  # seconds after its last foreign request in which a worker counts as shared
 
@@ -69,7 +70,7 @@ class Worker:
         return self.heard_s < self.foreign_s + _SHARED_S
 
     def slots_of_ours(self, gateways: int) -> int:
-        """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
+        """Slots that this gateway's requests may hold in all until the next sample; `CLOSED` if it is not open.
 
         In general these are all slots but the foreign ones. Slots are divided if the worker is shared, or has metrics and
         `gateways` (with this one; 0 = unknown) is above 1. A gateway may then add ``free // max(2, gateways)`` to those it
@@ -77,7 +78,7 @@ class Worker:
         keeps its last one. So a gateway that came late gets slots too.
         """
         if not self.is_open:
-            return _CLOSED
+            return CLOSED
         slots, held = self.spec.slots, self.held
         if not (self.is_shared or (gateways > 1 and self.spec.scraped)):
             return slots - self.foreign
@@ -95,7 +96,7 @@ class WorkerColumns(NamedTuple):
     running: Ints  # slots
     sent: Ints  # slots of requests whose call has no token yet
     reserved: Ints  # slots held by requests that want several
-    free_at_most: Ints  # slots that our requests may hold (`Worker.slots_of_ours`); far below 0 = send nothing
+    free_at_most: Ints  # slots that our requests may hold (`Worker.slots_of_ours`), or `CLOSED`
     foreign: Ints  # slots of foreign requests
     group: Ints  # its barrier group
     came: Ints  # slots of requests that were sent there, ever

@@ -15,8 +15,8 @@ from evenstep.request import I8
 _STATES = tuple(State)
 _FREE = int(State.FREE)  # a name of a module is found several times as fast as a member of an enum
 _MAY_FOLLOW: I8 = np.array(MAY_FOLLOW)
-#: `leave` of a request that does not leave inside the window.
-NEVER = 1 << 60
+#: `leave` of a request that does not leave inside the window; `predicted` of one without a prediction on its worker.
+NEVER, UNPREDICTED = 1 << 60, -1
 
 
 class RequestColumns(NamedTuple):
@@ -36,7 +36,7 @@ class RequestColumns(NamedTuple):
     request_class: Ints
     copies: Ints
     leave: Ints  # age (tokens of one copy) at which it is expected to have left
-    predicted: Ints  # its age when that was predicted, -1 = not on this worker yet
+    predicted: Ints  # its age when that was predicted, or `UNPREDICTED`
     leg: Ints  # number of its present or last upstream call
     tries: Ints  # tries that failed
     base: Ints  # tokens it had when this leg began
@@ -53,7 +53,7 @@ class RequestColumns(NamedTuple):
 
 
 # A new request gets these values; times (`*_s`) keep those of the row's former request until they are written.
-_START = {"worker": -1, "predicted": -1, "leave": NEVER, "copies": 1, "step": NEW}
+_START = {"worker": -1, "predicted": UNPREDICTED, "leave": NEVER, "copies": 1, "step": NEW}
 _FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if not name.endswith("_s")])
 
 

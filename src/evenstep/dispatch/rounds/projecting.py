@@ -7,12 +7,16 @@ from typing import NamedTuple
 from evenstep import compiled
 from evenstep.compiled import F1, F2, I1, I2, INT, Floats, Ints, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
-from evenstep.dispatch.requests.rows import NEVER, RequestColumns
+from evenstep.dispatch.requests.rows import NEVER, UNPREDICTED, RequestColumns
 from evenstep.dispatch.transitions import State
 from evenstep.predict.departures import enter, project
 from evenstep.predict.expected import add_expected, fill_between, steps_between
 from evenstep.request import F8, I8
 
+#: In place of a number of due rows: no worker has changed since the last projection; `due` was not called for this round.
+UNCHANGED, UNKNOWN = -1, -2
+#: In `Seen.changes`: the worker was never projected.
+NEVER_SEEN = -1
 _RUNNING = int(State.RUNNING)
 _REQUESTS, _WORKERS = compiled.struct(RequestColumns), compiled.struct(WorkerColumns)
 
@@ -28,7 +32,7 @@ class Seen(NamedTuple):
     """Columns of each worker at the last projection, [G] each, to find workers that changed since.
 
     Args:
-        changes, load, foreign_load: the workers' columns at that time, written by `see`; -1 in `changes` = never projected.
+        changes, load, foreign_load: the workers' columns at that time, written by `see`; `changes` may be `NEVER_SEEN`.
         changed: written by `due`: 1 for workers whose columns differ now, else 0.
     """
 
@@ -52,7 +56,7 @@ def due(
     due_rows: I8,
     order: I8,
 ) -> int:
-    """List running requests whose prediction is missing, old or overtaken; returns how many, -1 if no worker has changed.
+    """List running requests whose prediction is missing, old or overtaken; returns how many, or `UNCHANGED`.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
@@ -69,13 +73,13 @@ def due(
         changed[g] = 0 if is_same and workers.foreign_load[g] == seen.foreign_load[g] else 1
         any_changed = any_changed or changed[g] != 0
     if not any_changed:
-        return -1
+        return UNCHANGED
     for row in range(high):
         if requests.state[row] != _RUNNING or changed[requests.worker[row]] == 0:
             continue
         age, predicted = age_of(requests, row), requests.predicted[row]
         end = requests.curve_end[row] if expects != 0 else requests.leave[row]
-        if predicted < 0 or age - predicted >= every or end <= age:
+        if predicted == UNPREDICTED or age - predicted >= every or end <= age:
             due_rows[count] = row
             order[count] = (requests.worker[row] << 44) | requests.request[row]
             count += 1

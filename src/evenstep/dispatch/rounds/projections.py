@@ -48,7 +48,7 @@ class Projections:
         self._due: I8 = np.zeros(0, np.int64)
         self._order: I8 = np.zeros(0, np.int64)
         self._seen = _nothing_seen(0)
-        self._found = -2  # result of `due` for this round; -2 = `due` was not called yet
+        self._found = projecting.UNKNOWN  # result of `due` for this round
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
 
@@ -114,11 +114,11 @@ class Projections:
 
     def look_again(self) -> None:
         """Forget which predictions `has_asked` found due, because its round was not decided; the next round looks again."""
-        self._found = -2
+        self._found = projecting.UNKNOWN
 
     def forget(self) -> None:
         """Make the next `project` compute all workers anew, because they have other places now."""
-        self._seen.changes[:] = -1
+        self._seen.changes[:] = projecting.NEVER_SEEN
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
         """Do part of the next round's learning and predictions, if many are due. Returns whether it did.
@@ -127,7 +127,7 @@ class Projections:
         part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the projections.
         An error of the predictor is kept, and raised by the next `project`.
         """
-        self._found = -2
+        self._found = projecting.UNKNOWN
         if self._failed is not None:
             return False
         count = self._find_due(rows, mirror)
@@ -161,13 +161,13 @@ class Projections:
         if self._failed is not None:
             error, self._failed = self._failed, None
             raise error
-        found, self._found = self._found, -2
-        self._project(rows, mirror, self._find_due(rows, mirror) if found < -1 else found)
+        found, self._found = self._found, projecting.UNKNOWN
+        self._project(rows, mirror, self._find_due(rows, mirror) if found == projecting.UNKNOWN else found)
         return self.projections
 
     def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
-        """Predict the first `due` rows of `_due`, and project the loads of changed workers; -1 = no worker has changed."""
-        if due < 0:
+        """Predict the first `due` rows of `_due`, and project the loads of changed workers; `UNCHANGED` = there are none."""
+        if due == projecting.UNCHANGED:
             return
         if due:
             self._ask(rows, due, due)
@@ -195,7 +195,7 @@ class Projections:
             self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
 
     def _find_due(self, rows: Rows, mirror: Mirror) -> int:
-        """Write the rows whose prediction is due to `_due`; returns their number, -1 if no worker has changed."""
+        """Write the rows whose prediction is due to `_due`; returns their number, or `UNCHANGED`."""
         requests, workers = rows.columns.given, mirror.columns.given
         if self.projections.shape[0] != len(mirror.names) or self._due.size != len(rows.at.state):
             self._resize(len(mirror.columns), len(rows.columns))
@@ -235,5 +235,5 @@ class Projections:
 
 def _nothing_seen(workers: int) -> projecting.Seen:
     """The columns of `workers` workers that were never projected, so that all are."""
-    never: I8 = np.full(workers, -1, np.int64)
+    never: I8 = np.full(workers, projecting.NEVER_SEEN, np.int64)
     return projecting.Seen(never, np.zeros(workers), np.zeros(workers), never.copy())

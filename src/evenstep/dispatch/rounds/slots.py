@@ -15,7 +15,7 @@ from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.histogram import add_wait, count
 from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.requests.pool import AdmissionLimits, Pool
-from evenstep.dispatch.requests.rows import NEVER, RequestColumns, Rows, may_move, moves
+from evenstep.dispatch.requests.rows import NEVER, UNPREDICTED, RequestColumns, Rows, may_move, moves
 from evenstep.dispatch.rounds.barriers import Barriers
 from evenstep.dispatch.transitions import State, impossible
 from evenstep.dispatch.turn import Turn
@@ -82,8 +82,8 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
         workers.came[g] += copies
         workers.sent_load[g] += prompt + produced
         rows.worker[row], rows.seated[row], rows.leg[row] = g, copies, legs + sent
-        if rows.predicted[row] >= 0 or produced > 0:  # it was on another worker before
-            rows.leave[row], rows.predicted[row], rows.base[row] = NEVER, -1, produced
+        if rows.predicted[row] != UNPREDICTED or produced > 0:  # it was on another worker before
+            rows.leave[row], rows.predicted[row], rows.base[row] = NEVER, UNPREDICTED, produced
         rows.sent_s[row] = now_s
         tables.tokens[0] += prompt
         wait_s: Any = now_s - rows.queued_s[row]
