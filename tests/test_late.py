@@ -31,7 +31,7 @@ def kernel(made, **what):
         made.append(what)
         return lambda x: ("compiled", x)
 
-    return Late(plain, make, type, **what)
+    return Late(plain, make, **what)
 
 
 def test_a_kernel_runs_its_text_until_the_process_changes_over(change):
@@ -89,7 +89,7 @@ def test_a_process_that_began_compiled_has_nothing_to_change(change):
 
 
 def test_the_compiler_sees_what_was_compiled(change):
-    found = Late(plain, lambda: 3.5, type)
-    assert found._numba_type_ is float and found.is_integer() is False
+    found = Late(plain, lambda: types.SimpleNamespace(_numba_type_="a type", other=3))
+    assert found._numba_type_ == "a type" and found.other == 3
     with pytest.raises(AttributeError):
         getattr(found, "__array__")  # noqa: B009

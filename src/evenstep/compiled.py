@@ -76,20 +76,11 @@ def mode() -> str:
     return f"numba {numba.__version__}{', checked (slow)' if CHECKED else ''}"
 
 
-def _type_of(made: Any) -> Any:
-    """numba's type of a kernel, which it uses when it compiles code that names the kernel."""
-    from numba.core.registry import cpu_target  # pyright: ignore[reportMissingTypeStubs]
-
-    context: Any = cpu_target.typing_context
-    context.refresh()
-    return context.resolve_value_type(made)
-
-
 def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> Any:
     """`plain` without numba; before this process changes over (`late`), a `Late` with options `what`; else `make()`."""
     if numba is None:
         return plain
-    return make() if change.is_compiled else Late(plain, make, _type_of, **what)
+    return make() if change.is_compiled else Late(plain, make, **what)
 
 
 def _made(function: F, flags: dict[str, Any]) -> F:
@@ -139,26 +130,25 @@ def borrowing(function: F) -> F:
     return _made(function, _BORROWING)
 
 
-def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
+def callback(name: str, function: Callable[..., float], *takes: type[int] | type[float]) -> Any:
     """Register a Python function under a symbol name; returns an object that kernels call like the function.
 
     Register the same name in each process before it loads a kernel that calls it. Without numba the result is `function`.
 
     Args:
         name: the symbol, unique in the whole program.
-        signature: result and arguments as ``float64(int64, float64)``; int64 and float64 are the only types.
-        function: kept until the process ends; it must not raise.
+        function: returns a float, and must not raise; it is kept until the process ends.
+        takes: types of its arguments, int or float.
     """
     if numba is None:
         return function
-    import llvmlite.binding  # pyright: ignore[reportMissingTypeStubs]
+    from llvmlite.binding import add_symbol  # pyright: ignore[reportMissingTypeStubs]
 
-    kinds = {numba.types.int64: ctypes.c_int64, numba.types.float64: ctypes.c_double}
-    arguments, result = numba.core.sigutils.normalize_signature(signature)
-    made = ctypes.CFUNCTYPE(kinds[result], *(kinds[argument] for argument in arguments))(function)
+    kinds = {int: ctypes.c_int64, float: ctypes.c_double}
+    made = ctypes.CFUNCTYPE(ctypes.c_double, *(kinds[one] for one in takes))(function)
     _kept.append(made)
-    llvmlite.binding.add_symbol(name, ctypes.cast(made, ctypes.c_void_p).value)
-    return numba.types.ExternalFunction(name, result(*arguments))
+    add_symbol(name, ctypes.cast(made, ctypes.c_void_p).value)
+    return numba.types.ExternalFunction(name, signature(float, *takes))
 
 
 _kept: list[object] = []  # functions of `callback`, so that they are never freed
@@ -441,28 +431,24 @@ def _field_type(shape: type, name: str, hint: Any) -> Any:
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view of an array, not a copy; a write raises a ValueError. For plain Python; kernels use `read_only`."""
+    """A read-only view of an array, not a copy: a write raises a ValueError, or does not compile. In kernels it is free."""
     window = array.view()
     window.flags.writeable = False
     return window
 
 
-def _compiled_read_only() -> Any:
-    from numba.extending import intrinsic  # pyright: ignore[reportMissingTypeStubs]
+def _compile_sealed() -> None:
+    """Tell numba how to compile `sealed`: the same array, of a type that cannot be written."""
+    from numba.extending import lower_builtin, type_callable  # pyright: ignore[reportMissingTypeStubs]
 
-    def read_only(_typing: Any, array: Any) -> Any:
-        def made(_context: Any, _builder: Any, _signature: Any, values: Any) -> Any:
-            return values[0]
+    def typed(_context: Any) -> Callable[[Any], Any]:
+        return lambda array: array.copy(readonly=True)  # pyright: ignore[reportUnknownLambdaType]
 
-        return array.copy(readonly=True)(array), made
+    def made(_context: Any, _builder: Any, _signature: Any, arrays: Any) -> Any:
+        return arrays[0]
 
-    found: Any = intrinsic(read_only)
-    found.py_func = sealed
-    return found
-
-
-#: ``read_only(array)``: a read-only form of the same array, which costs nothing in compiled code.
-read_only: Any = _later(sealed, _compiled_read_only, is_door=False)
+    type_callable(sealed)(typed)
+    lower_builtin(sealed, numba.types.Array)(made)
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
@@ -663,6 +649,7 @@ if numba is not None:
     if kernel_cache.place().is_beside:
         drop_stale_caches(kernel_cache.ROOT)
     _listen()
+    _compile_sealed()
     # Compiled policies are functions passed as values; numba warns at every use that this is experimental.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
 

@@ -43,7 +43,6 @@ class Late:
     Args:
         plain: the kernel as a Python function.
         make: gives the kernel as numba's object; called when that is first needed.
-        typed: gives the kernel's type for the compiler, from what `make` returned.
         is_door: True if Python may call what `make` returned; else Python always runs `plain`.
         is_declared: True if `make` compiles it at once, for its one signature (`compiled.declared`).
     """
@@ -52,13 +51,12 @@ class Late:
         self,
         plain: Callable[..., Any],
         make: Callable[[], Any],
-        typed: Callable[[Any], Any],
         *,
         is_door: bool = True,
         is_declared: bool = False,
     ) -> None:
         functools.update_wrapper(self, plain)
-        self.py_func, self._make, self._typed = plain, make, typed
+        self.py_func, self._make = plain, make
         self.is_door, self.is_declared = is_door, is_declared
         _all.append(self)
 
@@ -75,7 +73,7 @@ class Late:
     @property
     def _numba_type_(self) -> Any:
         """The kernel's numba type; numba reads this attribute when it compiles another kernel that names this one."""
-        return self._typed(self.made)
+        return self.made._numba_type_
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

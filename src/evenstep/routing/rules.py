@@ -85,7 +85,7 @@ _WAITING_I, _WAITING_F = RuleView._fields[12:15], RuleView._fields[15:18]
 
 def _windows(array: str, names: tuple[str, ...], columns: str = "") -> str:
     """Source text that cuts an array into one read-only row for each of `names`, with the index `columns` after the row."""
-    return ", ".join(f"read_only({array}[{row}{columns}])" for row in range(len(names)))
+    return ", ".join(f"sealed({array}[{row}{columns}])" for row in range(len(names)))
 
 
 _DOOR = Door(
@@ -101,7 +101,7 @@ def route_into(
         {_windows("workers_f", _WORKERS_F)},
         {_windows("waiting_i", _WAITING_I, ", first : first + waiting")},
         {_windows("waiting_f", _WAITING_F, ", first : first + waiting")},
-        read_only(projections), read_only(growth), read_only(cached),
+        sealed(projections), sealed(growth), sealed(cached),
     )
     {{lengths}}
     bound = scratch_f[0:1]
@@ -110,7 +110,7 @@ def route_into(
     return bound[0]
 """,
     ROUTE,
-    {"RuleView": RuleView, "read_only": compiled.read_only, "nan": math.nan},
+    {"RuleView": RuleView, "sealed": compiled.sealed, "nan": math.nan},
     RoutingWork,
     given=("worker[:waiting]", "memory", "bound"),
     taken=(0, 1),

@@ -47,9 +47,9 @@ def form_batch_into(
     view = RuleView(
         iteration, seed, now_s,
         {", ".join(f"limits[{k}]" for k in range(len(_LIMITS)))},
-        read_only(running[:runs]), read_only(waiting[first : first + waits]),
-        {", ".join(f"read_only(rows[{row}])" for row in range(len(ROWS)))},
-        read_only(arrival_s), read_only(arrived),
+        sealed(running[:runs]), sealed(waiting[first : first + waits]),
+        {", ".join(f"sealed(rows[{row}])" for row in range(len(ROWS)))},
+        sealed(arrival_s), sealed(arrived),
     )
     {{lengths}}
     batch = Batch(
@@ -62,7 +62,7 @@ def form_batch_into(
     return batch.wake_s[0]
 """,
     BATCH,
-    {"RuleView": RuleView, "read_only": compiled.read_only, "Batch": Batch, "opened": opened, "closed": closed},
+    {"RuleView": RuleView, "sealed": compiled.sealed, "Batch": Batch, "opened": opened, "closed": closed},
     Batch,
     made={Batch: "batch"},
     taken=(4, 1),

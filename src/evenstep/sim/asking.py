@@ -21,14 +21,16 @@ Answer: TypeAlias = Callable[..., float]
 Stop: TypeAlias = Callable[[BaseException], None]
 
 
-def question(symbol: str, signature: str) -> tuple[Any, Callable[[Answer, Stop], AbstractContextManager[None]]]:
+def question(
+    symbol: str, *takes: type[int] | type[float]
+) -> tuple[Any, Callable[[Answer, Stop], AbstractContextManager[None]]]:
     """Make a callback by which compiled loops call Python, and a context manager that sets the Python functions to call.
 
-    `symbol` is a name unique in the program, `signature` the types of result and arguments, ``float64(int64, ...)``. The
-    second result, ``answering(answer, stop)``, sets the functions for loops that the same thread runs inside the ``with``
-    block, and restores the previous ones at its end. `answer` gets the callback's arguments, and its result is the
-    callback's; it may start another run. Any error that it raises goes to `stop`, and the loop gets 0. An error that Python
-    would ignore is raised at the end of the block. The callback must not be called while no function is set.
+    `symbol` is a name unique in the program; the callback `takes` arguments of these types, and returns a float. The second
+    result, ``answering(answer, stop)``, sets the functions for loops that the same thread runs inside the ``with`` block,
+    and restores the previous ones at its end. `answer` gets the callback's arguments, and its result is the callback's; it
+    may start another run. Any error that it raises goes to `stop`, and the loop gets 0. An error that Python would ignore is
+    raised at the end of the block. The callback must not be called while no function is set.
     """
     of_this_thread = threading.local()
 
@@ -59,7 +61,7 @@ def question(symbol: str, signature: str) -> tuple[Any, Callable[[Answer, Stop],
             stop(error)
             return 0.0
 
-    return callback(symbol, signature, asked), answering
+    return callback(symbol, asked, *takes), answering
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from evenstep.sim.asking import question
 
 #: `answering(answer, stop)` sets ``answer(decision, now_s, mean_wait_s, first, waiting)``, which writes the answer for the
 #: loop and returns its bound.
-_ask, answering = question("evenstep_ask_policy", "float64(int64, float64, float64, int64, int64)")
+_ask, answering = question("evenstep_ask_policy", int, float, float, int, int)
 
 
 @route_kernel

@@ -73,7 +73,7 @@ class PlainDoor:
 
 
 #: `answering(answer, stop)` sets ``answer(iteration, now_s)``, which writes the batch for the loop and returns `wake_s`.
-_ask, answering = question("evenstep_ask_batch_policy", "float64(int64, float64)")
+_ask, answering = question("evenstep_ask_batch_policy", int, float)
 
 
 @batch_kernel
