@@ -113,29 +113,6 @@ def test_a_policy_without_a_rule_has_no_kernel():
     assert compiled.kernel_of(3) is None and compiled.kernel_file(3) is None
 
 
-def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it_is_made_of(tmp_path):
-    sources = {
-        "compiled.py": "",
-        "far/limits.py": "MOST = 3\n",
-        "far/step_kernel.py": "from evenstep.far.limits import MOST\n",
-        "near/by/relay_kernel.py": "from evenstep.far.step_kernel import (\n    step,\n)\n",
-        "near/by/other.py": "",
-    }
-    for name, text in sources.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        os.utime(path, (1000, 1000))
-    index = tmp_path / "near" / "by" / "__pycache__" / "relay_kernel.nbi"
-    index.parent.mkdir()
-    for changed, stays in (("near/by/other.py", True), ("far/limits.py", False)):
-        index.write_text("")
-        os.utime(index, (2000, 2000))
-        os.utime(tmp_path / changed, (3000, 3000))
-        compiled.drop_stale_caches(tmp_path)
-        assert index.exists() is stays
-
-
 def test_a_kernel_handed_over_by_its_address_gives_the_same_bits():
     from evenstep.request import Trace
     from evenstep.scheduling.policies.vllm import Vllm

@@ -246,3 +246,26 @@ def test_a_constant_that_numba_refuses_is_left_to_its_error():
     scope = {"TABLE": array("d", [1.0]), "VIEW": memoryview(b"1")}
     kernel = FunctionType(compile("TABLE[0] + VIEW[0]", "rule", "eval"), scope)
     assert kernel_cache.text_of(kernel)
+
+
+def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it_is_made_of(tmp_path):
+    sources = {
+        "compiled.py": "",
+        "far/limits.py": "MOST = 3\n",
+        "far/step_kernel.py": "from evenstep.far.limits import MOST\n",
+        "near/by/relay_kernel.py": "from evenstep.far.step_kernel import (\n    step,\n)\n",
+        "near/by/other.py": "",
+    }
+    for name, text in sources.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (1000, 1000))
+    index = tmp_path / "near" / "by" / "__pycache__" / "relay_kernel.nbi"
+    index.parent.mkdir()
+    for changed, stays in (("near/by/other.py", True), ("far/limits.py", False)):
+        index.write_text("")
+        os.utime(index, (2000, 2000))
+        os.utime(tmp_path / changed, (3000, 3000))
+        kernel_cache.drop_stale(tmp_path)
+        assert index.exists() is stays

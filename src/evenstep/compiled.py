@@ -470,40 +470,6 @@ def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], si
     return declared(signature)(names[name])
 
 
-_IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
-
-
-def _imported(root: Path, source: Path) -> set[Path]:
-    """The files below `root`, the folder of evenstep, from which the file `source` itself imports: not those they import."""
-    found: set[Path] = set()
-    for module, many, few in _IMPORT.findall(source.read_text(encoding="utf-8")):
-        folder = root.joinpath(*module.split("."))
-        found |= {folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", many or few))}
-    return {path for path in found if path.is_file()}
-
-
-def drop_stale_caches(root: Path) -> None:
-    """Delete, folder by folder, index files of kernels older than the newest source of their folder: they compile anew.
-
-    A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and this file; numba
-    checks only the first. `root` is the folder of evenstep, whose kernels are kept next to their sources.
-    """
-    for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
-        indices = list(room.glob("__pycache__/*.nbi"))
-        if not indices:
-            continue
-        made = {room / f"{index.name.split('.')[0]}.py" for index in indices}
-        sources, new = {root / "compiled.py"}, {path for path in made if path.is_file()}
-        while new:
-            sources |= new
-            new = set[Path]().union(*(_imported(root, path) for path in new)) - sources
-        newest = max(source.stat().st_mtime for source in sources)
-        for index in indices:
-            with suppress(OSError):
-                if index.stat().st_mtime < newest:
-                    index.unlink()
-
-
 def _cache_of(function: Any) -> Any:
     """The disk cache of a kernel, or a cache that keeps nothing if there is no folder for it."""
     from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
@@ -647,7 +613,7 @@ def check(holds: Any) -> None:
 warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.draws")
 if numba is not None:
     if kernel_cache.place().is_beside:
-        drop_stale_caches(kernel_cache.ROOT)
+        kernel_cache.drop_stale(kernel_cache.ROOT)
     _listen()
     _compile_sealed()
     # Compiled policies are functions passed as values; numba warns at every use that this is experimental.

@@ -1,4 +1,4 @@
-"""Finds the folder of compiled kernels on disk, without loading the compiler.
+"""Finds the folder of compiled kernels on disk, and deletes stale ones, without loading the compiler.
 
 It is in ``NUMBA_CACHE_DIR`` if that is set and writable, else next to the sources if they are writable. Else it is in the
 first writable one of ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, kernels are
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import stat
 import sys
 import tempfile
@@ -281,6 +282,40 @@ def _named(function: FunctionType) -> list[Any]:
 def _newest_source() -> float:
     """The latest time of change of any source of evenstep, seconds since 1970."""
     return max(source.stat().st_mtime for source in ROOT.rglob("*.py"))
+
+
+_IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+
+
+def _imported(root: Path, source: Path) -> set[Path]:
+    """The files below `root`, the folder of evenstep, from which the file `source` itself imports: not those they import."""
+    found: set[Path] = set()
+    for module, many, few in _IMPORT.findall(source.read_text(encoding="utf-8")):
+        folder = root.joinpath(*module.split("."))
+        found |= {folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", many or few))}
+    return {path for path in found if path.is_file()}
+
+
+def drop_stale(root: Path) -> None:
+    """Delete, folder by folder, index files of kernels older than the newest source of their folder: they compile anew.
+
+    A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and ``compiled.py``;
+    numba checks only the first. `root` is the folder of evenstep, whose kernels are kept next to their sources.
+    """
+    for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
+        indices = list(room.glob("__pycache__/*.nbi"))
+        if not indices:
+            continue
+        made = {room / f"{index.name.split('.')[0]}.py" for index in indices}
+        sources, new = {root / "compiled.py"}, {path for path in made if path.is_file()}
+        while new:
+            sources |= new
+            new = set[Path]().union(*(_imported(root, path) for path in new)) - sources
+        newest = max(source.stat().st_mtime for source in sources)
+        for index in indices:
+            with suppress(OSError):
+                if index.stat().st_mtime < newest:
+                    index.unlink()
 
 
 class Announcer:
