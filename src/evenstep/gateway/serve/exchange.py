@@ -99,7 +99,7 @@ class Exchange:
         self.model, self.client, self.request, self.name, self.context = model, client, request, name, context
         self.can_continue = request.stream and can_break(request)
         self._since_s = model.now_s()  # time since which it waits, while no leg runs
-        self._failures = set[Literal["busy", "denied", "other"]]()  # of its legs: 429, the model is not served, or another
+        self._failures = set[str]()  # of the legs that failed (`Collecting.failure`)
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Exchange:
             return
         self._take_off(leg)
         self._lost_as, self._refusal = kind, leg.refusal or self._refusal
-        self._failures.add("denied" if leg.is_denied else "busy" if leg.status == _TOO_MANY else "other")
+        self._failures.add(leg.failure)
         worker = leg.backend.name
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": self.name})
         before = self._before
@@ -467,13 +467,14 @@ class Collecting:
     Attributes:
         kind: the content type that its answer with status 200 must have.
         refusal: what its engine's answer means for the client, or that this gateway has too few open files; None = neither.
-        is_denied: the engine says that it does not serve the model.
+        failure: the kind, if it fails: ``busy`` = its engine answered 429, ``denied`` = that does not serve the model.
         why_not: why the stream cannot continue, for the client; empty = not known.
     """
 
     kind = "application/json"
     connection: EngineConnection | None = None
-    is_off = is_head = is_denied = False
+    is_off = is_head = False
+    failure: Literal["busy", "denied", "other"] = "other"
     refusal: Refusal | None = None
     why_not = ""
     _refused: ResponseHead | None = None  # the head of its answer, if the status is not 200
@@ -485,14 +486,9 @@ class Collecting:
 
     def head(self, head: ResponseHead, length: int) -> None:
         if head.status != 200:
-            self._refused = head
+            self._refused, self.failure = head, "busy" if head.status == _TOO_MANY else "other"
         elif head.kind != self.kind or not head.is_plain:
             self._lose("status", "its answer has another content type than was asked for, or is compressed")
-
-    @property
-    def status(self) -> int:
-        """The HTTP status of its answer if it is not 200; 0 if it is 200 or has not come."""
-        return self._refused.status if self._refused is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
         """Handle a whole answer that one read brought, of any status; the connection is released already."""
@@ -549,10 +545,10 @@ class Collecting:
         if is_foreign(said, status):
             kind = "unable" if self.backend.answers == {not exchange.request.chat} else "status"
         if denies_model(said, status):
-            self.is_denied = True
+            self.failure = "denied"
             kind = "unable" if exchange.model.has_elsewhere(exchange.request.model, self.backend) else "status"
         self._lose(kind, f"it answered {status}", head.retry_after_s)
-        if self.is_denied:
+        if self.failure == "denied":
             exchange.model.denied(self.backend, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
