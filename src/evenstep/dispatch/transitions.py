@@ -42,7 +42,7 @@ TABLE: dict[State, dict[State, str]] = {
     },
     _S.PREFILLING: {
         _S.POOLED: "`PrefillDone`: its KV waits at the prefiller",
-        _S.BACKING_OFF: "`Failed`, or `WorkerRemoved` at once",
+        _S.BACKING_OFF: "`Failed`, or `WorkerRemoved` without drain",
     },
     _S.POOLED: {
         _S.SEATING: "a round gives it only some of the slots it wants",
@@ -54,10 +54,10 @@ TABLE: dict[State, dict[State, str]] = {
     },
     _S.SENT: {
         _S.RUNNING: "the first token of this call; a prefiller's KV is not needed any more",
-        _S.BACKING_OFF: "`Failed` or `WorkerRemoved` at once, before any token; or handed back without a new one",
-        _S.POOLED: "`Failed` or `WorkerRemoved` at once, and earlier calls brought tokens",
+        _S.BACKING_OFF: "`Failed` or `WorkerRemoved` without drain, before any token; or handed back without a new one",
+        _S.POOLED: "`Failed` or `WorkerRemoved` without drain, and earlier calls brought tokens",
     },
-    _S.RUNNING: {_S.POOLED: "`Failed` or `WorkerRemoved` at once: its output so far joins the prompt of the next call"},
+    _S.RUNNING: {_S.POOLED: "`Failed` or `WorkerRemoved` without drain: its output so far joins the next prompt"},
     _S.BACKING_OFF: {
         _S.FOR_PREFILLER: "its wait is over, and a prefiller must compute its prompt again",
         _S.POOLED: "its wait is over",

@@ -73,7 +73,6 @@ class Exchange:
         number: the dispatcher's number of the request; 0 = not registered yet.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
-        held: bytes of a stream, before its first token, that the client has not received.
         size: size of its prompt, in tokens where the model has a tokenizer, else in bytes; 0 = the request gives its tokens.
         is_counted: an engine has reported the prompt's true length.
         story: notes for the sinks; None if there are no sinks.
@@ -81,7 +80,6 @@ class Exchange:
 
     number = size = 0
     has_started = is_counted = False
-    held = b""
     story: Ended | None = None
     _leg: Collecting | None = None
     _before: SoFar | None = None
@@ -113,7 +111,7 @@ class Exchange:
     def decode(self, command: SendDecode, backend: Backend) -> None:
         """Send the request to a decoding worker; after a prefill leg, with its hand-over (``kv_transfer_params``)."""
         self._begin_call(backend)
-        self._before, self.held = None, b""
+        self._before = None
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = backend.endpoint.settings
         if self.request.stream:
@@ -187,9 +185,8 @@ class Exchange:
     # --- called by legs ------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """Send the client the head of the stream, the bytes in `held`, and `out`, which has the first token."""
+        """Send the client the head of the stream, and `out`, which has the first token."""
         self._begin_answer()
-        out, self.held = self.held + out, b""
         if out:
             self.client.send(out)
 
@@ -226,7 +223,7 @@ class Exchange:
         """Send the end of a complete stream, and tell the dispatcher that the request is complete.
 
         Args:
-            out: the last bytes for the client; if no token came before, the bytes in `held` go first.
+            out: the last bytes for the client; all bytes if no token came before.
             news: output tokens not yet reported to the dispatcher.
             now_s: time of the tokens, in seconds of `time.monotonic`.
         """
@@ -234,7 +231,6 @@ class Exchange:
         leg.backend.answers.add(self.request.chat)
         if not self.has_started:
             self._begin_answer()
-            out = self.held + out
         self.client.send(out, last=True)
         if news > 0:
             self.model.produced(leg.row, news, now_s)
@@ -599,6 +595,7 @@ class Stream(Collecting):
         self.reply = reply
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
+        self._held = b""  # what came before the first token
         self.silence_s = backend.endpoint.settings.silence_s
 
     def chunks(self, data: bytes) -> bytes:
@@ -641,11 +638,12 @@ class Stream(Collecting):
                     self.connection.pause()  # type: ignore[union-attr]
         elif has_grown:
             self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
+            out, self._held = self._held + out, b""
             exchange.start(out)
             self.connection.acknowledge_late()  # type: ignore[union-attr]
         elif out:
-            exchange.held += out
-            if len(exchange.held) > exchange.request.slots * exchange.event_bytes:
+            self._held += out
+            if len(self._held) > exchange.request.slots * exchange.event_bytes:
                 self._lose("stream", "it sends without a token and without an end")
                 return
         news = produced - self.counted
@@ -699,4 +697,4 @@ class Stream(Collecting):
             self.connection.let_go()
         reply = self.reply
         self.backend.fingerprint = reply.fingerprint
-        self.exchange.completed(self, out, reply.produced - self.counted, now_s)
+        self.exchange.completed(self, self._held + out, reply.produced - self.counted, now_s)
