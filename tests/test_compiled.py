@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from evenstep import compiled, names
+from evenstep import compiled, names, numba_internals
 from evenstep.errors import InputError
 
 
@@ -221,10 +221,10 @@ def test_a_limit_of_memory_is_judged_by_the_threads_that_openblas_starts(monkeyp
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], -1))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(192)))
     monkeypatch.delitem(sys.modules, "scipy.linalg", raising=False)
-    for each in compiled._THREADS:
+    for each in numba_internals._THREADS:
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, asked)
     with pytest.raises(InputError, match="ulimit") if refused else nullcontext():
-        compiled._check_memory()
+        numba_internals._check_memory()
     limits[resource.RLIMIT_AS] += 200 << 20
-    compiled._check_memory()
+    numba_internals._check_memory()

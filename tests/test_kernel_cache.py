@@ -251,6 +251,7 @@ def test_a_constant_that_numba_refuses_is_left_to_its_error():
 def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it_is_made_of(tmp_path):
     sources = {
         "compiled.py": "",
+        "numba_internals.py": "",
         "far/limits.py": "MOST = 3\n",
         "far/step_kernel.py": "from evenstep.far.limits import MOST\n",
         "near/by/relay_kernel.py": "from evenstep.far.step_kernel import (\n    step,\n)\n",

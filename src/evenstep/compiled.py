@@ -1,4 +1,4 @@
-"""The only file that imports numba, and the only one that sets its flags.
+"""The door to numba: every other file gets its kernels here. `numba_internals` has what numba does not document.
 
 A kernel is a plain function marked with `jit`, `part` and their like, or with `declared`, which fixes one signature. All
 compiled policies of one kind share a signature, so a simulator's loop is compiled once and kept in the disk cache. Without
@@ -31,35 +31,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import kernel_cache
-from evenstep.errors import InputError
-from evenstep.kernel_locks import locks
 from evenstep.late import Late, change
 
-if "1" in (os.environ.get("EVENSTEP_PLAIN"), os.environ.get("NUMBA_DISABLE_JIT")):
-    numba: Any = None
-else:
-    try:
+numba: Any = None
+internals: Any = None
+if "1" not in (os.environ.get("EVENSTEP_PLAIN"), os.environ.get("NUMBA_DISABLE_JIT")):
+    with suppress(ImportError):
         import numba  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:  # pragma: no cover - exercised by EVENSTEP_PLAIN in the tests
-        numba = None
+
+        from evenstep import numba_internals as internals
 
 #: True in the checked build.
 CHECKED = numba is not None and kernel_cache.is_checked()
-_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain
-change.is_compiled = numba is not None and not _BEGINS_PLAIN
-
-# No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out
-# the counting of references to arrays, which costs more than most kernels' own work.
-_FLAGS: dict[str, Any] = {
-    "fastmath": False,
-    "parallel": False,
-    "error_model": "numpy",
-    "_nrt": False,
-    "boundscheck": CHECKED,
-}
-
-#: Variables that limit the threads of OpenBLAS.
-_THREADS = ("OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+change.is_compiled = numba is not None and not kernel_cache.begins_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,38 +67,22 @@ def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> 
     return make() if change.is_compiled else Late(plain, make, **what)
 
 
-def _made(function: F, flags: dict[str, Any]) -> F:
-    """A kernel that numba compiles with these flags at its first call, and keeps in the disk cache if there is one."""
-    return _later(function, lambda: _cached(function, flags), is_door="no_cpython_wrapper" not in flags)
-
-
-def _cached(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
-    """The function as a numba dispatcher with evenstep's disk cache; it is not compiled yet."""
-    made = numba.njit(**flags)(function)
-    made._cache = _cache_of(function)
-    return made
-
-
 def jit(function: F) -> F:
     """Compile a kernel at its first call with arguments of new types, cached on disk; same bits on every machine.
 
     It may not allocate arrays (`allocating` may). Without numba it stays plain Python, as with all decorators of this file.
     """
-    return _made(function, _FLAGS)
+    return _later(function, lambda: internals.kept(function, internals.KERNEL))
 
 
 def allocating(function: F) -> F:
     """Compile a kernel at its first call, as `jit` does, but let it allocate arrays whose size only the data tell."""
-    return _made(function, {**_FLAGS, "_nrt": True})
+    return _later(function, lambda: internals.kept(function, internals.ALLOCATING))
 
 
 def inlined(function: F) -> F:
     """Mark a helper that numba copies into its callers, and caches only as part of them: for helpers with many arrays."""
-    return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
-
-
-#: Flags of helpers that only compiled code calls: no reference counts, and no wrappers for calls from Python.
-_BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _later(function, lambda: numba.njit(inline="always", **internals.KERNEL)(function))
 
 
 def part(function: F) -> F:
@@ -122,15 +90,15 @@ def part(function: F) -> F:
 
     It is cached on disk only with its callers. Python cannot call the compiled form.
     """
-    return _later(function, lambda: numba.njit(forceinline=True, **_BORROWING)(function), is_door=False)
+    return _later(function, lambda: numba.njit(**internals.PART)(function), is_door=False)
 
 
 def borrowing(function: F) -> F:
     """Compile a kernel as `jit` does, without counting references to arrays. Only kernels may call it; it may not slice."""
-    return _made(function, _BORROWING)
+    return _later(function, lambda: internals.kept(function, internals.INNER), is_door=False)
 
 
-def callback(name: str, function: Callable[..., float], *takes: type[int] | type[float]) -> Any:
+def callback(name: str, function: Callable[..., float], *takes: type[float]) -> Any:
     """Register a Python function under a symbol name; returns an object that kernels call like the function.
 
     Register the same name in each process before it loads a kernel that calls it. Without numba the result is `function`.
@@ -163,7 +131,7 @@ def declared(signature: Any) -> Callable[[F], F]:
 
     def wrap(function: F) -> F:
         def make() -> Any:
-            made = _cached(function, _FLAGS)
+            made = internals.kept(function, internals.KERNEL)
             made.compile(signature)
             made.disable_compile()
             return made
@@ -182,8 +150,7 @@ def entry(kernel: Any) -> Any:
         return kernel
     if isinstance(kernel, Late) and not change.is_compiled:
         return _later(kernel.py_func, lambda: entry(kernel.made), is_declared=kernel.is_declared)
-    (only,) = kernel.overloads.values()
-    return only.entry_point
+    return internals.entry_of(kernel)
 
 
 _plain_texts: dict[Any, Any] = {}
@@ -215,26 +182,13 @@ def _in_plain(value: Any, used: tuple[str, ...]) -> Any:
     return types.SimpleNamespace(**{name: as_plain(one) for name, one in attributes.items()})
 
 
-class _Address:
-    """A compiled function given to numba by the address of its code; `kept` keeps that code alive."""
-
-    def __init__(self, address: int, kept: Any) -> None:
-        self.address, self.kept = address, kept
-
-    def __wrapper_address__(self) -> int:
-        return self.address
-
-
 def address_of(kernel: Any) -> Any:
     """Wrap the code address of a `declared` kernel with one signature, to pass it to an `entry` as an argument.
 
     It spares the search for the kernel's code at each call of the `entry`, and makes each call of the kernel slightly
     slower. Python cannot call the result. Without numba it is the kernel itself.
     """
-    if numba is None:
-        return kernel
-    (only,) = kernel.overloads.values()
-    return _Address(only.library.get_pointer_to_function(only.fndesc.llvm_cfunc_wrapper_name), kernel)
+    return kernel if numba is None else internals.Address(kernel)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -470,138 +424,6 @@ def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], si
     return declared(signature)(names[name])
 
 
-def _cache_of(function: Any) -> Any:
-    """The disk cache of a kernel, or a cache that keeps nothing if there is no folder for it."""
-    from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
-
-    is_ours = Path(function.__code__.co_filename).is_relative_to(kernel_cache.ROOT)
-    try:
-        return _cache_class(is_ours)(function)
-    except RuntimeError:  # there is no folder
-        return caching.NullCache()
-
-
-def _check_memory() -> None:
-    """Raise an `InputError` if SciPy, which numba loads with the first kernel, would never end loading for want of memory.
-
-    Its own OpenBLAS takes 40 MiB, with less of which numba does without SciPy, then 32 MiB for each thread and a stack for
-    each but the first, and asks for ever if the limit of this process's memory refuses them. Other builds of SciPy, which
-    may need less, are not checked.
-    """
-    if "scipy.linalg" in sys.modules or sys.platform != "linux":
-        return
-    import resource
-
-    limit, stack = (resource.getrlimit(kind)[0] >> 20 for kind in (resource.RLIMIT_AS, resource.RLIMIT_STACK))
-    if limit < 0 or not (Path(np.__file__).parents[1] / "scipy.libs").is_dir():
-        return
-    asked = [re.match(r"\s*\+?0*([1-9]\d*)", os.environ.get(name, "")) for name in _THREADS]
-    threads = min(64, len(os.sched_getaffinity(0)), *(int(found[1]) for found in asked if found))
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() >> 20
-    needed = used + 40 + 32 * threads + max(stack, 0) * (threads - 1)
-    if used + 40 <= limit < needed:
-        hint = "Raise it, or set OPENBLAS_NUM_THREADS=1."
-        raise InputError("evenstep", "limit of memory (ulimit -v)", f"{limit} MiB", f"at least {needed + 250} MiB", hint)
-
-
-@functools.cache
-def _cache_class(is_ours: bool) -> Any:
-    """The class of disk caches for evenstep's kernels (`is_ours`), in the folder of `kernel_cache`, or for users' kernels.
-
-    A user's kernel goes to the folder that numba chooses, and only without one to that of `kernel_cache`.
-    """
-    from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
-
-    class Locator(caching.InTreeCacheLocator):
-        def get_cache_path(self) -> str:
-            source, where = Path(self._py_file), kernel_cache.place()
-            return str(where.folder_of(source) or where.shipped_folder(source))
-
-        def ensure_cache_path(self) -> None:  # `kernel_cache.place` has tested that it can be written
-            Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
-
-    where = kernel_cache.place()
-    has_place = where.folder is not None or (is_ours and (where.is_beside or where.reads_beside))
-    usual = [] if is_ours else list(caching.CacheImpl._locator_classes)  # pyright: ignore[reportPrivateUsage]
-
-    class Impl(caching.CompileResultCacheImpl):
-        _locator_classes = [*usual, Locator] if has_place else usual
-
-    class Kept(caching.FunctionCache):
-        """A disk cache that ignores disk errors: a kernel that could not be saved is compiled again by the next process.
-
-        A missing kernel is compiled under a lock, so that of two processes one compiles and the other loads.
-        """
-
-        _impl_class = Impl
-
-        def _load_overload(self, sig: Any, target_context: Any) -> Any:
-            found = super()._load_overload(sig, target_context)
-            shipped = where.shipped_folder(Path(self._py_func.__code__.co_filename))
-            if found is not None or shipped is None:
-                return found
-            own, locator = self._cache_file, self._impl.locator
-            try:
-                self._cache_file = caching.IndexDataCacheFile(
-                    str(shipped), self._impl.filename_base, locator.get_source_stamp()
-                )
-                return super()._load_overload(sig, target_context)
-            finally:
-                self._cache_file = own
-
-        def _index_key(self, sig: Any, codegen: Any) -> Any:
-            key: tuple[Any, ...] = super()._index_key(sig, codegen)
-            # compiled code imports its module, and a user's file may have several module names
-            return key if is_ours else (*key, self._py_func.__module__, kernel_cache.text_of(self._py_func))
-
-        def save_overload(self, sig: Any, data: Any) -> None:
-            try:
-                with suppress(OSError):
-                    super().save_overload(sig, data)
-            finally:
-                self.end_compiling()
-
-        def load_overload(self, sig: Any, target_context: Any) -> Any:
-            found = self._loaded(sig, target_context)
-            if found is None:
-                locks().take(self._lock_name)
-                found = self._loaded(sig, target_context)  # another process may have compiled it by now
-                if found is not None:
-                    self.end_compiling()
-            return found
-
-        def end_compiling(self) -> None:
-            locks().release(self._lock_name)
-
-        @property
-        def _lock_name(self) -> str:
-            return f"{self._cache_path}/{self._impl.filename_base}"
-
-        def _loaded(self, sig: Any, target_context: Any) -> Any:
-            _check_memory()
-            with suppress(OSError):
-                return super().load_overload(sig, target_context)
-
-    return Kept
-
-
-def _listen() -> None:
-    """Announce to operators (`kernel_cache.announce`) each compilation that starts; free the kernel's lock if it fails."""
-    from numba.core import event  # pyright: ignore[reportMissingTypeStubs]
-
-    class Compiling(event.Listener):
-        def on_start(self, event: Any) -> None:
-            kernel_cache.announce()
-
-        def on_end(self, event: Any) -> None:
-            kernel = event.data["dispatcher"]
-            end = getattr(kernel._cache, "end_compiling", None)
-            if end is not None and tuple(event.data["args"]) not in kernel.overloads:
-                end()  # it failed; else `save_overload` follows
-
-    event.register("numba:compile", Compiling())
-
-
 @jit
 def check(holds: Any) -> None:
     """Raise an IndexError if `holds` is false, but only in the checked build (``EVENSTEP_CHECKED=1``)."""
@@ -614,7 +436,7 @@ warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarni
 if numba is not None:
     if kernel_cache.place().is_beside:
         kernel_cache.drop_stale(kernel_cache.ROOT)
-    _listen()
+    internals.listen()
     _compile_sealed()
     # Compiled policies are functions passed as values; numba warns at every use that this is experimental.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)

@@ -299,15 +299,15 @@ def _imported(root: Path, source: Path) -> set[Path]:
 def drop_stale(root: Path) -> None:
     """Delete, folder by folder, index files of kernels older than the newest source of their folder: they compile anew.
 
-    A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and ``compiled.py``;
-    numba checks only the first. `root` is the folder of evenstep, whose kernels are kept next to their sources.
+    A folder's sources are the kernels' own files, all that these import from evenstep at any depth, and both files that use
+    numba, which checks only the first. `root` is the folder of evenstep, whose kernels are next to their sources.
     """
     for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         indices = list(room.glob("__pycache__/*.nbi"))
         if not indices:
             continue
         made = {room / f"{index.name.split('.')[0]}.py" for index in indices}
-        sources, new = {root / "compiled.py"}, {path for path in made if path.is_file()}
+        sources, new = {root / "compiled.py", root / "numba_internals.py"}, {path for path in made if path.is_file()}
         while new:
             sources |= new
             new = set[Path]().union(*(_imported(root, path) for path in new)) - sources

@@ -48,12 +48,7 @@ class Late:
     """
 
     def __init__(
-        self,
-        plain: Callable[..., Any],
-        make: Callable[[], Any],
-        *,
-        is_door: bool = True,
-        is_declared: bool = False,
+        self, plain: Callable[..., Any], make: Callable[[], Any], *, is_door: bool = True, is_declared: bool = False
     ) -> None:
         functools.update_wrapper(self, plain)
         self.py_func, self._make = plain, make

@@ -21,9 +21,7 @@ Answer: TypeAlias = Callable[..., float]
 Stop: TypeAlias = Callable[[BaseException], None]
 
 
-def question(
-    symbol: str, *takes: type[int] | type[float]
-) -> tuple[Any, Callable[[Answer, Stop], AbstractContextManager[None]]]:
+def question(symbol: str, *takes: type[float]) -> tuple[Any, Callable[[Answer, Stop], AbstractContextManager[None]]]:
     """Make a callback by which compiled loops call Python, and a context manager that sets the Python functions to call.
 
     `symbol` is a name unique in the program; the callback `takes` arguments of these types, and returns a float. The second
