@@ -220,7 +220,7 @@ class Endpoint:
         """
         found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         hosts = dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) > 3 and at[3] else str(at[0]) for *_, at in found)
-        self._silent.intersection_update(hosts)
+        self._doubtful.intersection_update(hosts)
         return hosts
 
     def _looked(self, looking: asyncio.Task[dict[str, None]]) -> None:
