@@ -186,6 +186,7 @@ class Exchange:
 
     def start(self, out: bytes) -> None:
         """Send the client the head of the stream, and `out`, which has the first token."""
+        self.model.look_soon()
         self._begin_answer()
         if out:
             self.client.send(out)

@@ -106,6 +106,7 @@ class ServedModel:
             policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
         )
         self._turn, self._produced = self.dispatcher.parts.turn, self.dispatcher.produced
+        self._quiet = self.dispatcher.parts.barriers.quiet
         if tenants is not None:
             self.dispatcher.parts.limits.share(tenants)
         self.backends: dict[str, Backend] = {}
@@ -160,10 +161,10 @@ class ServedModel:
         Ends that are held are told before arrivals, so that arrivals find room.
         """
         self._events.append(event)
-        self._look_soon()
+        self.look_soon()
 
-    def _look_soon(self) -> None:
-        """Have the loop call `_look` once, after the socket reads at hand."""
+    def look_soon(self) -> None:
+        """Have the loop count chunks and pass on held events once, after the socket reads at hand."""
         if not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)
@@ -214,12 +215,17 @@ class ServedModel:
     def produced(self, row: int, tokens: int, now_s: float) -> None:
         """Report to the dispatcher the output tokens, 1 or more, that a chunk brought.
 
-        `row` is the request's, as `SendDecode` and `Continue` give it; `now_s` is in seconds of `time.monotonic`.
+        It is counted with the next event; at once after the socket reads at hand if a request waits for the end of a step.
+        For a first token, which may free what others wait for, call `look_soon`, too.
+
+        Args:
+            row: the request's, as `SendDecode` and `Continue` give it.
+            now_s: time of the chunk, in seconds of `time.monotonic`.
         """
         self._turn.now_s = now_s
         self._produced(row, tokens)
-        if not self._is_looking:
-            self._look_soon()
+        if not (self._is_looking or self._quiet[0]):
+            self.look_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
         """Tell the dispatcher how many tokens, 1 or more, a prompt has by an engine's count; `row` is the request's.
@@ -248,7 +254,7 @@ class ServedModel:
         event = ev.Finished(now_s=now_s, request=number, leg=leg, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
         if output_tokens:
             self._ended.append(event)
-            self._look_soon()
+            self.look_soon()
         else:
             self.tell(event)
         self._exchanges.pop(number, None)
@@ -382,7 +388,7 @@ class ServedModel:
     def _tick_soon(self) -> None:
         """Note that a tick is due now; `_look` sends it after the socket reads at hand."""
         self._due_s = self._due_s or time.monotonic()
-        self._look_soon()
+        self.look_soon()
 
     def _look(self) -> None:
         """Count chunks, and pass on held events and a due tick; the loop calls it after the socket reads at hand.
