@@ -168,7 +168,7 @@ def test_what_brings_no_token_is_silence():
             self.at = at
 
     client = SimpleNamespace(is_framed=True, paused=False, send=lambda data: None, forward=lambda data: None)
-    model = SimpleNamespace(produced=lambda row, tokens, now_s: None)
+    model = SimpleNamespace(produced=lambda row, tokens, now_s: None, look_soon=lambda: None)
     exchange = SimpleNamespace(has_started=True, is_counted=True, client=client, model=model)
     backend = SimpleNamespace(endpoint=SimpleNamespace(settings=Engines(silence_s=7.0)))
     reply = ReplyStream(Dialect(), chat=False, client=UsageOptions(), engine=UsageOptions())

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 from msgspec import structs
@@ -28,8 +29,11 @@ from tests.gateway.test_deadline import HeldUp
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Dispatch, Settings, WorkerSpec
-from evenstep.gateway.config.sections import Decisions
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.view import Dialect, UsageOptions
+from evenstep.gateway.config.sections import Decisions, Engines
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.exchange import Stream
 from evenstep.gateway.serve.served import ServedModel
 
 CLOSE = "Connection: close\r\n"
@@ -271,6 +275,92 @@ def _one_that_runs_and_one_that_waits(loop):
         loop.turn(loop.now_s)
     assert [one.decode.call_count for one in requests] == [1, 0]
     return pool, requests
+
+
+def _pool(loop, *workers, requests, probe=mock.Mock(), **settings):
+    """A pool of these workers at time 100, and its requests, which have arrived."""
+    rules = Settings(**settings)
+    pool = ServedModel("m", "jsq", "", rules, loop=loop, probe=probe, removed=mock.Mock(), denied=mock.Mock())
+    for worker in workers:
+        pool.backends[worker.name] = backend = mock.Mock(passing=0)
+        backend.name = worker.name
+        pool.tell(ev.WorkerAdded(now_s=loop.now_s, spec=worker))
+    made = [mock.Mock() for _ in range(requests)]
+    for one in made:
+        pool.arrives(ev.Arrived(now_s=loop.now_s, request=pool.number(one), prompt_tokens=1))
+    for _ in range(3):
+        loop.turn(loop.now_s)
+    return pool, made
+
+
+def _stream(pool, sent, has_started=False):
+    """The stream that answers the command `sent`."""
+    client = mock.Mock(is_framed=False, paused=False)
+    exchange = SimpleNamespace(has_started=has_started, is_counted=True, client=client, model=pool, start=mock.Mock())
+    reply = ReplyStream(Dialect(), chat=False, client=UsageOptions(), engine=UsageOptions())
+    leg = Stream(exchange, sent.leg, mock.Mock(endpoint=SimpleNamespace(settings=Engines())), sent.row, reply)
+    leg.connection = mock.Mock()
+    return leg
+
+
+def test_the_first_token_of_a_stream_frees_its_prefiller_at_once():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        workers = (WorkerSpec(name=name, role=name, slots=1, scraped=False) for name in ("prefill", "decode"))
+        pool, (one, other) = _pool(loop, *workers, requests=2)
+        (sent,) = one.prefill.call_args.args[:1]
+        pool.tell(ev.PrefillDone(now_s=loop.now_s, request=sent.request, leg=sent.leg))
+        loop.turn(100.1)
+        leg = _stream(pool, one.decode.call_args.args[0])
+        loop.turn(100.1)
+        assert not other.prefill.called
+        loop.turn(100.2, read=lambda: leg.body(chunk(" a", 1)))
+        loop.turn(100.2)
+        assert other.prefill.called
+
+
+def test_the_first_token_from_another_engine_ejects_the_one_that_broke_off_at_once():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        workers = (WorkerSpec(name=name, slots=1, scraped=False) for name in "ab")
+        pool, (one,) = _pool(loop, *workers, requests=1, breaker_failures=1, probe=(probe := mock.Mock()))
+        (sent,) = one.decode.call_args.args[:1]
+        loop.turn(100.1, read=lambda: _stream(pool, sent).body(chunk(" a", 1)))
+        loop.turn(100.1)
+        pool.tell(ev.Failed(now_s=100.2, request=sent.request, leg=sent.leg, kind="stream"))
+        for _ in range(3):
+            loop.turn(100.2)
+        assert [ejected for ejected, *_ in pool.work()] == [False, False]
+        leg = _stream(pool, one.resume.call_args.args[0], has_started=True)
+        loop.turn(100.3, read=lambda: leg.body(chunk(" b", 1)))
+        for _ in range(3):
+            loop.turn(100.3)
+        assert [ejected for ejected, *_ in pool.work()] == [name == sent.worker for name in pool.backends]
+        loop.turn(200.0)
+        loop.turn(200.0)
+        assert probe.called
+
+
+def test_a_round_follows_the_last_chunk_of_a_step_and_not_an_earlier_one():
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        pool, (one, two, three, four) = _pool(
+            loop, WorkerSpec(name="w", slots=3, scraped=False), requests=4, gather_ms=1e6, ttl_s=1e9, total_s=1e9
+        )
+        first, second, third = (found.decode.call_args.args[0] for found in (one, two, three))
+        for now_s in (100.1, 100.2):
+            for sent in (first, second, third):
+                loop.turn(now_s, read=lambda sent=sent, now_s=now_s: pool.produced(sent.row, 1, now_s))
+        loop.turn(100.2)
+        loop.turn(100.3, read=lambda: pool.produced(first.row, 1, 100.3))
+        pool.finished(one, first.leg)
+        loop.turn(100.3, read=lambda: pool.produced(second.row, 1, 100.3))
+        for _ in range(3):
+            loop.turn(100.3)
+        assert not four.decode.called
+        loop.turn(100.3, read=lambda: pool.produced(third.row, 1, 100.3))
+        loop.turn(100.3)
+        assert four.decode.called
 
 
 def test_an_answer_that_came_while_the_process_was_stopped_is_complete_though_it_is_overdue_by_now():

@@ -186,7 +186,6 @@ class Exchange:
 
     def start(self, out: bytes) -> None:
         """Send the client the head of the stream, and `out`, which has the first token."""
-        self.model.look_soon()
         self._begin_answer()
         if out:
             self.client.send(out)
@@ -595,13 +594,14 @@ class Stream(Collecting):
         super().__init__(exchange, number, backend, row)
         self.reply = reply
         self.counted = reply.produced  # tokens reported to the dispatcher
+        self._has_told = False  # a token of this leg was reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
         self._held = b""  # what came before the first token
         self.silence_s = backend.endpoint.settings.silence_s
 
     def chunks(self, data: bytes) -> bytes:
         exchange, reply = self.exchange, self.reply
-        if not exchange.has_started:
+        if not self._has_told:
             return data
         client = exchange.client
         at, out = reply.feed_chunks(data, client.is_framed)
@@ -651,6 +651,9 @@ class Stream(Collecting):
         if news > 0:
             self.counted = produced
             exchange.model.produced(self.row, news, now_s)
+            if not self._has_told:
+                self._has_told = True
+                exchange.model.look_soon()
             if not exchange.is_counted:
                 exchange.count_prompt(self.row, reply.prompt_tokens)
         if reply.recomputed:

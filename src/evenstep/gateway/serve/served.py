@@ -216,7 +216,7 @@ class ServedModel:
         """Report to the dispatcher the output tokens, 1 or more, that a chunk brought.
 
         It is counted with the next event; at once after the socket reads at hand if a request waits for the end of a step.
-        For a first token, which may free what others wait for, call `look_soon`, too.
+        For the first token of a leg, which may free what others wait for or eject an engine, call `look_soon`, too.
 
         Args:
             row: the request's, as `SendDecode` and `Continue` give it.
