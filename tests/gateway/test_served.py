@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
+import pytest
 from msgspec import structs
 from tests.gateway.running import (
     DONE,
@@ -277,7 +278,7 @@ def _one_that_runs_and_one_that_waits(loop):
     return pool, requests
 
 
-def _pool(loop, *workers, requests, probe=mock.Mock(), **settings):
+def _pool(loop, *workers, requests, probe=None, **settings):
     """A pool of these workers at time 100, and its requests, which have arrived."""
     rules = Settings(**settings)
     pool = ServedModel("m", "jsq", "", rules, loop=loop, probe=probe, removed=mock.Mock(), denied=mock.Mock())
@@ -361,6 +362,26 @@ def test_a_round_follows_the_last_chunk_of_a_step_and_not_an_earlier_one():
         loop.turn(100.3, read=lambda: pool.produced(third.row, 1, 100.3))
         loop.turn(100.3)
         assert four.decode.called
+
+
+@pytest.mark.parametrize("looks_first", [False, True])
+def test_a_bug_in_the_count_of_a_chunk_costs_no_other_request_its_end(looks_first):
+    loop = Turns()
+    with mock.patch.object(time, "monotonic", lambda: loop.now_s):
+        pool, (one, other, third) = _pool(loop, WorkerSpec(name="w", slots=2, scraped=False), requests=3)
+        first, second = (found.decode.call_args.args[0] for found in (one, other))
+        with mock.patch.object(pool.dispatcher.deliveries, "_deliver", side_effect=RuntimeError("a bug")):
+            pool.produced(first.row, 1, 100.1)
+            if looks_first:
+                pool.finished(other, second.leg, output_tokens=3)
+            with pytest.raises(RuntimeError, match="a bug"):
+                loop.turn(100.1) if looks_first else pool.finished(other, second.leg)
+        if not looks_first:
+            pool.tell(ev.Tick(now_s=100.2))
+        for _ in range(3):
+            loop.turn(100.2)
+        assert third.decode.called
+        assert pool.dispatcher.snapshot()["requests_total"]["200"] == 1
 
 
 def test_an_answer_that_came_while_the_process_was_stopped_is_complete_though_it_is_overdue_by_now():

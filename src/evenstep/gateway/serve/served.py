@@ -177,6 +177,7 @@ class ServedModel:
             events.extendleft(reversed(ended))
             ended.clear()
         try:
+            self.dispatcher.count()  # here, so that an error about a chunk costs none of the events
             while events:
                 try:
                     commands = self.dispatcher.handle_all(events, ticks)
@@ -398,12 +399,10 @@ class ServedModel:
         if self._is_closed:
             return
         due_s, self._due_s, self._is_looking = self._due_s, 0.0, False
-        if self.dispatcher.due:
-            due_s = due_s or time.monotonic()
-        elif not (due_s or self._events or self._ended):
-            return
         try:
-            if not due_s:
+            if self.dispatcher.due:
+                due_s = due_s or time.monotonic()
+            elif not due_s:
                 self._tell_all(ticks=True)
                 self._look_at_fit()
         finally:
