@@ -14,6 +14,7 @@ from tests.strategies import examples
 
 from evenstep import compiled
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.deliveries import ROOM
 from evenstep.dispatch.log.records import Chunks
 from evenstep.dispatch.steps.lockstep import count_chunks
 
@@ -123,6 +124,17 @@ def test_many_at_once_leave_the_same_state_also_after_hundreds_of_steps(tokens):
         at_once(other, rows, [tokens] * 6, now_s)
     assert state(one) == state(other)
     assert min(one.d.parts.barriers.all.at.steps) > 500
+
+
+def test_more_chunks_at_once_than_are_kept_leave_the_same_state_and_log():
+    logs = list[object](), list[object]()
+    (one, rows), (other, _) = fleet(3, 6, logs[0].append), fleet(3, 6, logs[1].append)
+    chunks = [*rows * (ROOM // 4), *rows[:5]]
+    one_by_one(one, chunks, [1] * len(chunks), 1.0)
+    at_once(other, chunks, [1] * len(chunks), 1.0)
+    assert state(one) == state(other)
+    one.d.flush(), other.d.flush()
+    assert logs[0] == logs[1] and len(logs[0][-1].rows) == len(chunks) > ROOM
 
 
 @pytest.mark.parametrize("far", [1, 3, 10])

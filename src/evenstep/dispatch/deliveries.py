@@ -1,8 +1,8 @@
 """Counts delivered chunks, a batch at a time: tokens for each request, and the step of the barrier group they belong to.
 
 Rules of this file. `Deliveries.produced` keeps a chunk; `Deliveries.count` counts all that are kept, in order, by
-`steps.lockstep.count_chunks`. That leaves first tokens and tables without room to `Deliveries.deliver`, and reports ended
-steps for which rounds wait.
+`steps.lockstep.count_chunks`. That leaves first tokens and tables without room to this file, and reports ended steps for
+which rounds wait.
 """
 
 from __future__ import annotations
