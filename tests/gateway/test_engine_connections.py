@@ -275,26 +275,29 @@ def test_the_first_of_many_addresses_has_time_for_a_handshake():
     clock.run(story())
 
 
-def test_a_certificate_that_is_not_trusted_is_told_though_the_name_has_another_address():
-    """The log said that the second address refuses connections, as if no engine were there."""
+@pytest.mark.parametrize("other", ["refuses", "is silent"])
+def test_a_certificate_that_is_not_trusted_is_told_though_the_name_has_another_address(other):
+    """The log said that the second address refuses connections, or is silent, as if no engine were there."""
 
     untrusted = ssl.SSLCertVerificationError()
     untrusted.verify_message = "certificate is not valid for 'engine.example'."
 
     async def connecting(host):
-        raise untrusted if host == "192.0.2.1" else ConnectionRefusedError
+        if host == "192.0.2.1":
+            raise untrusted
+        if other == "refuses":
+            raise ConnectionRefusedError
+        await asyncio.Event().wait()
 
     async def story():
         loop, leg = asyncio.get_running_loop(), Asked()
         tried = addressed(loop, "192.0.2.1", "192.0.2.2", connecting=connecting)
         Endpoint("https://engine.example:80", Engines(), loop).send(leg, (HEAD, b""), 5.0)
         await leg.over.wait()
-        assert leg.why.endswith("SSLCertVerificationError, certificate is not valid for 'engine.example'") and tried == [
-            "192.0.2.1",
-            "192.0.2.2",
-        ]
+        assert leg.why.endswith("SSLCertVerificationError, certificate is not valid for 'engine.example'")
+        assert tried == ["192.0.2.1", "192.0.2.2"]
 
-    asyncio.run(story())
+    clock.run(story())
 
 
 def test_an_engine_that_is_not_trusted_at_one_address_does_not_hide_the_next_one():

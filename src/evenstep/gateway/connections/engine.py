@@ -150,18 +150,14 @@ class Endpoint:
 
     async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         """Open a connection and send the request on it, or break the leg; keep the connection if the leg was cancelled."""
+        untrusted: list[ssl.SSLError] = []
         try:
             async with _within(self.settings.connect_s):
-                transport, made = await self._connected()
+                transport, made = await self._connected(untrusted)
         except Exception as error:  # of any kind: a leg that is told nothing waits for ever
             if leg.is_off:
                 return
-            ours = _without_files(error)
-            if ours:
-                leg.broke("unable", f"this gateway can open no connection to it: {ours}")
-                return
-            more = f", {error.verify_message.rstrip('.')}" if isinstance(error, ssl.SSLCertVerificationError) else ""
-            leg.broke("connect", f"it cannot be reached: {type(error).__name__}{more}")
+            leg.broke(*_told([*untrusted, error][0]))
             if isinstance(error, (OSError, ValueError, RuntimeError)):  # ValueError: an invalid host name
                 return
             raise  # a bug, which the loop logs
@@ -178,16 +174,17 @@ class Endpoint:
         else:
             made.send(leg, data, patience_s)
 
-    async def _connected(self) -> tuple[asyncio.Transport, EngineConnection]:
+    async def _connected(self, untrusted: list[ssl.SSLError]) -> tuple[asyncio.Transport, EngineConnection]:
         """Connect to the first address of the host that takes the connection; those that failed an earlier one come last.
 
         The first has half of ``Engines.connect_s``, each further one half of the time of the one before, the last all that
-        is left. If all fail, a TLS error is raised before any other: an engine is there, and it says why it cannot be asked.
+        is left. The TLS errors of addresses before the last are added to `untrusted`. If all fail, they say the most: an
+        engine is there, and this is why it cannot be asked.
         """
         hosts = [self._host]
         if self._is_name:
             hosts = sorted(await self._addresses(), key=self._doubtful.__contains__)
-        part_s, untrusted = self.settings.connect_s, None
+        part_s = self.settings.connect_s
         for host in hosts[:-1]:
             part_s /= 2
             try:
@@ -195,13 +192,11 @@ class Endpoint:
                     return await self._connect(host)
             except (TimeoutError, ssl.SSLError) as error:
                 self._doubtful.add(host)
-                untrusted = error if isinstance(error, ssl.SSLError) else untrusted
+                if isinstance(error, ssl.SSLError):
+                    untrusted.append(error)
             except OSError:
                 continue
-        try:
-            return await self._connect(hosts[-1])
-        except OSError as error:
-            raise untrusted or error from None
+        return await self._connect(hosts[-1])
 
     async def _addresses(self) -> dict[str, None]:
         """The host's addresses, as keys; one look-up at a time is for all connections that wait for it.
@@ -287,6 +282,15 @@ async def _within(limit_s: float) -> AsyncGenerator[None]:
             timer.cancel()
 
 
+def _told(error: Exception) -> tuple[Kind, str]:
+    """Kind and reason, as of `Leg.broke`, for a connection that could not be made because of `error`."""
+    ours = _without_files(error)
+    if ours:
+        return "unable", f"this gateway can open no connection to it: {ours}"
+    more = f", {error.verify_message.rstrip('.')}" if isinstance(error, ssl.SSLCertVerificationError) else ""
+    return "connect", f"it cannot be reached: {type(error).__name__}{more}"
+
+
 def _without_files(error: Exception) -> str:
     """What the system says if this process may open no more files now, or could not at `error`; empty if it may.
 
@@ -321,6 +325,7 @@ class EngineConnection(asyncio.Protocol):
     Attributes:
         deadline: time at which the call fails as ``stall``, or an idle connection closes; a leg moves it when the engine
             shows life.
+        idle_s: when it was last kept for the next request, in seconds of `time.monotonic`; inf = never.
         is_closed: nothing may be sent on it any more.
     """
 
