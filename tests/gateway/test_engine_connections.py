@@ -165,6 +165,26 @@ def test_nor_where_its_name_cannot_be_looked_up_for_want_of_files(error):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.parametrize(("error", "is_logged"), [(OverflowError("unforeseen"), True), (OSError("foreseen"), False)])
+@pytest.mark.parametrize("is_off", [False, True])
+def test_an_unforeseen_error_is_logged_also_if_the_client_has_left(error, is_logged, is_off, caplog):
+    async def connecting(host):
+        raise error
+
+    async def story():
+        loop, leg = asyncio.get_running_loop(), Asked()
+        addressed(loop, "192.0.2.1", connecting=connecting)
+        endpoint = Endpoint("http://engine.example:80", Engines(), loop)
+        endpoint.send(leg, (HEAD, b""), 5.0)
+        leg.is_off = is_off
+        await until(lambda: not endpoint._tasks)
+        assert leg.heard == ([] if is_off else ["connect"])
+
+    asyncio.run(story())
+    gc.collect()
+    assert ("unforeseen" in caplog.text) == is_logged
+
+
 def kinds(error, before=lambda: None, host="engine.example"):
     """What a leg hears from an endpoint whose name, or connection, fails with this error."""
 

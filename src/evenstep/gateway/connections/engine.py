@@ -155,9 +155,8 @@ class Endpoint:
             async with _within(self.settings.connect_s):
                 transport, made = await self._connected(untrusted)
         except Exception as error:  # of any kind: a leg that is told nothing waits for ever
-            if leg.is_off:
-                return
-            leg.broke(*_told([*untrusted, error][0]))
+            if not leg.is_off:
+                leg.broke(*_told([*untrusted, error][0]))
             if isinstance(error, (OSError, ValueError, RuntimeError)):  # ValueError: an invalid host name
                 return
             raise  # a bug, which the loop logs
