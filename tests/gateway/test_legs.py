@@ -335,3 +335,35 @@ def test_an_engine_is_not_to_blame_for_a_hand_over_that_waited_as_long_as_a_leas
                 assert [worker["is_up"] for worker in workers] == [is_up, True]
 
     asyncio.run(story())
+
+
+def test_an_engine_that_is_to_continue_has_no_hand_over_to_blame(monkeypatch):
+    """Only the first engine to decode gets one."""
+    monkeypatch.setattr(exchange, "_LEASE_S", 0.0)
+
+    async def prefills(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a"}],"kv_transfer_params":{"of":%d}}' % number))
+
+    called = []
+
+    async def decodes(number, head, body, writer):
+        called.append(b"kv_transfer_params" in body)
+        if len(called) == 1:
+            writer.write(EVENTS + framed(chunk(" a", 1)))
+            return False
+        if len(called) == 2:
+            writer.write(whole(500, GONE))
+        else:
+            writer.write(EVENTS + framed(chunk(" b", 1, "length", prompt=(7, 8, 1))) + framed(DONE) + END)
+
+    async def story():
+        rules = Dispatch(breaker_failures=1, cooldown_s=1e6, backoff_s=0.0)
+        async with engine(prefills) as first, engine(decodes) as one, engine(decodes) as two, engine(decodes) as three:
+            decoders = [Worker(at.url, name) for at, name in ((one, "one"), (two, "two"), (three, "three"))]
+            async with serving(Worker(first.url, role="prefill"), *decoders, dispatch=rules) as server:
+                answer = await raw(server, request(BODY, headers=CLOSE))
+                assert b" b" in answer and called == [True, False, False]
+                workers = server.gateway.pools.all[0].dispatcher.snapshot()["workers"]
+                assert sum(worker["is_up"] for worker in workers) == 1, "of the two that failed, each is to blame"
+
+    asyncio.run(story())

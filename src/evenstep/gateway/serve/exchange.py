@@ -44,7 +44,7 @@ _EVENT_BYTES = 1 << 20
 #: Bytes of an event for each byte of the prompt that it repeats: as token ids, or as tokens with log probabilities.
 _BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
 _MOST_ANSWER = 64 * 1024 * 1024
-#: From this wait of a hand-over for a decoding worker on, its lease may have ended (vLLM's `kv_lease_duration` is 30 s).
+#: From this age of a hand-over on, its lease may have ended (vLLM's `kv_lease_duration` is 30 s).
 _LEASE_S = 20.0
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
@@ -86,7 +86,8 @@ class Exchange:
     _handover = _body = b""
     _rest = b""  # of a closed leg: the last events of an answer whose every choice had ended
     _usage_options = UsageOptions()
-    _is_late = False  # the present leg has a hand-over that waited for `_LEASE_S`
+    _handed_s = 0.0  # when the hand-over came
+    _is_late = False  # the present leg has a hand-over that is `_LEASE_S` old
     _lost_as: Kind | None = None  # why the last leg that failed did so
     _refusal: Refusal | None = None  # the last one that a failed leg had for the client
     _why_not = ""  # of the last leg that failed or was closed (`Collecting.why_not`)
@@ -111,6 +112,7 @@ class Exchange:
     def decode(self, command: SendDecode, backend: Backend) -> None:
         """Send the request to a decoding worker; after a prefill leg, with its hand-over (``kv_transfer_params``)."""
         self._begin_call(backend)
+        self._is_late = bool(self._handover) and self.model.now_s() - self._handed_s >= _LEASE_S
         self._before = None
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = backend.endpoint.settings
@@ -200,6 +202,7 @@ class Exchange:
     def prefilled(self, leg: Prefill, prompt_tokens: int, handover: bytes) -> None:
         """Handle the answer of the prefill leg: keep its hand-over for `decode`, and tell the dispatcher."""
         self._leg, self._handover, self._since_s = None, handover, self.model.now_s()
+        self._handed_s = self._since_s
         self._counted_now(prompt_tokens)
         tokens = max(0, prompt_tokens)
         self.model.tell(ev.PrefillDone(now_s=self._since_s, request=self.number, leg=leg.number, prompt_tokens=tokens))
@@ -370,7 +373,7 @@ class Exchange:
         """Note that a leg goes to this worker; write the body in its engine's dialect, or keep it if it goes unchanged."""
         if self.story is not None:
             self.story.sent(backend.name)
-        self._is_late = bool(self._handover) and self.model.now_s() - self._since_s >= _LEASE_S
+        self._is_late = False
         request = self.request
         if request.goes_unchanged:
             self._body = request.body
