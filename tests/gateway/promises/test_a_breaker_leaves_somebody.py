@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.gateway.promises import engine as e
 from tests.gateway.promises.client import answered, ask, verdict
 from tests.gateway.promises.fleet import fleet, story
@@ -39,6 +40,20 @@ def test_an_engine_that_fails_again_and_again_is_left_alone_and_comes_back_when_
             f.plan.otherwise = e.well
             await f.until(lambda shown: all(w["is_up"] for w in shown["workers"]))
             assert set(await times(f, 20)) == {"complete"} and len(broken.calls) > tried
+
+    story(one)
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_an_engine_that_ends_every_connection_is_left_though_its_kept_ones_do_not_count(is_reset):
+    async def one():
+        async with fleet(engines=2, dispatch=QUICK | {"cooldown_s": 1e3}) as f:
+            broken = f.engines[0]
+            assert set(await times(f, 10)) == {"complete"}
+            tried = len(broken.calls)
+            f.plan.otherwise = only(broken, e.cut(0, reset=is_reset))
+            assert set(await times(f, 20)) == {"complete"}
+            assert 1 <= len(broken.calls) - tried <= 3, "its kept connection, and twice a fresh one"
 
     story(one)
 
