@@ -10,12 +10,13 @@ import pytest
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until, whole
 
 from evenstep.dispatch.settings import Dispatch
+from evenstep.engines.requests.parsing import read_request
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.gateway.config.sections import ApiKey, Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.serve import exchange
-from evenstep.gateway.serve.exchange import Stream
+from evenstep.gateway.serve.exchange import Exchange, Stream
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
@@ -180,6 +181,24 @@ def test_what_brings_no_token_is_silence():
         assert not leg.connection.deadline.at
     leg.body(chunk(" a", 1, ids=[5]))
     assert leg.connection.deadline.at >= time.monotonic() + 6
+
+
+def test_a_call_that_is_closed_ends_at_its_engine_also_if_a_bug_meets_its_stream():
+    class Broken:
+        produced = 3
+
+        def so_far(self):
+            raise ValueError("a bug")
+
+    model = SimpleNamespace(now_s=time.monotonic, tell=lambda event: None, over=lambda exchange: None)
+    asked = read_request("completions", b'{"model":"m","prompt":"say","stream":true}')
+    found = Exchange(model, None, asked, "x", None)
+    backend = SimpleNamespace(endpoint=SimpleNamespace(settings=Engines()))
+    leg = found._leg = Stream(found, 1, backend, 0, Broken())
+    with pytest.raises(ValueError, match="a bug"):
+        found.abort(1)
+    found.client_gone()
+    assert leg.is_off
 
 
 def test_what_is_in_one_write_of_the_engine_is_in_one_write_to_the_client():

@@ -155,10 +155,10 @@ class Exchange:
         self._handover = b""
         leg = self._leg
         if leg is not None and leg.number == number:
+            cancel(leg)
             self._take_off(leg)
             if isinstance(leg, Stream) and leg.reply.finished and self.has_started:
                 self._rest = leg.reply.end()
-            cancel(leg)
 
     def release(self) -> None:
         """Drop the prefiller's hand-over: no later decode leg fetches its KV cache, whose lease expires by itself."""
