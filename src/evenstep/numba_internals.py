@@ -9,7 +9,7 @@
 * The events ``numba:compile`` (`listen`): operators learn why a start takes long, and a failed compilation frees its lock.
 
 Tried with numba 0.62.0, 0.63.1, 0.65.1, 0.67.0 and 0.68.1 (tests/test_numba_internals.py). If a numba lacks one of these, an
-`InputError` names it; numba itself names an option that it lacks, when it compiles the first kernel. With
+`EvenstepError` names it; numba itself names an option that it lacks, when it compiles the first kernel. With
 ``EVENSTEP_PLAIN=1`` evenstep runs without numba.
 """
 
@@ -28,7 +28,7 @@ import numba  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
 from evenstep import kernel_cache
-from evenstep.errors import InputError
+from evenstep.errors import EvenstepError, InputError
 from evenstep.kernel_locks import locks
 
 #: Options of `njit` for a kernel. No fastmath, no parallel: same bits everywhere. A kernel allocates nothing, so there is no
@@ -52,12 +52,13 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "GOTO_NUM_TH
 
 @contextmanager
 def _needing(what: str) -> Generator[None]:
-    """In the block, raise an `InputError` if this numba lacks `what`."""
+    """In the block, raise an `EvenstepError` if this numba lacks `what`: not an `InputError`, as no setting is at fault."""
     try:
         yield
     except (AttributeError, ImportError, KeyError) as error:
         hint = "Install one of these, or set EVENSTEP_PLAIN=1 to run without numba (slow)."
-        raise InputError("numba", "version", numba.__version__, f"0.62 to 0.68, which have {what}", hint) from error
+        text = f"numba: version is {numba.__version__}; expected 0.62 to 0.68, which have {what}. {hint}"
+        raise EvenstepError(text) from error
 
 
 with _needing("numba.core.caching and numba.core.event"):
