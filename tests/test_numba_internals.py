@@ -66,6 +66,18 @@ def test_compiled_code_cannot_write_what_is_sealed_and_allocates_only_where_it_s
         writes(np.ones(3))
 
 
+def test_what_is_sealed_stays_alive_in_a_kernel_that_allocates():
+    @compiled.allocating
+    def total(count):
+        array = np.ones(count)
+        for _ in range(3):
+            window = compiled.sealed(array)
+            array[0] += window[1]
+        return array.sum()
+
+    assert [total(1000) for _ in range(100)] == [1003.0] * 100
+
+
 def test_a_numba_that_lacks_a_part_is_one_error_with_its_name():
     said = r"numba: version is .*; expected 0\.62 to 0\.68, which have Dispatcher\.get_overload\. .* EVENSTEP_PLAIN=1"
     with pytest.raises(EvenstepError, match=said), refused_as("policy", "best"):  # the policy is not at fault

@@ -391,20 +391,6 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     return window
 
 
-def _compile_sealed() -> None:
-    """Tell numba how to compile `sealed`: the same array, of a type that cannot be written."""
-    from numba.extending import lower_builtin, type_callable  # pyright: ignore[reportMissingTypeStubs]
-
-    def typed(_context: Any) -> Callable[[Any], Any]:
-        return lambda array: array.copy(readonly=True)  # pyright: ignore[reportUnknownLambdaType]
-
-    def made(_context: Any, _builder: Any, _signature: Any, arrays: Any) -> Any:
-        return arrays[0]
-
-    type_callable(sealed)(typed)
-    lower_builtin(sealed, numba.types.Array)(made)
-
-
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
     """Compile the text of a function for one signature. The kernel is cached on disk as if it stood in the file of `beside`.
 
@@ -437,7 +423,7 @@ if numba is not None:
     if kernel_cache.place().is_beside:
         kernel_cache.drop_stale(kernel_cache.ROOT)
     internals.listen()
-    _compile_sealed()
+    internals.compile_sealed(sealed)
     # Compiled policies are functions passed as values; numba warns at every use that this is experimental.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
 

@@ -6,6 +6,7 @@
   two processes one compiles.
 * `get_overload` of a dispatcher (`entry_of`): a call need not look for the code of its arguments' types.
 * The library of a compiled kernel (`Address`): code that calls another kernel often finds it once.
+* Counts of references to arrays (`compile_sealed`): a kernel that allocates gives back each array that it got.
 * The events ``numba:compile`` (`listen`): operators learn why a start takes long, and a failed compilation frees its lock.
 
 Tried with numba 0.62.0, 0.63.1, 0.65.1, 0.67.0 and 0.68.1 (tests/test_numba_internals.py). If a numba lacks one of these, an
@@ -86,6 +87,22 @@ class Address:
 
     def __wrapper_address__(self) -> int:
         return self._address
+
+
+def compile_sealed(sealed: Any) -> None:
+    """Tell numba how to compile `compiled.sealed`: the same array, of a type that cannot be written."""
+    from numba.extending import lower_builtin, type_callable  # pyright: ignore[reportMissingTypeStubs]
+
+    def typed(_context: Any) -> Any:
+        return lambda array: array.copy(readonly=True)  # pyright: ignore[reportUnknownLambdaType]
+
+    def made(context: Any, builder: Any, signature: Any, arrays: Any) -> Any:
+        if context.enable_nrt:
+            context.nrt.incref(builder, signature.return_type, arrays[0])
+        return arrays[0]
+
+    type_callable(sealed)(typed)
+    lower_builtin(sealed, numba.types.Array)(made)
 
 
 def listen() -> None:
