@@ -1,8 +1,8 @@
 """The life of a request: all states, which state may follow which, and what leads from one to the next.
 
-A request is in exactly one state. `TABLE` is the only place that says which may follow: `Rows.move` and the compiled
-`rows.moves` write the state, and raise for any other. When a request has ended, its row is `FREE` again; the host is told,
-unless it said so itself. docs/explanation/the-life-of-a-request.md shows the table.
+A request is in exactly one state. `TABLE` is the only place that says which may follow. `Rows.move` writes the state, and
+raises for any other; compiled code asks `rows.may_move` before it calls `rows.moves`. When a request has ended, its row is
+`FREE` again. The host is told, unless it said so itself. docs/explanation/the-life-of-a-request.md shows the table.
 """
 
 from __future__ import annotations

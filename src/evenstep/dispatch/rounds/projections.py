@@ -166,7 +166,7 @@ class Projections:
         return self.projections
 
     def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
-        """Predict the first `due` rows of `_due`, and project the loads of changed workers; `UNCHANGED` = there are none."""
+        """Predict the first `due` rows of `_due`, and project the loads of changed workers. `UNCHANGED`: it does nothing."""
         if due == projecting.UNCHANGED:
             return
         if due:
