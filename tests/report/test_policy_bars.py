@@ -11,7 +11,7 @@ from tests.measure.test_comparison import replicates
 
 from evenstep.errors import InputError
 from evenstep.measure.comparison import compare_runs
-from evenstep.report.policy_bars import Picture, draw_bars, means_of
+from evenstep.report.policy_bars import bars_of, draw_bars, means_of
 from evenstep.report.svg import LIGHT, series_of
 
 
@@ -41,7 +41,7 @@ def test_a_share_of_the_objective_is_in_per_cent_with_its_heading():
 
 
 def test_a_picture_shows_itself_and_is_written_as_svg_or_png(tmp_path):
-    drawn = Picture(comparison(), "makespan_s")
+    drawn = bars_of(comparison(), "makespan_s")
     assert drawn._repr_svg_() == drawn.save(tmp_path / "a.svg").read_text()
     assert drawn.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"expected a name that ends in \.svg or \.png"):
@@ -51,7 +51,7 @@ def test_a_picture_shows_itself_and_is_written_as_svg_or_png(tmp_path):
 def test_a_policy_may_have_dollars_in_its_name():
     found = comparison()
     named = replace(found, policies=(replace(found.policies[0], policy="mine$x_$.py:Even"), *found.policies[1:]))
-    assert "<svg" in Picture(named, "makespan_s")._repr_svg_()
+    assert "<svg" in bars_of(named, "makespan_s")._repr_svg_()
 
 
 @pytest.mark.parametrize("metric", ["window", "overloaded", "idle"])
@@ -59,7 +59,7 @@ def test_what_is_no_number_is_refused(metric):
     with pytest.raises(InputError, match="metric is"):
         means_of(comparison(), metric)
     with pytest.raises(InputError, match="metric is"):
-        Picture(comparison(), metric)
+        bars_of(comparison(), metric)
 
 
 def test_the_colours_are_those_of_the_style_sheet():

@@ -53,6 +53,14 @@ def write_text(path: Path, text: str) -> None:
         out.write(text.encode(errors="replace"))
 
 
+def html_path(path: str | Path) -> Path:
+    """The path of a report to write. Raises InputError if its name does not end in ``.html``; case does not count."""
+    path = Path(path)
+    if path.suffix.lower() != ".html":
+        raise InputError("report", "path", str(path), "a name that ends in .html")
+    return path
+
+
 def cannot_write(path: Path, error: OSError) -> InputError:
     """Make the InputError, without raising it, that says that `path` cannot be written, with the reason given by `error`."""
     reason = error.strerror or str(error)

@@ -87,19 +87,10 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
             columns that are None are left out, and plain numbers go into the metadata.
         metadata: JSON values, kept under the key ``evenstep``.
     """
-    import pyarrow as pa
-
     kind = next(name for name, k in _KINDS.items() if isinstance(table, k))
-    arrays: dict[str, Any] = {}
-    scalars: dict[str, int] = {}
-    for name, column in columns(table).items():
-        if not isinstance(column, np.ndarray):
-            scalars[name] = int(column)
-        elif column.ndim == 2:
-            arrays[name] = pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
-        else:
-            arrays[name] = pa.array(column)
-    write_columns(arrays, path, kind, {"scalars": scalars, **metadata})
+    scalars = {name: int(column) for name, column in columns(table).items() if not isinstance(column, np.ndarray)}
+    found = table.to_arrow()
+    write_columns(dict(zip(found.column_names, found.columns, strict=True)), path, kind, {"scalars": scalars, **metadata})
 
 
 def read_table(path: Path) -> tuple[Any, dict[str, Any]]:

@@ -9,11 +9,12 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from evenstep.measure.frames import Tabular
 from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted
 
 
-class RecordTable:
+class RecordTable(Tabular):
     """Base of record tables: dataclasses whose first field is a column. As text it is its size and its columns' names."""
 
     __slots__ = ()
@@ -22,6 +23,17 @@ class RecordTable:
     def rows(self) -> int:
         """The number of rows."""
         return len(next(iter(columns(self).values())))
+
+    def to_arrow(self) -> Any:
+        """Its columns as a `pyarrow.Table`; two-dimensional ones are lists of fixed size, and plain numbers are left out."""
+        import pyarrow as pa
+
+        arrays: dict[str, Any] = {}
+        for name, column in columns(self).items():
+            if isinstance(column, np.ndarray):
+                flat = pa.array(column.reshape(-1))
+                arrays[name] = flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
+        return pa.table(arrays)
 
     def __repr__(self) -> str:
         return f"<{counted(self.rows, 'row')} of {', '.join(columns(self))}>"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenstep import kernel_cache
+from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval
+from evenstep.measure.output_file import replacing
 from evenstep.request import F8
 
 #: Colours in order, distinct for readers with colour vision deficiency.
@@ -44,6 +48,48 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float], p
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(packed, format=kind, dpi=per_inch, metadata=metadata)
     return packed.getvalue()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A chart that a notebook shows as SVG.
+
+    Args:
+        draw: draws it on the matplotlib axes that it gets.
+        height: inches; it is 7 inches wide.
+    """
+
+    draw: Callable[[Any], None]
+    height: float
+
+    def on(self, axes: Any) -> Any:
+        """Draw it on matplotlib axes and return these; the picture itself if `axes` is None. InputError: no axes."""
+        if axes is None:
+            return self
+        if not hasattr(axes, "barh"):
+            hint = "Of plt.subplots(), give the second part."
+            raise InputError("plot", "axes", type(axes).__name__, "axes of matplotlib", hint)
+        self.draw(axes)
+        return axes
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture and return its path; the suffix, ``.svg`` or ``.png``, tells the kind.
+
+        Raises:
+            InputError: another suffix, or a file that cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise InputError("plot", "path", str(path), "a name that ends in .svg or .png")
+        with replacing(path) as out:
+            out.write(self._drawn(path.suffix[1:]))
+        return path
+
+    def _repr_svg_(self) -> str:
+        return self._drawn("svg").decode()
+
+    def _drawn(self, kind: str) -> bytes:
+        return picture(lambda figure: self.draw(figure.subplots()), kind, (7.0, self.height))
 
 
 def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o") -> None:

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Comparison
-from evenstep.measure.output_file import replacing
-from evenstep.report.figures import picture
+from evenstep.report.figures import Picture
 from evenstep.report.html import figure_of, title_of
 from evenstep.report.plots import best_first
-from evenstep.report.svg import LIGHT, REST, series_of
+from evenstep.report.svg import colour_of, series_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Picture:
-    """A metric's bar chart, a bar for each policy with a value; SVG in notebooks. `InputError` if unknown or not numeric."""
-
-    comparison: Comparison
-    metric: str
-
-    def __post_init__(self) -> None:
-        means_of(self.comparison, self.metric)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the picture and return its path; the suffix, ``.svg`` or ``.png``, tells the kind.
-
-        Raises:
-            InputError: another suffix, or a file that cannot be written.
-        """
-        path = Path(path)
-        if path.suffix not in (".svg", ".png"):
-            raise InputError("plot", "path", str(path), "a name that ends in .svg or .png")
-        with replacing(path) as out:
-            out.write(self._drawn(path.suffix[1:]))
-        return path
-
-    def _repr_svg_(self) -> str:
-        return self._drawn("svg").decode()
-
-    def _drawn(self, kind: str) -> bytes:
-        size = 7.0, 1.1 + 0.34 * len(self.comparison.policies)
-        return picture(lambda figure: draw_bars(figure.subplots(), self.comparison, self.metric), kind, size)
+def bars_of(comparison: Comparison, metric: str) -> Picture:
+    """A metric's bar chart, a bar for each policy with a value. `InputError` if the metric is unknown or not numeric."""
+    means_of(comparison, metric)
+    return Picture(lambda axes: draw_bars(axes, comparison, metric), 1.1 + 0.34 * len(comparison.policies))
 
 
 def means_of(comparison: Comparison, metric: str) -> list[float]:
@@ -60,9 +32,7 @@ def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
     scale, title = figure_of(metric).scale, title_of(metric)
     number = series_of(best_first(comparison))
     for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):
-        series = number[result.policy]
-        colour = "#c4c9ce" if series == REST else LIGHT[series % len(LIGHT)]
-        axes.barh(place, mean * scale, color=colour, height=0.7)
+        axes.barh(place, mean * scale, color=colour_of(number[result.policy]), height=0.7)
         interval = result.interval(metric)
         if interval is not None and interval.half is not None:
             axes.errorbar(mean * scale, place, xerr=interval.half * scale, fmt="none", color="#222222", capsize=3, lw=1)

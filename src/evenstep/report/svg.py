@@ -20,6 +20,8 @@ COLOURS = 8
 MANY, FEW, REST = 32, 8, -1
 #: The style sheet's colours in light mode.
 LIGHT = ("#4b5563", "#0072b2", "#d55e00", "#009e73", "#b0518f", "#c28a00", "#3a9fd6", "#7a5cc7")
+#: Grey, in which policies of `REST` are drawn.
+GREY = "#c4c9ce"
 #: Colours of the policies most often compared, routing's and scheduling's.
 _USUAL = {
     "fcfs": 0,
@@ -282,6 +284,11 @@ class Board:
         """float64[N], vertical positions, from the top, in SVG user units of values on the y scale."""
         inner = self.height - self.bottom - self.top
         return self.top + (1.0 - self.y.share(values)) * inner
+
+
+def colour_of(series: int) -> str:
+    """The colour of a policy in a picture, light mode; `series` is its number in `series_of`."""
+    return GREY if series == REST else LIGHT[series % len(LIGHT)]
 
 
 def series_class(series: int) -> str:

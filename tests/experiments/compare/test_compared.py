@@ -49,7 +49,7 @@ def test_as_a_table_it_has_a_row_a_policy_and_replicate(found):
 
 
 def test_without_pandas_a_data_frame_is_one_clear_error(found, monkeypatch):
-    monkeypatch.setattr("evenstep.experiments.compare.compared.find_spec", lambda name: None)
+    monkeypatch.setattr("evenstep.measure.frames.find_spec", lambda name: None)
     with pytest.raises(evenstep.InputError, match="pandas is 'missing'.*pip install pandas, or use to_arrow"):
         found.to_pandas()
 

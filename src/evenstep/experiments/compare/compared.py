@@ -7,13 +7,12 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep import __version__, compiled
-from evenstep.errors import InputError
 from evenstep.measure.comparison import Comparison
+from evenstep.measure.frames import Tabular
 from evenstep.wording import counted
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ STEPS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Compared(Comparison):
+class Compared(Comparison, Tabular):
     """A comparison, with the plan and the contenders that produced it.
 
     ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result. The other
@@ -85,17 +84,6 @@ class Compared(Comparison):
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: [row.get(name) for row in rows] for name in names})
 
-    def to_pandas(self) -> Any:
-        """`to_arrow` as a `pandas.DataFrame`.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        if find_spec("pandas") is None:
-            hint = "Install it with pip install pandas, or use to_arrow()."
-            raise InputError("to_pandas", "pandas", "missing", "the package pandas", hint)
-        return self.to_arrow().to_pandas()
-
     def plot(self, metric: str = "idle_time_share", *, axes: Any = None) -> Any:
         """Draw a bar for each policy with its 95 % interval. All reports on the same policies have the same colours.
 
@@ -107,15 +95,9 @@ class Compared(Comparison):
         Raises:
             InputError: no such metric, or one that is not a number; or no axes.
         """
-        from evenstep.report.policy_bars import Picture, draw_bars
+        from evenstep.report.policy_bars import bars_of
 
-        if axes is not None:
-            if not hasattr(axes, "barh"):
-                hint = "Of plt.subplots(), give the second part."
-                raise InputError("plot", "axes", type(axes).__name__, "axes of matplotlib", hint)
-            draw_bars(axes, self, metric)
-            return axes
-        return Picture(self, metric)
+        return bars_of(self, metric).on(axes)
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report that ``evenstep compare --report`` writes; returns its path. An existing file is replaced.
@@ -127,12 +109,10 @@ class Compared(Comparison):
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
         """
         from evenstep.experiments.compare.running import run_comparison
-        from evenstep.measure.output_file import write_text
+        from evenstep.measure.output_file import html_path, write_text
         from evenstep.report.html import page
 
-        path = Path(path)
-        if path.suffix.lower() != ".html":
-            raise InputError("report", "path", str(path), "a name that ends in .html")
+        path = html_path(path)
         runs: dict[str, Any] = {}
         if self.plan is not None:
             plan = replace(self.plan, seeds=1, fewer=True, records=True, most_steps=STEPS, samples=SAMPLES)
