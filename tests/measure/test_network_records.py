@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evenstep.errors import InputError
 from evenstep.measure.comparison import mean_interval
 from evenstep.measure.network_records import CallTable, Live, NetworkRun, Ordered, TaskTable, live_orders
 
@@ -74,6 +75,20 @@ def test_an_engine_is_busy_for_a_share_of_the_time_up_to_the_stop():
 def test_tasks_that_all_came_at_once_are_not_judged():
     found = RUN.stability()
     assert found.verdict == "undecided" and np.isnan(found.drift.value) and np.isnan(found.arrivals_per_s)
+    assert str(found) == "undecided: all tasks arrive at once; only tasks that arrive over time can be judged"
+
+
+def test_an_engine_that_the_network_lacks_has_no_verdict():
+    """`stability(7)` of two engines called the seventh undecided, without a call."""
+    late = replace(RUN, counted_s=10.0)
+    assert late.stability("two") == late.stability(1) and late.stability("one") != late.stability(1)
+    for engine in (7, -1):
+        with pytest.raises(
+            InputError, match=f"engine is {engine}; expected an index from 0 to 1, or a name. Known: one, two"
+        ):
+            late.stability(engine)
+    with pytest.raises(InputError, match="engine is 'to'; expected a name of an engine. Did you mean two"):
+        late.stability("to")
 
 
 def test_an_engine_that_does_half_of_its_calls_is_unstable_and_so_is_its_network():

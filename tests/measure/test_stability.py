@@ -5,7 +5,8 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
-from evenstep.measure.stability import in_system, judged, moments_of, stability, tokens_arrived, work_left
+from evenstep.measure.comparison import Interval
+from evenstep.measure.stability import Stability, in_system, judged, moments_of, stability, tokens_arrived, work_left
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.wait import Wait
@@ -103,6 +104,20 @@ def test_tokens_left_fall_evenly_over_an_iteration():
     times = np.array([0.5, 1.25, 1.5, 1.75, 5.0, 10.5, 20.0])
     assert tokens_arrived(run, times).tolist() == [0, 2, 4, 4, 4, 6, 6]
     assert work_left(run, times).tolist() == [0, 1.75, 3.5, 3.25, 0, 1.5, 0]
+
+
+def test_a_verdict_as_text_says_why_and_what_settles_it():
+    """An interval of -1 to 2 around half a request a second cannot tell."""
+    open_one = str(Stability("undecided", Interval(0.5, -1.0, 2.0), 10.0))
+    assert open_one == (
+        "undecided: 10 arrive a second, and the number in the system grows by 0.5 a second (95 % interval -1 to 2);"
+        " the interval is too wide to tell, and a longer run narrows it"
+    )
+    clear = Stability("unstable", Interval(5.0, 4.5, 5.5), 10.0)
+    grows = "10 arrive a second, and the number in the system grows by 5 a second (95 % interval 4.5 to 5.5)"
+    assert str(clear) == f"unstable: {grows}" and repr(clear) == f"<unstable: {grows}>"
+    nothing = judged(np.zeros(1000), 20.0, 0.0)
+    assert str(nothing) == "undecided: nothing arrived in the time that is judged; a longer run may tell"
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
@@ -101,12 +102,21 @@ class NetworkRun:
         """SHA-256 over all engines' digests in their order (`digest.combined`); with one engine, its own digest."""
         return combined(tuple(run.digest for run in self.engines.values()))
 
-    def stability(self, engine: int | None = None) -> Stability:
+    def stability(self, engine: int | str | None = None) -> Stability:
         """Judge stability by the growth of the number of calls in the engines over the second half of `counted_s`.
 
-        A call counts from its release to its end. `engine` is the index of an engine to judge by its own calls; None = all
-        together. If all tasks came at once, the verdict is ``undecided`` with nan figures.
+        A call counts from its release to its end. `engine` is the name or index of an engine to judge by its own calls; None
+        = all together. If all tasks came at once, the verdict is ``undecided`` with nan figures.
+
+        Raises:
+            InputError: no such engine.
         """
+        if isinstance(engine, str):
+            check_known("stability", "engine", engine, self.engines, "a name of an engine")
+            engine = list(self.engines).index(engine)
+        if engine is not None and not 0 <= engine < len(self.engines):
+            hint = f"Known: {', '.join(self.engines)}."
+            raise InputError("stability", "engine", engine, f"an index from 0 to {len(self.engines) - 1}, or a name", hint)
         if self.counted_s <= 0:
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
         came = self.calls.released_s < np.inf

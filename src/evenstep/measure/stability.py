@@ -20,9 +20,11 @@ Verdict = Literal["stable", "unstable", "undecided"]
 Unit = Literal["requests", "tokens"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stability:
     """A verdict on whether a system keeps up, from the number of requests (or tokens) in it over time.
+
+    As text it gives the reason too, and says what settles an undecided verdict.
 
     Args:
         verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
@@ -36,6 +38,19 @@ class Stability:
     drift: Interval
     arrivals_per_s: float
     served_per_s: float = math.nan
+
+    def __str__(self) -> str:
+        if math.isnan(self.arrivals_per_s):
+            return f"{self.verdict}: all tasks arrive at once; only tasks that arrive over time can be judged"
+        if self.arrivals_per_s == 0:
+            return f"{self.verdict}: nothing arrived in the time that is judged; a longer run may tell"
+        drift, come = self.drift, f"{self.arrivals_per_s:.3g} arrive a second"
+        grows = f"{drift.value:.3g} a second (95 % interval {drift.low:.3g} to {drift.high:.3g})"
+        more = "; the interval is too wide to tell, and a longer run narrows it" if self.verdict == "undecided" else ""
+        return f"{self.verdict}: {come}, and the number in the system grows by {grows}{more}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests") -> Stability:
