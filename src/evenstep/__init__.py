@@ -14,11 +14,13 @@ _HOMES = {
     "HOLD": "evenstep.routing.view",
     "InputError": "evenstep.errors",
     "Linear": "evenstep.cost.linear",
+    "NetworkOrders": "evenstep.report.network_orders",  # what `NetworkRun` shows itself as
     "RoutingDecision": "evenstep.routing.view",
     "RoutingView": "evenstep.routing.view",
     "Run": "evenstep.measure.records",
     "Trace": "evenstep.request",
     "compare": "evenstep.experiments.compare.compare",
+    "network_lines": "evenstep.report.network_orders",  # what `NetworkRun.plot` calls
     "read_trace": "evenstep.workload.reading",
     "simulate": "evenstep.sim.cluster.simulation",
     "trace_of_columns": "evenstep.workload.readers.columns",  # what `Trace.from_columns` calls

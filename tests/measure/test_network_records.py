@@ -78,6 +78,15 @@ def test_tasks_that_all_came_at_once_are_not_judged():
     assert str(found) == "undecided: all tasks arrive at once; only tasks that arrive over time can be judged"
 
 
+def test_as_a_table_a_run_has_a_row_a_task_and_no_end_of_a_task_that_the_stop_cut_off():
+    found = replace(RUN, seed=7).to_arrow().to_pydict()
+    assert found["order"] == ["fcfs"] * 4 and found["seed"] == [7] * 4
+    assert found["task_type"] == ["chat", "agent", "agent", "chat"]
+    assert found["finished_s"] == [4.0, None, None, 10.0] and found["latency_s"] == [4.0, None, None, 7.0]
+    assert sum(found["latency_s"][k] for k in (0, 3)) / 2 == RUN.summary["task_mean_s"]
+    assert (found["arrival_s"], found["calls"], found["tokens"]) == ([0.0, 1.0, 2.0, 3.0], [1, 1, 2, 1], [9, 9, 9, 9])
+
+
 def test_an_engine_that_the_network_lacks_has_no_verdict():
     """`stability(7)` of two engines called the seventh undecided, without a call."""
     late = replace(RUN, counted_s=10.0)

@@ -114,27 +114,18 @@ def _run(args: argparse.Namespace, orders: tuple[str, ...]) -> int:
     """Simulate the tasks under each order (none given: the file's), print latencies, write a report if asked; returns 0."""
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
-    from evenstep.report.tables import aligned
 
     outputs.check_report(args.report)
     if args.speed is not None:
         hint = "Simulated time takes no time."
         raise InputError("evenstep network", "--speed", args.speed, "no value without --live", hint)
     found = networks.compare(args.file, orders=orders, seeds=args.seeds, seed=args.seed, until_s=args.until_s)
-    replicates = len(found[0].runs)
     notes = networks.notes(networks.settled(args.file, args.until_s)[0])
     told = [f"note: {note}" for note in notes]
     if args.report is not None:
-        judged = networks.judge(*networks.settled(args.file, args.until_s))
-        told.append(outputs.write_report(args.report, page.page(found, judged, args.command_line)))
+        told.append(outputs.write_report(args.report, found.page(args.command_line)))
     value = {"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes}
-    lines = [*aligned(page.order_rows(found)), ""]
-    if types := page.type_rows(found):
-        lines += [*aligned(types), ""]
-    means = f"Means over {counted(replicates, 'replicate')}"
-    lines += [*page.engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
-    lines += [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
-    return outputs.answer(args, value, lines, told)
+    return outputs.answer(args, value, page.order_lines(found.orders), told)
 
 
 def _check(args: argparse.Namespace) -> int:

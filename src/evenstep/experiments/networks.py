@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +16,7 @@ from evenstep.errors import InputError, check_known
 from evenstep.experiments.compare.engine_compare import belief_note
 from evenstep.measure.comparison import check_replicates, paired
 from evenstep.measure.network_records import NetworkRun, Ordered
+from evenstep.report.network_orders import NetworkOrders
 from evenstep.request import Trace
 from evenstep.scheduling.policies.class_first import ClassFirst
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -239,7 +241,7 @@ def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
 
 def compare(
     path: str | Path, *, orders: Sequence[str] = (), seeds: int | None = None, seed: int = 0, until_s: float | None = None
-) -> list[Ordered]:
+) -> NetworkOrders:
     """Simulate a network file under each order of service, with the same seeds, so that every order sees the same tasks.
 
     Args:
@@ -271,7 +273,7 @@ def compare(
         first = found[0].runs if found else ()
         versus = paired([run.summary for run in runs], [run.summary for run in first], FIGURES) if first else None
         found.append(Ordered(one.order, runs, versus))
-    return found
+    return NetworkOrders(tuple(found), partial(judge, network, traces))
 
 
 def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:

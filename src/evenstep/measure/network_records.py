@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
+from evenstep.measure.frames import Tabular
 from evenstep.measure.records import RecordTable
 from evenstep.measure.stability import Stability, Verdict, in_system, judged, moments_of
 from evenstep.request import F8, I8
@@ -60,8 +62,10 @@ class CallTable(RecordTable):
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkRun:
+class NetworkRun(Tabular):
     """One run of a network of engines that serve agent tasks.
+
+    ``print(run)`` shows its tables, and a notebook shows them as HTML.
 
     Args:
         name, order: the network's name, and the order in which calls wait at an engine, as in the network file.
@@ -96,6 +100,68 @@ class NetworkRun:
 
     def __repr__(self) -> str:
         return f"<run of {self.name or 'a network'} in order {self.order}, {counted(self.tasks.calls.size, 'task')}>"
+
+    def __str__(self) -> str:
+        """The tables that `evenstep network run` prints."""
+        return str(self._alone())
+
+    def _repr_html_(self) -> str:
+        """The tables of the report, for a notebook."""
+        return self._alone()._repr_html_()
+
+    def _alone(self) -> Any:
+        """The run as the only one of its order, which can be shown."""
+        import evenstep  # by its name there, since this file may not import reports
+
+        return evenstep.NetworkOrders((Ordered(self.order, (self,), None),))
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` with a row a task, in order of arrival. `TaskTable` and `CallTable` have a `to_arrow`, too.
+
+        Columns are order, seed, task_type (its name), arrival_s, finished_s, latency_s, calls and tokens. ``finished_s`` and
+        ``latency_s`` are null if the task is not done by `until_s`.
+        """
+        import pyarrow as pa
+
+        table, rows = self.tasks, self.tasks.rows
+        done_s = np.where(table.finished_s <= self.until_s, table.finished_s, np.nan)
+        return pa.table(
+            {
+                "order": pa.array([self.order] * rows, pa.string()),
+                "seed": np.full(rows, self.seed),
+                "task_type": pa.array([self.types[k] for k in table.task_type], pa.string()),
+                "arrival_s": table.arrival_s,
+                "finished_s": pa.array(done_s, from_pandas=True),
+                "latency_s": pa.array(done_s - table.arrival_s, from_pandas=True),
+                "calls": table.calls,
+                "tokens": table.tokens,
+            }
+        )
+
+    def plot(self, metric: str = "tokens", *, axes: Any = None) -> Any:
+        """Draw a line over time for each of the first 16 engines.
+
+        Args:
+            metric: ``tokens`` that its calls still have to run, or ``requests``, the calls in it.
+            axes: matplotlib axes to draw on, which are returned. None = return a new picture: a notebook shows it,
+                ``save("tokens.svg")`` writes it.
+
+        Raises:
+            InputError: no such metric, or no axes.
+        """
+        import evenstep
+
+        return evenstep.network_lines(self, metric).on(axes)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report that ``evenstep network run --report`` writes, without loads; returns its path.
+
+        An existing file is replaced.
+
+        Raises:
+            InputError: a name that does not end in ``.html``, or a file that cannot be written.
+        """
+        return self._alone().report(path)
 
     @cached_property
     def digest(self) -> str:

@@ -119,8 +119,12 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 def fragment(comparison: Comparison) -> str:
     """The tables of means and of differences as an HTML ``div`` with its own style, for another page such as a notebook."""
+    return embedded([_summary(comparison), *_differences(comparison)])
+
+
+def embedded(parts: Iterable[str]) -> str:
+    """Pieces of HTML as one ``div`` with a style of its own, for another page."""
     colours = "".join(f".evenstep .c{i}{{color:{colour}}}" for i, colour in enumerate(LIGHT))
-    parts = [_summary(comparison), *_differences(comparison)]
     return f'<div class="evenstep"><style>{_FRAGMENT}{colours}</style>{"".join(parts)}</div>'
 
 

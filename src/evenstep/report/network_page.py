@@ -13,7 +13,7 @@ import numpy as np
 from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.metrics import known
 from evenstep.measure.network_records import LIVE
-from evenstep.report.html import document, framed, legend, made_by, table
+from evenstep.report.html import document, embedded, framed, legend, made_by, table
 from evenstep.report.numbers import MISSING, relative, short
 from evenstep.report.plots import lines
 from evenstep.report.svg import series_of
@@ -33,8 +33,10 @@ COLUMNS = (
     ("tasks/s", "tasks_per_s"),
     ("tokens left", "tokens_left"),
 )
-#: Most engines that the terminal lists; a report lists all.
-_MOST_ENGINES = 16
+#: Most engines that the terminal lists and a chart draws; a report lists all.
+MOST_ENGINES = 16
+#: What a chart over time shows of each engine: field of `NetworkRun`, and its title.
+OVER_TIME = {"tokens": "tokens still to run", "requests": "calls in the engine"}
 
 
 def order_rows(found: Sequence[Ordered]) -> list[list[str]]:
@@ -48,6 +50,16 @@ def order_rows(found: Sequence[Ordered]) -> list[list[str]]:
         verdicts = "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in one.runs))
         rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), verdicts])
     return rows
+
+
+def order_lines(found: Sequence[Ordered]) -> list[str]:
+    """All that a terminal shows of orders: their tables, the first run's engines, and the digest of each first run."""
+    lines: list[str] = []
+    for rows in (order_rows(found), type_rows(found)):
+        lines += [*aligned(rows), ""] if rows else []
+    means = f"Means over {counted(len(found[0].runs), 'replicate')}"
+    lines += [*engine_lines(found[0].runs[0]), "", f"{means}; engines: the first one under {found[0].order}."]
+    return [*lines, *(f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found)]
 
 
 def type_rows(found: Sequence[Ordered]) -> list[list[str]]:
@@ -85,8 +97,8 @@ def engine_rows(run: NetworkRun) -> list[list[str]]:
 def engine_lines(run: NetworkRun) -> list[str]:
     """`engine_rows` of the first 16 engines as lines, and a count of the others."""
     rows = engine_rows(run)
-    more = len(rows) - 1 - _MOST_ENGINES
-    return [*aligned(rows[: 1 + _MOST_ENGINES]), *([f"and {counted(more, 'more engine')}"] if more > 0 else [])]
+    more = len(rows) - 1 - MOST_ENGINES
+    return [*aligned(rows[: 1 + MOST_ENGINES]), *([f"and {counted(more, 'more engine')}"] if more > 0 else [])]
 
 
 def judged_rows(judged: Judged, run: NetworkRun | None = None) -> list[list[str]]:
@@ -194,31 +206,54 @@ def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
     return {"order": run.order, "seed": run.seed, "simulated": known(run.summary), "live": known(found)}
 
 
-def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
-    """The whole report as HTML text: orders, loads, then engines and charts of the first order's first run, and command."""
+def fragment(found: Sequence[Ordered]) -> str:
+    """The tables of orders and of the first run's engines as an HTML ``div`` with its own style, for another page."""
+    return embedded([*_orders(found), *_engines(found[0].runs[0])])
+
+
+def page(found: Sequence[Ordered], judged: Judged | None, command: str = "") -> str:
+    """The whole report as HTML text: orders, loads, then engines and charts of the first order's first run, and command.
+
+    Without `judged` it has no loads.
+    """
     run = found[0].runs[0]
     title = f"Network {run.name}"
-    means = f"Means over {counted(len(found[0].runs), 'replicate')}, ± half a 95 % interval."
-    change = f" Small: change from {run.order}." if len(found) > 1 else ""
     engines = counted(len(run.engines), "engine")
     said = f"{counted(run.summary['tasks'], 'task')} done, {engines}, {short(run.until_s, 4)} s. Simulated."
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(said)}</p>',
-        f'<h2>Orders</h2><p class="hint">{means}{escape(change)}</p>',
-        *(_tabled(rows) for rows in (order_rows(found), type_rows(found)) if rows),
-        "<h2>Loads and verdicts</h2>",
-        _tabled(judged_rows(judged, run)),
-        f'<p class="hint">{escape(f"By loads: {judged.verdict}; {judged.why}.")}</p>',
-        f"<h2>Engines under {escape(run.order)}, first replicate</h2>",
-        _tabled(engine_rows(run)),
-        legend(list(run.engines)[:_MOST_ENGINES]),
+        *_orders(found),
+        *(_loads(judged, run) if judged is not None else ()),
+        *_engines(run),
+        legend(list(run.engines)[:MOST_ENGINES]),
         '<div class="charts">',
         *_charts(run),
         "</div>",
         *made_by(command, {}, [f"digest {one.order}: {one.runs[0].digest}" for one in found]),
     ]
     return document(title, parts)
+
+
+def _orders(found: Sequence[Ordered]) -> Iterable[str]:
+    """The section of orders, as pieces of HTML."""
+    means = f"Means over {counted(len(found[0].runs), 'replicate')}, ± half a 95 % interval."
+    change = f" Small: change from {found[0].order}." if len(found) > 1 else ""
+    yield f'<h2>Orders</h2><p class="hint">{means}{escape(change)}</p>'
+    yield from (_tabled(rows) for rows in (order_rows(found), type_rows(found)) if rows)
+
+
+def _loads(judged: Judged, run: NetworkRun) -> Iterable[str]:
+    """The section of loads, as pieces of HTML."""
+    yield "<h2>Loads and verdicts</h2>"
+    yield _tabled(judged_rows(judged, run))
+    yield f'<p class="hint">{escape(f"By loads: {judged.verdict}; {judged.why}.")}</p>'
+
+
+def _engines(run: NetworkRun) -> Iterable[str]:
+    """The heading and the table of a run's engines, as pieces of HTML."""
+    yield f"<h2>Engines under {escape(run.order)}, first replicate</h2>"
+    yield _tabled(engine_rows(run))
 
 
 def _tabled(rows: Sequence[Sequence[str]]) -> str:
@@ -230,9 +265,10 @@ def _tabled(rows: Sequence[Sequence[str]]) -> str:
 
 def _charts(run: NetworkRun) -> Iterable[str]:
     """Charts over time of tokens and calls, as HTML, for the first 16 engines."""
-    number = series_of(list(run.engines)[:_MOST_ENGINES])
-    for title, values in (("tokens still to run", run.tokens), ("calls in the engine", run.requests)):
-        series = [(own, run.times_s, values[:, k].astype(np.float64)) for k, own in enumerate(number.values())]
+    number = series_of(list(run.engines)[:MOST_ENGINES])
+    for name, title in OVER_TIME.items():
+        values = getattr(run, name).astype(np.float64)
+        series = [(own, run.times_s, values[:, k]) for k, own in enumerate(number.values())]
         caption = f"By engine. First replicate under {run.order}."
         yield framed(title.capitalize(), lines(series, f"{title} over time", "time, s", title), caption)
 
