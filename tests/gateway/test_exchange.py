@@ -168,6 +168,60 @@ def test_another_server_at_an_engines_address_is_ejected():
     asyncio.run(story())
 
 
+def test_an_engine_that_closes_each_generation_is_ejected_though_other_requests_keep_its_connections():
+    """A kept connection may have been closed before the request, so each second generation goes on a new one."""
+
+    async def only_embeds(number, head, body, writer):
+        if b" /v1/embeddings " not in head:
+            return False
+        writer.write(whole(200, b"{}"))
+
+    async def story():
+        rules = Dispatch(breaker_failures=3, cooldown_s=1e6, backoff_s=0.0)
+        generation = request({**BODY, "stream": False}, headers=CLOSE)
+        embedding = request({"model": "m"}, "/v1/embeddings", headers=CLOSE)
+        async with (
+            engine(only_embeds) as first,
+            engine(fine_whole) as second,
+            serving(first.url, second.url, dispatch=rules) as server,
+        ):
+            for _ in range(30):  # ties are drawn by chance
+                for asked in (embedding, generation):
+                    assert b" 200 OK" in await raw(server, asked)
+            workers = server.gateway.pools.all[0].dispatcher.snapshot()["workers"]
+            assert [worker["is_up"] for worker in workers] == [False, True]
+            assert sum(b" /v1/completions " in head for head, _ in first.asked) == 6
+
+    asyncio.run(story())
+
+
+def test_engines_behind_a_proxy_that_closes_every_kept_connection_stay_in_the_fleet():
+    def once():
+        seen = set()
+
+        async def answers(number, head, body, writer):
+            if writer in seen:
+                return False
+            seen.add(writer)
+            await fine_whole(number, head, body, writer)
+
+        return answers
+
+    async def story():
+        rules = Dispatch(breaker_failures=1, cooldown_s=1e6, backoff_s=0.0)
+        async with (
+            engine(once()) as first,
+            engine(once()) as second,
+            serving(first.url, second.url, dispatch=rules) as server,
+        ):
+            for _ in range(20):
+                assert b" 200 OK" in await raw(server, request({**BODY, "stream": False}, headers=CLOSE))
+            workers = server.gateway.pools.all[0].dispatcher.snapshot()["workers"]
+            assert [worker["is_up"] for worker in workers] == [True, True]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("bad", [dies, redirects, answers_html, is_busy, cuts_json, fine], ids=lambda f: f.__name__)
 def test_an_answer_that_does_not_stream_is_judged_whole(bad):
     async def story():

@@ -45,6 +45,8 @@ class Backend:
         denied: names in `serves` that the engine refused as unknown; a health check that finds all listed clears it.
         denied_s: monotonic time, in seconds, of the last addition to `denied`; -inf = never.
         answers: kinds of request that it has answered: chats (True), completions (False).
+        was_stale: a kept connection ended without a byte of a generation (``stale``): the next one goes on a new connection,
+            whose failure counts.
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
@@ -53,7 +55,7 @@ class Backend:
         self.adapter: EngineAdapter = adapter_of(worker.engine)
         self.dialect: Dialect = self.adapter.dialect
         self.fingerprint, self.templates = b"", TemplateCache()
-        self.passing, self.denied_s = 0, -math.inf
+        self.passing, self.denied_s, self.was_stale = 0, -math.inf, False
         self.serves, self.denied, self.answers = frozenset[str](), set[str](), set[bool]()
         self.api_key = api_key
         fields = f"Host: {endpoint.authority}\r\n"

@@ -257,6 +257,7 @@ class Exchange:
         self._take_off(leg)
         self._lost_as, self._refusal = kind, leg.refusal or self._refusal
         self._failures.add(leg.failure)
+        leg.backend.was_stale |= kind == "stale"
         worker = leg.backend.name
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": self.name})
         before = self._before
@@ -383,10 +384,14 @@ class Exchange:
         self._body, self._usage_options = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
-        """Send a leg to a worker (after ``stale``: on a new connection); its first deadline is `patience_s` seconds away."""
+        """Send a leg to a worker; its first deadline is `patience_s` seconds away.
+
+        After ``stale``, it goes on a new connection: the request's next leg, and the worker's next generation.
+        """
         context = self.context
         head = backend.generation_head(self.request.chat, self.name, len(body), context.carried, context.credentials)
-        send = backend.endpoint.send_fresh if self._lost_as == "stale" else backend.endpoint.send
+        is_fresh, backend.was_stale = self._lost_as == "stale" or backend.was_stale, False
+        send = backend.endpoint.send_fresh if is_fresh else backend.endpoint.send
         send(leg, (head, body), patience_s)
 
     def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
