@@ -317,8 +317,12 @@ def test_a_decode_engine_that_fails_with_every_hand_over_is_asked_once_while_oth
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("lease_s", "is_up"), [(0.0, True), (20.0, False)])
-def test_an_engine_is_not_to_blame_for_a_hand_over_that_waited_as_long_as_a_lease(lease_s, is_up, monkeypatch):
+@pytest.mark.parametrize(
+    ("lease_s", "status", "is_up"),
+    [(0.0, 500, True), (20.0, 500, False), (0.0, 429, False), (0.0, 503, False), (0.0, 302, False)],
+)
+def test_an_engine_is_not_to_blame_for_a_hand_over_that_waited_as_long_as_a_lease(lease_s, status, is_up, monkeypatch):
+    """But for every error that no lease explains."""
     monkeypatch.setattr(exchange, "_LEASE_S", lease_s)
 
     async def story():
@@ -333,7 +337,7 @@ def test_an_engine_is_not_to_blame_for_a_hand_over_that_waited_as_long_as_a_leas
                     await free[name].wait()
                 is_gone = b'"of":2}' in body
                 writer.write(
-                    whole(500, GONE) if is_gone else whole(200, b'{"choices":[{"text":"a","finish_reason":"stop"}]}')
+                    whole(status, GONE) if is_gone else whole(200, b'{"choices":[{"text":"a","finish_reason":"stop"}]}')
                 )
 
             return answers

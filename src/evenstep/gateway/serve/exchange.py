@@ -266,18 +266,20 @@ class Exchange:
             if found.spent:
                 self._end_spent(before, leg.number)
                 return
-        now_s, counts = self.model.now_s(), not (self._is_late and kind in ("status", "recomputed"))
+        now_s, counts = self.model.now_s(), not (self._is_late and (leg.may_lack_kv or kind == "recomputed"))
         ids = {"request": self.number, "leg": leg.number}
         self.model.tell(ev.Failed(now_s=now_s, **ids, kind=kind, retry_after_s=retry_after_s, is_counted=counts))
 
     def at_fault(self, leg: Collecting, kind: Kind) -> Kind:
         """The kind of a failure whose engine is alive and gave an error; `kind` unless a hand-over may be at fault.
 
-        Before the first token, the lease of the KV cache that the hand-over names may have ended. Then another engine is
-        asked after another prefill leg (``status``), or the same one if no other is healthy (``recomputed``).
+        Before the first token, the lease of the KV cache that the hand-over names may have ended. Then `may_lack_kv` of the
+        leg is set, and another engine is asked after another prefill leg (``status``), or the same one if no other is
+        healthy (``recomputed``).
         """
         if not self._handover or self.has_started:
             return kind
+        leg.may_lack_kv = True
         return "status" if self.model.has_another(leg.row, leg.backend.name) else "recomputed"
 
     def _end_spent(self, before: SoFar, leg: int) -> None:
@@ -473,11 +475,12 @@ class Collecting:
         refusal: what its engine's answer means for the client, or that this gateway has too few open files; None = neither.
         failure: the kind, if it fails: ``busy`` = its engine answered 429, ``denied`` = that does not serve the model.
         why_not: why the stream cannot continue, for the client; empty = not known.
+        may_lack_kv: its engine gave an error that the end of the lease of its hand-over's KV cache explains.
     """
 
     kind = "application/json"
     connection: EngineConnection | None = None
-    is_off = is_head = False
+    is_off = is_head = may_lack_kv = False
     failure: Literal["busy", "denied", "other"] = "other"
     refusal: Refusal | None = None
     why_not = ""
