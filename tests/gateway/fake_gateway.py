@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +36,7 @@ class FakeGateway:
         self.why, self.refuses, self.lingers = "", "", False  # whether a worker that drains is still here
         self.asked: list[Any] = []
         self.alone: list[str] = []
+        self.tls: ssl.SSLContext | None = None
         self.heard: asyncio.Queue[tuple[str, EngineSample | None]] = asyncio.Queue()
 
         self.pools = self.front = self
@@ -81,10 +83,10 @@ class FakeGateway:
     def scrape_failed(self, name: str) -> None:
         self.heard.put_nowait((name, None))
 
-    def reload(self, config: GatewayConfig) -> None:
+    def reload(self, config: GatewayConfig, tls: ssl.SSLContext | None = None) -> None:
         if self.refuses == "reload":
             raise InputError("config", "policy", config.policy, "a policy that this fake takes")
-        self.now = config
+        self.now, self.tls = config, tls or self.tls
         self.asked.append(("reload", config.policy))
 
     def listen_to(self, sinks: tuple[Any, ...], class_sinks: tuple[Any, ...]) -> None:

@@ -28,7 +28,8 @@ from evenstep.config import Settled
 from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
-from evenstep.gateway.config.sections import Log
+from evenstep.gateway.config.sections import Log, Tls
+from evenstep.gateway.connections.tls import server_context
 from evenstep.gateway.operate.control import ControlProxy, Snapshots
 from evenstep.gateway.operate.logs import logging_to
 from evenstep.gateway.operate.operation import Operation
@@ -622,4 +623,56 @@ def test_the_engines_counters_of_their_prefix_cache_correct_what_they_are_believ
                 page = await (await client.get("/metrics")).text()
                 assert 0.0 <= one(page, "evenstep_worker_prefix_true_share") < 0.8
 
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_reload_renews_the_certificates_for_engines_or_keeps_them(tmp_path):
+    """The engine asks for a certificate, and closes each connection after its answer."""
+    files = Path(__file__).parent / "certificates"
+    answer = b'{"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}'
+    callers = set[tuple[str, str]]()
+
+    async def serve(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        subject = dict(part[0] for part in writer.get_extra_info("peercert")["subject"])
+        callers.add((head.split()[1].decode(), subject["commonName"]))
+        status, body = (404, b"") if head.startswith(b"GET ") else (200, answer)
+        fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        writer.write(f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode() + body)
+        writer.close()
+
+    def take(authority, name):
+        shutil.copy(files / authority, tmp_path / "ca.pem")
+        for suffix in ("pem", "key"):
+            shutil.copy(files / f"{name}.{suffix}", tmp_path / f"now.{suffix}")
+
+    async def story():
+        tls = server_context(Tls(*(str(files / name) for name in ("server.pem", "server.key", "ca.pem"))), "listen.tls")
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+        place = f"https://localhost:{listening.sockets[0].getsockname()[1]},models=m"
+        async with listening, beside(settings, place) as (server, client):
+
+            async def status():
+                async with aiohttp.ClientSession() as asker:
+                    return (await asker.post(f"{base(server)}/v1/completions", json={"model": "m", "prompt": "x"})).status
+
+            assert (await client.post("/reload")).status == 200
+            assert not callers, "its authority is unknown"
+            for name in ("server", "other"):
+                take("ca.pem", name)
+                assert (await client.post("/reload")).status == 200
+                await until(lambda name=name: ("/metrics", name) in callers)
+                await until(lambda: not server.gateway.front.not_ready())
+                assert await status() == 200 and ("/v1/completions", name) in callers
+            (tmp_path / "ca.pem").write_text("nonsense")
+            callers.clear()
+            answered = await client.post("/reload")
+            assert answered.status == 400
+            assert "engines.ca is" in await answered.text()
+            assert await status() == 200 and ("/v1/completions", "other") in callers
+
+    take("other.pem", "other")
+    names = {"ca": "ca.pem", "client_certificate": "now.pem", "client_key": "now.key"}
+    settings = {f"engines.{name}": str(tmp_path / file) for name, file in names.items()}
+    settings["engines.scrape_s"] = "0.02"
     asyncio.run(asyncio.wait_for(story(), 60))

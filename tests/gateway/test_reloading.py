@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,15 @@ from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.tls import client_context
 from evenstep.gateway.operate import reloading
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
 
+FILES = Path(__file__).parent / "certificates"
 FILE = "version: 1\npolicy: jsq\nworkers:\n  - {url: 'http://a:1', name: a, slots: 2}\n  - {url: 'http://b:1', name: b}\n"
 
 
@@ -30,7 +35,8 @@ def story(tmp_path, told, name="gateway.yaml"):
         gateway, heard = FakeGateway(settled.value), list[str]()
         proxy = ControlProxy(gateway, asyncio.get_running_loop())
         membership = Membership(proxy, settled.value.fleet(), lambda _: None)
-        reloader = Reloader(sources, settled, proxy, membership, [lambda config: heard.append(config.policy)], [])
+        listeners = [lambda config: heard.append(config.policy)]
+        reloader = Reloader(sources, settled, proxy, membership, listeners, [], lambda tls: None)
         await told(file, gateway, reloader, heard)
 
     asyncio.run(run())
@@ -73,6 +79,7 @@ def test_what_the_file_says_anew_holds_and_workers_come_and_go(tmp_path):
             "line 4: workers.url is 'http://a:1'; expected each engine",
         ),
         ("version: 1", "version: 2", "version is 2"),
+        ("policy: jsq", "policy: br-0\nengines: {ca: /no/such.pem}", r"line 3: engines.ca is '/no/such.pem'"),
     ],
 )
 def test_a_bad_file_changes_nothing(tmp_path, before, after, said):
@@ -193,13 +200,22 @@ def test_what_a_process_cannot_change_stays_and_is_named(tmp_path):
     story(tmp_path, told)
 
 
-def test_the_trust_in_engines_needs_a_restart_and_the_answer_says_so(tmp_path):
+def test_the_trust_in_engines_is_that_of_the_last_reload_whatever_policy_follows(tmp_path):
+    authorities = tmp_path / "ca.pem"
+
     async def told(file, gateway, reloader, heard):
-        file.write_text(f"{FILE}engines: {{verify: false, ca: {tmp_path}/ca.pem, scrape_s: 3}}\n")
+        shutil.copy(FILES / "ca.pem", authorities)
+        file.write_text(f"{FILE}engines: {{ca: {authorities}, scrape_s: 3}}\n")
         done = await reloader.reload()
-        assert (done.changed, done.needs_restart) == (["engines.scrape_s"], ["engines.ca", "engines.verify"])
-        assert (gateway.now.engines.verify, gateway.now.engines.ca, gateway.now.engines.scrape_s) == (True, "", 3.0)
-        assert reloader.settled.origin["engines.verify"] == "default"
+        assert (done.changed, done.needs_restart) == (["engines.scrape_s", "engines.ca"], [])
+        trusted = gateway.tls
+        assert trusted.cert_store_stats()["x509_ca"] > client_context(Engines()).cert_store_stats()["x509_ca"]
+        authorities.write_text("nonsense")
+        await reloader.set_policy("br-0", "")
+        assert gateway.tls is trusted
+        file.write_text(f"{FILE}engines: {{verify: false, scrape_s: 3}}\n")
+        assert (await reloader.reload()).changed == ["policy", "engines.ca", "engines.verify"]
+        assert gateway.tls.verify_mode == ssl.CERT_NONE
 
     story(tmp_path, told)
 

@@ -244,6 +244,11 @@ class Endpoint:
         connection.idle_s = now_s
         connection.deadline.set(now_s + self.settings.idle_s)
 
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Use another TLS context for new connections, if it has https; those that are open stay as they are."""
+        if self._tls is not None:
+            self._tls = tls
+
     def forget(self, connection: EngineConnection) -> None:
         """Remove a closed connection from `connections` and from the idle ones."""
         self.connections.discard(connection)

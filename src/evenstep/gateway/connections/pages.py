@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 from urllib.parse import urlsplit
 
 from evenstep.dispatch.events import Kind
@@ -114,6 +115,12 @@ class Pages:
             kind = NoPageError if status in _NO_PAGE else EngineError
             raise kind(f"metrics page: status is {status}; expected {_OK}.")
         return page
+
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Use another TLS context for new connections."""
+        self._tls = tls
+        for endpoint in self._endpoints.values():
+            endpoint.renew(tls)
 
     def forget(self, url: str) -> None:
         """Close the connection of a page; an unknown URL is ignored. A `read` of it that still runs would never return."""

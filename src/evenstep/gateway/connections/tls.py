@@ -1,6 +1,6 @@
 """TLS contexts: certificates for clients and operators, and trust for connections to engines.
 
-A reload refreshes the certificates of running listeners; later connections see the new ones.
+A reload refreshes the certificates of running listeners, and makes a new context for engines; later connections use them.
 """
 
 from __future__ import annotations

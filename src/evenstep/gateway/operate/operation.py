@@ -161,7 +161,7 @@ class Operation:
         logs = self._logs
         if logs is not None:
             heard.append(lambda new: logs.reload(new.log))
-        reloader = Reloader(self._sources, self._settled, self._proxy, membership, heard, self._contexts)
+        reloader = Reloader(self._sources, self._settled, self._proxy, membership, heard, self._contexts, pages.renew)
         snapshots = Snapshots(self._proxy, lambda: self._own(scraper, reloader))
         api = await self._listen(config, snapshots, membership, reloader)
         if api is not None:

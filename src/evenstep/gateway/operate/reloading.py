@@ -22,16 +22,15 @@ from evenstep.gateway.config.layers import Sources, placed
 from evenstep.gateway.config.secrets import digest_of
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
-from evenstep.gateway.connections.tls import load_certificate, server_context
+from evenstep.gateway.connections.tls import client_context, load_certificate, server_context
 from evenstep.gateway.operate.compiling import begins_plain, build_or_warm, compile_beside
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.kept_kernels import is_compiled
 from evenstep.gateway.operate.membership import CONFIG, Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
-#: Sections, and settings of ``engines``, that keep their values until a restart.
+#: Sections that keep their values until a restart.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
-_FIXED_OF_ENGINES = ("ca", "verify", "client_certificate", "client_key")
 _REFUSED = "config refused, nothing has changed"
 #: A TLS context, its files, and the config section that names them.
 _Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
@@ -42,7 +41,8 @@ class Reloaded:
     """The result of a reload.
 
     Args:
-        changed: dotted settings whose new values are in use; those of ``engines`` but ``scrape_...`` for new endpoints only.
+        changed: dotted settings whose new values are in use; of ``engines``, ``scrape_...`` apply at once, those of
+            TLS to new connections, the others to new endpoints.
         joined: names of workers that are new or have changed.
         left: names of workers that leave.
         needs_restart: dotted settings whose new values are not used before a restart.
@@ -64,6 +64,7 @@ class Reloader:
         membership: the gateway's workers.
         heard: functions to call, on this loop, with the new config after every change.
         contexts: TLS contexts of listeners with their files and config section; the list itself is kept, and may grow later.
+        renewed: called with the new TLS context for connections to engines after every reload.
 
     Attributes:
         settled: the config in force, with the origin of each setting.
@@ -78,11 +79,12 @@ class Reloader:
         membership: Membership,
         heard: list[Callable[[GatewayConfig], None]],
         contexts: list[_Context],
+        renewed: Callable[[ssl.SSLContext], None],
     ) -> None:
         self.settled = settled
         self.results: Counter[str] = Counter({"ok": 0, "refused": 0})
         self._sources, self._proxy, self._membership = sources, proxy, membership
-        self._heard, self._contexts = heard, contexts
+        self._heard, self._contexts, self._renewed = heard, contexts, renewed
         self._turn = asyncio.Lock()
 
     async def reload(self) -> Reloaded:
@@ -125,8 +127,7 @@ class Reloader:
         """Use a config that was read anew, except for settings that need a restart; returns what has changed."""
         before, after = self.settled.value, fresh.value
         fixed = {name: getattr(before, name) for name in _FIXED}
-        trust = {name: getattr(before.engines, name) for name in _FIXED_OF_ENGINES}
-        wanted = dataclasses.replace(after, engines=dataclasses.replace(after.engines, **trust), **fixed)
+        wanted = dataclasses.replace(after, **fixed)
         origin = {
             name: self.settled.origin.get(name, place) if _is_fixed(name) else place for name, place in fresh.origin.items()
         }
@@ -144,31 +145,36 @@ class Reloader:
             needs_restart=[n for n in different if _is_fixed(n)],
         )
 
-    async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] = ()) -> None:
+    async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] | None = None) -> None:
         """Check a config, load its kernels and certificates, let the gateway use it, then call the functions in `heard`.
 
         The whole config is checked before the compiler is waited for, which may take a minute. The log tells of the wait.
-        The certificates are those of `contexts`. While this process decides in plain Python, the config is used before its
-        kernels are compiled. If it changes over to compiled code meanwhile, all of this is done again, to load the kernels.
-        Raises InputError if the config cannot be used; nothing has changed then.
+        The certificates are those of `contexts` and those for engines; None = all stay as they are. While this process
+        decides in plain Python, the config is used before its kernels are compiled. If it changes over to compiled code
+        meanwhile, all of this is done again, to load the kernels. Raises InputError if the config cannot be used; then
+        nothing has changed.
         """
-        config, is_used = settled.value, False
+        config, is_used, tls = settled.value, False, None
         while not is_used:
             is_plain = begins_plain()
-            await asyncio.to_thread(_check, config, contexts)
+            await asyncio.to_thread(_check, config, contexts or ())
+            if contexts is not None:
+                tls = await asyncio.to_thread(client_context, config.engines)
             if not (is_plain or is_compiled(config.policy, config.predictor)):
                 text = "compiling what the new policy needs, up to a minute; the former policy decides until then"
                 _log.info(text, extra={"policy": config.policy, "predictor": config.predictor})
             await compile_beside(config.policy, config.predictor)
             await asyncio.to_thread(_load, config)
-            for context, tls, where in contexts:
-                load_certificate(context, tls, where)
-            is_used = await asyncio.wrap_future(self._proxy.ask(self._tell, config, is_plain))
+            for context, files, where in contexts or ():
+                load_certificate(context, files, where)
+            is_used = await asyncio.wrap_future(self._proxy.ask(self._tell, config, tls, is_plain))
         self.settled = settled
+        if tls is not None:
+            self._renewed(tls)
         for heard in self._heard:
             heard(config)
 
-    def _tell(self, config: GatewayConfig, is_plain: bool) -> bool:
+    def _tell(self, config: GatewayConfig, tls: ssl.SSLContext | None, is_plain: bool) -> bool:
         """Let the gateway use a config, and return True; runs on the gateway's loop.
 
         If the config was checked in plain Python (`is_plain`) but compiled code decides by now, it returns False and does
@@ -176,14 +182,13 @@ class Reloader:
         """
         if is_plain and not begins_plain():
             return False
-        self._proxy.gateway.reload(config)
+        self._proxy.gateway.reload(config, tls)
         return True
 
 
 def _is_fixed(name: str) -> bool:
     """Whether a dotted setting keeps its value until a restart."""
-    section, _, field = name.partition(".")
-    return section in _FIXED or (section == "engines" and field in _FIXED_OF_ENGINES)
+    return name.partition(".")[0] in _FIXED
 
 
 def _check(config: GatewayConfig, contexts: Sequence[_Context]) -> None:

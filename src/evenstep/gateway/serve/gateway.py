@@ -103,17 +103,20 @@ class Gateway:
         if waited is None or name in self.pools.workers:
             self.pools.remove(name, drain)
 
-    def reload(self, config: GatewayConfig) -> None:
+    def reload(self, config: GatewayConfig, tls: ssl.SSLContext | None = None) -> None:
         """Use another config, already `checked`, from now on. Its workers are not added or removed here (`Pools.add`).
 
         Keys of workers are read again. Its `slots` are used for workers that have none of their own. Workers whose
-        description names no models are asked for them again. Where it listens, its TLS files, the settings of known engines,
-        and the decision log stay as they were. Load the kernels of its policy first, since a dispatcher is built with it.
-        Raises InputError if the config cannot be used; nothing has changed then.
+        description names no models are asked for them again. New connections to engines with https use `tls`; None = as
+        before. Where it listens, its own TLS files, the other settings of known engines, and the decision log stay as they
+        were. Load the kernels of its policy first, since a dispatcher is built with it. Raises InputError if the config
+        cannot be used; nothing has changed then.
         """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
         self.config = config
+        if tls is not None:
+            self.pools.renew(tls)
         self.pools.go_by(config)
         self.front.go_by(config, callers)
         for pool in self.pools.all:

@@ -113,6 +113,12 @@ class Pools:
             elif has_other_slots and worker.slots is None:
                 self._attach(pool, pool.backends[name])
 
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Use another TLS context for new connections to engines with https."""
+        self.tls = tls
+        for endpoint in self._endpoints.values():
+            endpoint.renew(tls)
+
     # --- workers -------------------------------------------------------------------------------------------------
 
     def backend_of(self, worker: Worker) -> Backend:
