@@ -75,6 +75,16 @@ def test_a_policy_sees_what_runs_was_sent_is_foreign_and_is_kept_free():
     assert last.kv_free.tolist() == [1000, 1000 - 100 - 5 * 3]
 
 
+def test_a_reload_that_moves_classes_moves_the_requests_that_wait():
+    seen = []
+    story = with_guest(lambda view: seen.append(view.waiting_class.tolist()) or all_to_b(view))
+    for request in range(4):
+        story.arrives(request, request_class=request)
+    story.tell(ev.Reloaded, classes=(3, 0, 1))  # class 2 is gone
+    story.tick()
+    assert seen == [[0, 3, 0, 1]]
+
+
 @pytest.mark.parametrize(
     ("reason", "route"),
     [

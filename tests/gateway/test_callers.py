@@ -10,7 +10,7 @@ from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
-from evenstep.gateway.connections.callers import Caller, Callers, class_of, expected_tokens, priority
+from evenstep.gateway.connections.callers import Caller, Callers, class_of, expected_tokens, priority, renumbered
 
 CLASSES = {"fast": RequestClass(), "slow": RequestClass()}
 
@@ -67,3 +67,19 @@ def test_a_priority_is_a_finite_number_or_refused():
     for text in ("nan", "inf", "-inf", "1e999", "x", "1,5", "²"):  # no queue can be ordered by these
         refused = priority(text)
         assert isinstance(refused, Refusal) and (refused.status, refused.code) == (400, "bad_header")
+
+
+@pytest.mark.parametrize(
+    ("after", "numbers"),
+    [
+        ("abc", ()),
+        ("abcd", ()),
+        ("cab", (2, 3, 1)),
+        ("xabc", (2, 3, 4)),
+        ("ac", (1, 0, 2)),
+        ("ab", (1, 2, 0)),
+        ("", (0, 0, 0)),
+    ],
+)
+def test_a_class_is_known_by_its_name_in_another_config(after, numbers):
+    assert renumbered("abc", after) == numbers

@@ -32,7 +32,7 @@ from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Dispatch, Settings, WorkerSpec
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.view import Dialect, UsageOptions
-from evenstep.gateway.config.sections import Decisions, Engines
+from evenstep.gateway.config.sections import Decisions, Engines, RequestClass
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.serve.exchange import Stream
 from evenstep.gateway.serve.served import ServedModel
@@ -215,6 +215,19 @@ def test_a_reload_without_a_predictor_takes_that_of_the_policy_and_an_equal_one_
             gateway.reload(replace(config, policy="jsq", predictor=""))
             gateway.reload(config)
             assert deciding.predictor_text == "survival"
+
+    asyncio.run(story())
+
+
+def test_a_reload_that_moves_classes_tells_the_dispatcher_their_new_numbers():
+    async def story():
+        fast, slow = RequestClass(weight=2.0), RequestClass()
+        async with engine(one_token) as one, serving(one.url, classes={"fast": fast, "slow": slow}) as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            for names in ({"slow": slow, "fast": fast}, {"slow": slow}):
+                gateway.reload(replace(gateway.config, classes=names))
+            told = [event.classes for event, _ in pool.dispatcher.history if isinstance(event, ev.Reloaded)]
+            assert told == [(2, 1), (1, 0)]
 
     asyncio.run(story())
 

@@ -453,6 +453,10 @@ class Dispatcher:
     def _reloaded(self, event: ev.Reloaded) -> None:
         if event.policy or event.predictor:
             self.reload(event.policy, event.predictor)
+        if event.classes:
+            numbers, request_class = dict(enumerate(event.classes, start=1)), self.rows.at.request_class
+            for row in self.rows.by_request.values():
+                request_class[row] = numbers.get(request_class[row], 0)
         if event.settings is not None:
             self._turn.settings = found = event.settings
             self.parts.limits.settings = found

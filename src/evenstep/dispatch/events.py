@@ -204,16 +204,18 @@ class Tick(Base, frozen=True):
 
 
 class Reloaded(Base, frozen=True):
-    """Use another policy, predictor or settings; a field that is left out changes nothing.
+    """Use another policy, predictor or settings, or other numbers of classes; a field that is left out changes nothing.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
         settings: all limits and deadlines; what they leave out gets its default value.
+        classes: the new number of each class of requests, from class 1 on; 0 = there is no such class any more.
     """
 
     policy: str = ""
     predictor: str = ""
     settings: LoggedSettings | None = None
+    classes: tuple[int, ...] = ()
 
 
 class Fitted(Base, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from evenstep.engines.requests.refusals import UNAUTHORIZED, Refusal, bad_request
@@ -38,6 +38,21 @@ class Caller:
     default_class: int = 0
 
 
+def renumbered(before: Iterable[str], after: Iterable[str]) -> tuple[int, ...]:
+    """The number in a new config of each class of the config before, in order, by name; 0 = the new one lacks it.
+
+    `before` and `after` are the names in the order of the configs. Empty if no class has another number.
+    """
+    numbers, now = _numbers(before), _numbers(after)
+    found = tuple(now.get(name, 0) for name in numbers)
+    return () if found == tuple(numbers.values()) else found
+
+
+def _numbers(names: Iterable[str]) -> dict[str, int]:
+    """Class -> its number, from 1."""
+    return {name: number for number, name in enumerate(names, start=1)}
+
+
 class Callers:
     """All callers that may send requests, by key, from the keys and classes of a checked config. Rebuilt at every reload.
 
@@ -46,7 +61,7 @@ class Callers:
     """
 
     def __init__(self, config: GatewayConfig) -> None:
-        numbers = {name: number for number, name in enumerate(config.classes, start=1)}
+        numbers = _numbers(config.classes)
         self._anybody = Caller(ANONYMOUS, numbers)
         self._keys: dict[bytes, Caller] = {}  # by the key's hash
         for place, key in enumerate(config.keys):

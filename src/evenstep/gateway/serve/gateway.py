@@ -14,7 +14,7 @@ from typing import Any
 from evenstep.dispatch.core import Dispatcher
 from evenstep.gateway.config.config import GatewayConfig, check_files
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.connections.callers import Callers, renumbered
 from evenstep.gateway.serve.front import Front
 from evenstep.gateway.serve.pools import Pools
 
@@ -114,13 +114,14 @@ class Gateway:
         """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
+        classes = renumbered(self.config.classes, config.classes)
         self.config = config
         if tls is not None:
             self.pools.renew(tls)
         self.pools.go_by(config)
         self.front.go_by(config, callers)
         for pool in self.pools.all:
-            pool.reload(config.weighed_policy(), config.predictor, settings)
+            pool.reload(config.weighed_policy(), config.predictor, settings, classes)
         self.pools.ask_again()
         _log.info("reloaded", extra={"policy": config.policy})
 

@@ -306,8 +306,8 @@ class ServedModel:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
 
-    def reload(self, policy: str, predictor: str, settings: Settings) -> None:
-        """Use these from the next decision on; an empty predictor is the policy's default.
+    def reload(self, policy: str, predictor: str, settings: Settings, classes: tuple[int, ...] = ()) -> None:
+        """Use these from the next decision on; an empty predictor is the policy's default. `classes` is as in `Reloaded`.
 
         The predictor in use keeps what it has learned if it is named again, unless it comes from a user's file, which may
         have changed. An invalid policy or predictor raises InputError, and changes nothing.
@@ -319,7 +319,7 @@ class ServedModel:
         if predictor == deciding.predictor_text and ".py" not in predictor:
             predictor = ""
         now_s, logged = time.monotonic(), to_log(settings)
-        self.tell(ev.Reloaded(now_s=now_s, policy=policy, predictor=predictor, settings=logged))
+        self.tell(ev.Reloaded(now_s=now_s, policy=policy, predictor=predictor, settings=logged, classes=classes))
 
     # --- workers -------------------------------------------------------------------------------------------------
 
