@@ -21,6 +21,8 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 #: A step lasts 1 s and 0.01 s a KV token; each request has 10 prompt and 5 output tokens, so 12 KV tokens on average.
 SMALL = PlanSettings(slo="tpot=2s", overhead_s=1.0, per_token_s=0.01, slots=[2], requests=1_000, seeds=1, policies=["jsq"])
 LENGTHS = alike(10, 5)
+#: A law without a closed form: every second worker is half as fast.
+ALTERNATING = "per-worker:speed=1/0.5,overhead_s=1,per_token_s=0.01"
 
 
 def sizes_of(settings, rate, lengths=LENGTHS):
@@ -144,6 +146,36 @@ def test_two_processes_find_the_same():
     demand = Demand(settings, LENGTHS, 0.5)
     asked = contenders(settings.policies)
     assert sized(demand, asked, 2, None) == sized(demand, asked, 1, None)
+
+
+def test_without_a_closed_form_fleets_of_all_sizes_have_the_same_time_in_which_their_queue_grows():
+    """The runs of small fleets were shorter, so a quarter of the requests met the objective even with a tenth of the workers."""
+    settings = replace(SMALL, law=ALTERNATING, slo="ttft=300s", slots=[16])
+    search = Search(Demand(settings, LENGTHS, 6.0), contenders(["jsq"])[0], 16)
+    assert search.first is None
+    assert [search.tried(workers).slo_share for workers in (1, 2, 4, 40)] == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_without_a_closed_form_the_search_begins_with_fast_workers_and_runs_are_as_long_as_slow_workers_need():
+    """Ten requests hold 120 tokens. A step takes 1 s and 0.01 s a token: twice as long on the slow worker of each two."""
+    demand = Demand(replace(SMALL, law=ALTERNATING, slo="ttft=60s"), LENGTHS, 6.0)
+    search = Search(demand, contenders(["jsq"])[0], 10)
+    fast, slow = (math.ceil(6.0 / (10 / (1 + 0.01 * 120 / speed) / 5)) for speed in (1, 0.5))
+    assert (search.near("fastest"), search.near("slowest")) == (fast, slow)
+    size = search.size()
+    assert size.tried[0].workers >= fast
+    assert size.next_smaller.workers == size.workers - 1
+    fewer = replace(demand, settings=replace(demand.settings, most_workers=3))
+    assert Search(fewer, contenders(["jsq"])[0], 10).near("slowest") == 3
+
+
+def test_under_a_law_of_the_longest_request_runs_are_as_long_as_the_largest_of_normal_sizes_needs():
+    law = "unequal:share=0.5,overhead_s=1,per_token_s=0.01"
+    search = Search(Demand(replace(SMALL, law=law), LENGTHS, 6.0), contenders(["jsq"])[0], 10)
+    longest = 12 + 2**0.5 * (2 * math.log(10)) ** 0.5
+    step_s = 1 + 0.01 * (120 + 0.5 * (10 * longest - 120))
+    assert search.near("slowest") == math.ceil(6.0 / (10 / step_s / 5))
+    assert search.near("fastest") == math.ceil(6.0 / (10 / (1 + 0.01 * 120) / 5))
 
 
 @pytest.mark.slow

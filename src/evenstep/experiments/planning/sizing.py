@@ -38,6 +38,8 @@ SAMPLE = 100_000
 PER_RUNNING = 40
 #: Relative error of times that are added up in a run.
 _ROUNDING = 1e-9
+#: The pace of workers for which laws without a closed form have one (`Demand.least`).
+Pace = Literal["fastest", "slowest"]
 #: Figures of a run's summary that a plan shows.
 _SHOWN = ("slo_share", "idle_time_share", "ttft_p95_s", "tpot_p95_s")
 
@@ -116,13 +118,14 @@ class Demand:
         None under a law that depends on more than the load of a worker, or differs between workers. `InputError` if a step
         takes 0 s.
         """
-        found = self._served(np.array([workers]), slots, fcfs)
+        found = self._served(np.array([workers]), slots, fcfs=fcfs)
         return None if found is None else float(found[0])
 
-    def _served(self, workers: I8, slots: int, fcfs: bool) -> F8 | None:
-        """As `served`, for fleets of several sizes."""
+    def _served(self, workers: I8, slots: int, *, fcfs: bool = False, pace: Pace | None = None) -> F8 | None:
+        """As `served`, for fleets of several sizes; with a `pace` it is known under each law."""
         table = self.law.table()
-        if table.longest_share or len(table.seconds) > 1:
+        is_exact = not table.longest_share and len(table.seconds) == 1
+        if not is_exact and pace is None:
             return None
         memory, group = self.settings.kv_tokens or math.inf, workers
         if self.settings.group_size:
@@ -131,16 +134,28 @@ class Demand:
         load = np.full(len(workers), running * self.resident)
         if fcfs:
             load = np.minimum(memory, load + self.deviation * np.sqrt(2 * running * np.log(group)))
-        local_s = self.law.local_seconds(load, np.full(len(workers), slots), np.zeros(len(workers)))
+        if is_exact:
+            local_s = self.law.local_seconds(load, np.full(len(workers), slots), np.zeros(len(workers)))
+        elif pace == "fastest":
+            local_s = replace(table, seconds=table.seconds.min(axis=0, keepdims=True)).local_seconds(load)
+        else:
+            longest = self.resident + self.deviation * math.sqrt(2 * math.log(max(1.0, running)))
+            load += table.longest_share * (running * longest - load)
+            local_s = replace(table, seconds=table.seconds.max(axis=0, keepdims=True)).local_seconds(load)
         step_s = local_s + np.array([self.law.overhead_seconds(size) for size in group.tolist()])
         if step_s.min() <= 0:
             raise InputError("evenstep plan", "overhead_s and per_token_s", 0, "a step of more than 0 s")
         return workers * running / step_s / self.output
 
-    def least(self, slots: int, *, fcfs: bool = False) -> int | None:
-        """The least number of workers that serves the rate in closed form; None without one up to ``most_workers``."""
+    def least(self, slots: int, *, fcfs: bool = False, pace: Pace | None = None) -> int | None:
+        """The least number of workers that serves the rate in closed form; None without one up to ``most_workers``.
+
+        A `pace` gives laws without a closed form one. All workers are then as fast as the fastest, and requests of a worker
+        are equally long: no smaller fleet serves the rate. Or all are as slow as the slowest, and the longest request is the
+        largest of normal sizes: about the fleet that the search finds.
+        """
         workers = np.arange(self.unit, self.settings.most_workers + 1, self.unit)
-        served = self._served(workers, slots, fcfs)
+        served = self._served(workers, slots, fcfs=fcfs, pace=pace)
         enough = [] if served is None else workers[served >= self.rate]
         return int(enough[0]) if len(enough) else None
 
@@ -170,8 +185,13 @@ class Search:
         """The least number of workers by the closed form (`Demand.least`)."""
         return self.demand.least(self.slots)
 
+    def near(self, pace: Pace) -> int:
+        """`first`; without a closed form that of a `pace`, or else the largest fleet (`Demand.least`)."""
+        most, unit = self.demand.settings.most_workers, self.demand.unit
+        return self.first or self.demand.least(self.slots, pace=pace) or most // unit * unit
+
     def size(self) -> Size:
-        """Search from the closed form, or from the smallest fleet if there is none."""
+        """Search from the closed form. Without one, search from the smallest fleet that fast workers would allow."""
         demand, tried = self.demand, dict[int, Tried]()
         settings, unit = demand.settings, demand.unit
         first = self.first
@@ -189,7 +209,7 @@ class Search:
         def ascending(found: dict[int, Tried]) -> list[Tried]:
             return [found[workers] for workers in sorted(found)]
 
-        workers = least_enough(is_enough, first or unit, unit, settings.most_workers // unit * unit)
+        workers = least_enough(is_enough, self.near("fastest"), unit, settings.most_workers // unit * unit)
         if workers is None:
             return replace(found, tried=ascending(tried))
         one, cost = tried[workers], settings.worker_cost
@@ -221,9 +241,9 @@ class Search:
         """The summary of the middle of a run on each replicate, and the mean output tokens of its requests.
 
         Requests that arrive at the rate keep no more slots busy in a larger fleet, a full pool keeps all busy that memory
-        allows.
+        allows. At the rate, runs of all sizes have the same requests: in a shorter run a growing queue would do less harm.
         """
-        demand, served_by = self.demand, self.first or workers if arrivals == "timed" else workers
+        demand, served_by = self.demand, self.near("slowest") if arrivals == "timed" else workers
         busy = math.ceil(demand.running(self.slots) * served_by)
         fleet = demand.settings.fleet(workers, self.slots, arrivals)
         power, slo, found = fleet.power(), fleet.objective(), list[dict[str, Any]]()
