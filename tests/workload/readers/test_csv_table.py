@@ -91,6 +91,26 @@ def test_a_quote_without_its_end_in_the_header_is_one_line_of_error(write):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('a,b,x\n1,2,c\n3,4,"d\n5,6,e\n7,8,f\n', 3),
+        ('a,b,x\n1,2,"d\n5,6,e\n', 2),
+        ('a,b,x\n1,2,"c\nc"\n3,4,"d\n5,6,e', 4),
+        ('a,b,"x\n1,2,c\n', 1),
+    ],
+)
+def test_a_quote_that_is_never_closed_does_not_swallow_the_rows_below(write, text, line, skip):
+    """The rows below were part of a cell that no reader needs, so the trace was short and nothing said so."""
+    with pytest.raises(InputError, match=f"a.csv:{line}: row is 'damaged'.*A quote is never closed"):
+        parse(write("a.csv", text), skip=skip)
+
+
+def test_quotes_inside_of_unquoted_cells_are_plain_letters(write):
+    assert parse(write("a.csv", 'a,b,x\n1,2,5" disk\n3,4,"a ""b"""\n')).output_tokens.tolist() == [2, 4]
+
+
 def test_a_file_is_read_without_pandas(samples):
     """pyarrow's `to_numpy` imports it where it is installed: half a second, in which Ctrl-C was lost."""
     code = "import sys; from evenstep import read_trace; read_trace(sys.argv[1]); print('pandas' in sys.modules)"

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from evenstep.wording import counted
 from evenstep.workload import files
 from evenstep.workload.table import Doubt, Table
 
+_END = "\0"  # the row after the last; `files.decoded` refuses a file that holds this letter
 csv.field_size_limit(2**31 - 1)  # of this process; its default, 128 KiB, is less than the text of a long prompt
 
 
@@ -110,6 +112,8 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
 
     if b"0x" in data or b"0X" in data:  # which it would read as hexadecimal
         raise Doubt
+    if data.count(b'"') % 2:  # an open quote, after which it would read no row
+        raise Doubt
     plain = {int: pa.int64(), float: pa.float64(), str: pa.string()}
     try:
         table = arrow_csv.read_csv(
@@ -141,19 +145,26 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
 
 def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None, skip: bool) -> Table:
     """The needed columns as text, in a table with line numbers; rows with too few or too many columns are rejected."""
-    reader = csv.reader(io.StringIO(files.decoded(path, data), newline=""))
+    text = io.StringIO(files.decoded(path, data), newline="")
+    reader = csv.reader(chain(text, [_END]))  # an open quote takes this last row into its cell
     columns: dict[str, list[Any]] = {field: [] for field in fields}
     widths: list[str] = []
     lines: list[int] = []
     try:
         first = names or _names(next(reader))
         _require(path, fields, first)
+        ended = [0, reader.line_num]  # last line of each row, the header included
         places = {field: first.index(field) for field in fields}
         for row in reader:
+            if row == [_END]:
+                break
             lines.append(reader.line_num)
             widths.append("" if len(row) == len(first) else counted(len(row), "column") if row else "a blank line")
             for field, place in places.items():
                 columns[field].append(row[place] if place < len(row) else "")
+        else:
+            line = [*ended, *lines][-2] + 1
+            raise InputError(f"{path.name}:{line}", "row", "damaged", "comma-separated text", "A quote is never closed.")
     except csv.Error as error:
         raise InputError(f"{path.name}:{reader.line_num}", "row", "damaged", "comma-separated text", f"{error}.") from None
     table = Table(path.name, dict(columns), np.array(lines, np.int64), len(lines), skip=skip)
