@@ -71,7 +71,8 @@ def run(
 ) -> list[Finding]:
     """Run every check on a policy; returns the findings in the order of the checks.
 
-    If the policy fails to answer a view, the checks that need answers are left out.
+    If the policy fails to answer a view, the checks that need answers are left out. A rule whose indices leave its arrays
+    fails ``doors agree`` and is not asked compiled, which could end Python.
 
     Args:
         first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run, too.
@@ -81,6 +82,8 @@ def run(
     findings = [frozen(judged.policy), *([first] if first else [])]
     if first is not None and not first.passed:
         return findings
+    if outran := _out_of_range(judged):
+        return [*findings, Finding("doors agree", False, outran)]
     answered, said = answers(judged)
     findings.append(answered)
     if not answered.passed:
@@ -243,17 +246,36 @@ def doors_agree(judged: Judged) -> Finding:
         try:
             plain = again.in_plain().decision()
         except Exception as error:
-            return Finding("doors agree", False, f"view {number}: the rule, in plain Python, raises {_raised(error)}")
+            return Finding("doors agree", False, _says(number, error))
         differs = judged.differ(plain, call.decision(), view) or call.overrun()
         if differs:
             return Finding("doors agree", False, f"view {number}: {differs}")
     return Finding("doors agree", True)
 
 
-def _raised(error: Exception) -> str:
-    """An error by its type and text, and the line of the user's file that raised it, if known."""
+def _out_of_range(judged: Judged) -> str:
+    """A sentence on the first view at which the policy's rule, in plain Python, raises an `IndexError`; empty if none does.
+
+    Any other error ends the search, and is left to the checks that ask the policy.
+    """
+    for number, view in enumerate(judged.views(0)):
+        try:
+            call = judged.kernel_call(judged.policy, view)
+            if call is None:
+                return ""
+            call.in_plain().decision()
+        except IndexError as error:
+            return _says(number, error)
+        except Exception:
+            return ""
+    return ""
+
+
+def _says(number: int, error: Exception) -> str:
+    """A sentence on an error that a rule raised in plain Python: its type and text, and the user's line if known."""
     line = guest_line(error)
-    return f"{type(error).__name__}: {error}{f' ({line})' if line else ''}"
+    place = f" ({line})" if line else ""
+    return f"view {number}: the rule, in plain Python, raises {type(error).__name__}: {error}{place}"
 
 
 def same_digest(policy: Any, simulate: Simulate) -> Finding:

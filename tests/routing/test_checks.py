@@ -54,6 +54,13 @@ def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
     assert message in found[name]
 
 
+def test_a_rule_that_writes_outside_of_its_arrays_is_never_asked_compiled():
+    """Compiled code checks no index: a write far outside was a segmentation fault, and the check said nothing."""
+    found = check(names.build("routing", {"name": str(BAD / "writes_past_its_space.py")}))
+    assert [(f.name, f.passed) for f in found] == [("frozen", True), ("doors agree", False)]
+    assert EXPECTED["writes_past_its_space"][1] in found[-1].message
+
+
 def test_a_list_for_an_array_is_no_answer():
     @dataclass(frozen=True)
     class Lists:
