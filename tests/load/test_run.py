@@ -303,6 +303,28 @@ def test_gaps_are_summed_over_all_answers_and_tokens_are_counted_when_they_come(
     assert outcome.tokens.tolist() == [2, 0, 4, 0, 0, 0, 0, 0, 2]
 
 
+def test_the_processor_time_is_of_the_same_span_as_the_duration_if_no_answer_ends_for_long(monkeypatch):
+    """Such a run, interrupted, blamed a client of one thread for using 401 % of a core."""
+
+    def always_busy():
+        return time.monotonic()  # the clock that jumps, which is set later
+
+    monkeypatch.setattr(time, "process_time", always_busy)
+    seen = []
+
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            trace = small(2, 1000.0)
+            trace.output_tokens[:] = 4
+            settings = LoadSettings(url=url, model=MODEL)
+            run = Run(trace, settings, MODEL, watch=lambda at: seen.append(run.outcome()) if at.done and not seen else None)
+            return await run.whole()
+
+    whole = clock.run(go())
+    assert (seen[0].duration_s, seen[0].cpu_s) == pytest.approx((0.0, 0.0), abs=0.01)
+    assert (whole.duration_s, whole.cpu_s) == pytest.approx((1000.0, 1000.0), abs=0.01)
+
+
 def test_an_interrupted_run_has_the_results_until_then():
     def watch(at):
         if at.done:

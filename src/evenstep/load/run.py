@@ -60,7 +60,7 @@ class Outcome:
         duration_s: seconds from the first request's start to the last end; nan if no answer has ended.
         start_s: start of the run by `time.monotonic`.
         lag_s: float64[L], seconds by which each tick of a 20 ms timer in the event loop came late.
-        cpu_s: CPU seconds of this process during the run.
+        cpu_s: CPU seconds of this process from the start of the run to the last end; 0 if no answer has ended.
         connections: number of connections made.
     """
 
@@ -186,7 +186,7 @@ class Run:
         freezes = not gc.get_freeze_count()  # objects frozen by the host stay frozen
         if freezes:
             gc.freeze()
-        self._cpu_s = time.process_time()
+        self._cpu_s, self._used_s = time.process_time(), 0.0
         self._start_s = time.monotonic()
         self._meters = Meters(self._start_s, BUCKET_S)
         self._tick(self._start_s)
@@ -225,7 +225,7 @@ class Run:
             duration_s,
             self._start_s,
             np.array(self._lag_s),
-            time.process_time() - self._cpu_s,
+            self._used_s,
             self._model,
             self._client.connections,
         )
@@ -268,6 +268,7 @@ class Run:
         if self._over.done():  # the time is up, and the connection was closed
             return
         self._records.ended(row, call.answer, call.status, now_s, self._start_s)
+        self._used_s = time.process_time() - self._cpu_s
         self._failed += bool(call.answer.error)
         self._schedule.ended(row, now_s - self._start_s)
         if self._schedule.is_over:
