@@ -140,6 +140,11 @@ def test_columns_in_memory_are_a_trace():
     assert dated.arrival_s.tolist() == [0.0, 1.0]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_column_of_half_precision_is_read_without_a_warning():
+    assert Trace.from_columns(np.array([1, 2], np.float16), [3, 4]).prompt_tokens.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
