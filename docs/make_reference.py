@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+import msgspec
+import msgspec.inspect
+
 from evenstep import names
 from evenstep.cli.main import parser_of
-from evenstep.config import fields_of, is_record, meaning, schema
+from evenstep.config.fields import is_record, meaning
+from evenstep.config.schema import file_schema
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.rounds.fallback import Reason
@@ -58,16 +62,16 @@ def pages() -> dict[Path, str]:
         HERE / "gateway.md": _gateway(),
         HERE / "papers.md": PAPERS.format(papers=_papers(papers())),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
-        HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
+        HERE / "schemas" / "compare.json": _json(file_schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "compare-engine.json": _json(
-            schema(EngineSettings, "evenstep compare settings, inside one engine")
+            file_schema(EngineSettings, "evenstep compare settings, inside one engine")
         ),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
-        HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
+        HERE / "schemas" / "emulate.json": _json(file_schema(EmulatorSettings, "evenstep emulate settings")),
         HERE / "schemas" / "admin-api.json": _json(document()),
-        HERE / "schemas" / "gateway.json": _json(schema(GatewayConfig, "evenstep serve settings")),
-        HERE / "schemas" / "load.json": _json(schema(LoadSettings, "evenstep load settings")),
-        HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
+        HERE / "schemas" / "gateway.json": _json(file_schema(GatewayConfig, "evenstep serve settings")),
+        HERE / "schemas" / "load.json": _json(file_schema(LoadSettings, "evenstep load settings")),
+        HERE / "schemas" / "simulate.json": _json(file_schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "network.json": _json(yaml_schema.schema_of(Network, "evenstep NETWORK.yaml", {})),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),
@@ -223,7 +227,8 @@ def _settings(kind: Any, path: str, found: dict[Any, list[str]]) -> None:
     """Rows of a section, then those of the sections below it and of what its lists hold."""
     said, hints, below = meaning(kind), get_type_hints(kind), []
     rows = found.setdefault(f"`{path}`" if path else "At the top", [])
-    for field, default in fields_of(kind).items():
+    for one in msgspec.inspect.type_info(kind).fields:
+        field, default = one.name, one.default if one.default_factory is msgspec.NODEFAULT else one.default_factory()
         name, hint = f"{path}.{field}".lstrip("."), hints[field]
         inner = next((k for k in _inside(hint) if is_record(k)), None)
         each = {list: "[]", dict: ".NAME"}.get(get_origin(hint), "")
@@ -231,7 +236,7 @@ def _settings(kind: Any, path: str, found: dict[Any, list[str]]) -> None:
             below.append((inner, name + each))
             rows += [f"| `{name}` | | {said[field]} |"] if path or each else []
             continue
-        shown = "" if default in (None, "", [], {}) or inner else f"`{json.dumps(default)}`"
+        shown = "" if default in (None, "", [], {}, msgspec.NODEFAULT) or inner else f"`{json.dumps(default)}`"
         rows.append(f"| `{name}` | {shown} | {said[field].replace('|', chr(92) + '|')} |")
     for inner, name in below:
         _settings(inner, name, found)

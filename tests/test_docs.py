@@ -22,7 +22,7 @@ import yaml
 
 from evenstep import names
 from evenstep.cli.main import main, parser_of
-from evenstep.config import read_yaml
+from evenstep.config.yaml_file import read_yaml
 from evenstep.load.processes import free_ports
 
 ROOT = Path(__file__).parent.parent

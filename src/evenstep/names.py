@@ -26,8 +26,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from evenstep.config import MOST, expectation, numeral
-from evenstep.errors import EvenstepError, InputError, nearest
+from evenstep.config.messages import expectation
+from evenstep.config.number import numeral
+from evenstep.errors import MOST, EvenstepError, InputError, nearest
 
 #: The name a member of each room binds, in `workload` next to others: there the module itself is the member.
 BINDINGS: dict[str, str] = {

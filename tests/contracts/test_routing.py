@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from evenstep import names
-from evenstep.config import meaning
+from evenstep.config.fields import meaning
 from evenstep.routing.checks import check
 
 #: Policies with options that take other ways through their code than by default. `make test` tries every fourth.

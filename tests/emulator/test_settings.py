@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.config import Layer, settle
+from evenstep.config.layers import Layer, settle
 from evenstep.cost.linear import Linear
 from evenstep.emulator.settings import EmulatorSettings, checked
 from evenstep.errors import InputError

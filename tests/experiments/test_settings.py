@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from evenstep.config import Layer, meaning, settle
+from evenstep.config.fields import meaning
+from evenstep.config.layers import Layer, settle
 from evenstep.cost.linear import Linear
 from evenstep.cost.piecewise import Piecewise
 from evenstep.errors import InputError

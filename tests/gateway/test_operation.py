@@ -24,7 +24,7 @@ from tests.gateway.fake_gateway import FakeGateway, engine
 from tests.gateway.operating import BODY, beside, operating
 from tests.gateway.running import base, until
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources

@@ -121,12 +121,13 @@ def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
 
 
 def test_the_config_of_the_gateway_is_one_it_takes():
-    from evenstep.config import convert
+    from evenstep.config.convert import convert
+    from evenstep.config.yaml_file import Document
     from evenstep.gateway.config.config import GatewayConfig
     from evenstep.gateway.config.config import checked as checked_config
 
     found = gateway_config(SETTINGS, "best", 0.0, 8100)
-    config = checked_config(convert(found, GatewayConfig, "demo"))
+    config = checked_config(convert(Document("demo", found), GatewayConfig))
     assert [worker.rank for worker in config.fleet()] == [0, 1]
     assert {worker.slots for worker in config.fleet()} == {4}
     assert config.settings().gather_ms == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.config import Layer, settle
+from evenstep.config.layers import Layer, settle
 from evenstep.errors import InputError, PolicyError
 from evenstep.load.demo_settings import DemoSettings, checked, contender
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.config import Layer, settle
+from evenstep.config.layers import Layer, settle
 from evenstep.errors import InputError
 from evenstep.load.settings import LoadSettings, Target, checked, target_of
 

@@ -13,13 +13,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep import config
 from evenstep.cli.parts import flags, outputs
+from evenstep.config.fields import meaning
 from evenstep.errors import InputError
 from evenstep.wording import counted
 
 if TYPE_CHECKING:
-    from evenstep.config import Settled
+    from evenstep.config.layers import Settled
     from evenstep.experiments.compare.observed import FromLog
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.engine_comparison import EngineComparison
@@ -65,6 +65,7 @@ class Compare:
         parser.add_argument("--records", metavar="DIR", help="write the record tables of every run as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
+        from evenstep.config.layers import Layer
         from evenstep.experiments.compare.observed import from_log, is_log
         from evenstep.experiments.settings import USUAL, CompareSettings, check_used, checked
 
@@ -81,7 +82,7 @@ class Compare:
         layer = None
         if log is not None:
             policies = [log.policy, *(name for name in USUAL if name != log.policy)]
-            layer = config.Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
+            layer = Layer(log.origin, {"policies": policies, **log.layer({*vars(args), *in_file})})
         found = flags.settled(args, CompareSettings, layer)
         settings = checked(found)
         check_used(found)
@@ -169,7 +170,7 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """
     from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
-    said = config.meaning(EngineSettings)
+    said = meaning(EngineSettings)
     about = (
         "compare scheduling policies inside one engine, not routing. With --engine other flags differ:\n"
         f"--policy (default {', '.join(USUAL)}), --arrivals timed|together (default timed;\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
-from evenstep.config import check_at_least
+from evenstep.config.number import check_at_least
 from evenstep.errors import InputError
 from evenstep.wording import counted
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
-from evenstep.config import check_at_least, in_file
+from evenstep.config.number import check_at_least
+from evenstep.config.yaml_file import in_file
 from evenstep.errors import InputError
 from evenstep.sockets import need_gateway_extra
 from evenstep.wording import counted

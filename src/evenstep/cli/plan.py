@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from evenstep.cli.parts import flags, outputs
-from evenstep.config import check_at_least
+from evenstep.config.number import check_at_least
 
 
 class PlanCommand:

@@ -18,8 +18,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evenstep import config, names
+from evenstep import names
 from evenstep.cli.parts import flags, outputs
+from evenstep.config.fields import docstring, meaning
 from evenstep.errors import InputError, check_known
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
     """A policy's name, summary (first paragraph), description (docstring), and each default with its meaning."""
     kind = names.find(kind_of, name)
     names.check_class(kind, name)
-    text = config.docstring(kind)
-    said = config.meaning(kind) if dataclasses.is_dataclass(kind) else {}
+    text = docstring(kind)
+    said = meaning(kind) if dataclasses.is_dataclass(kind) else {}
     options = {
         field.name: {"default": _plain_value(field.default), "meaning": said.get(field.name, "")}
         for field in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())

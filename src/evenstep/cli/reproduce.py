@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from evenstep import names
 from evenstep.cli.parts import flags, outputs
-from evenstep.config import check_at_least
+from evenstep.config.number import check_at_least
 from evenstep.errors import EvenstepError, InputError
 
 if TYPE_CHECKING:

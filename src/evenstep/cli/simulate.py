@@ -16,7 +16,7 @@ from evenstep.errors import InputError
 from evenstep.wording import counted
 
 if TYPE_CHECKING:
-    from evenstep.config import Settled
+    from evenstep.config.layers import Settled
     from evenstep.experiments.settings import SimulateSettings
     from evenstep.measure.records import Run
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import flags, outputs
-from evenstep.config import check_at_least
+from evenstep.config.number import check_at_least
 from evenstep.wording import counted
 
 if TYPE_CHECKING:

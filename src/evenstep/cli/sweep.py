@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from evenstep.cli.main import FINE, INTERRUPTED
 from evenstep.cli.parts import flags, outputs
 from evenstep.cli.parts.signals import terminated_like_ctrl_c
-from evenstep.config import check_at_least
+from evenstep.config.number import check_at_least
 from evenstep.errors import InputError
 from evenstep.wording import counted
 

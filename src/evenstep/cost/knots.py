@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from evenstep.config import finite
+from evenstep.config.number import finite
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenstep.config import Numbers, numbers_of
+from evenstep.config.number import Numbers, numbers_of
 from evenstep.cost.knots import OfLoad, Sync
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError

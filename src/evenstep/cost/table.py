@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenstep.config import finite
+from evenstep.config.number import finite
 from evenstep.cost.knots import OfLoad, Sync, as_lines, averaged, check_knots
 from evenstep.cost.profile_tables import cells_of
 from evenstep.cost.view import PiecewiseLinear

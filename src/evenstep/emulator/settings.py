@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.wording import counted
 
 if TYPE_CHECKING:

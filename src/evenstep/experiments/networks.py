@@ -11,8 +11,9 @@ from typing import get_args
 
 import numpy as np
 
-from evenstep.config import MOST, in_file, integers
-from evenstep.errors import InputError, check_known
+from evenstep.config.number import integers
+from evenstep.config.yaml_file import in_file
+from evenstep.errors import MOST, InputError, check_known
 from evenstep.experiments.compare.engine_compare import belief_note
 from evenstep.measure.comparison import check_replicates, paired
 from evenstep.measure.network_records import NetworkRun, Ordered

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import names, streams
-from evenstep.config import numbers_of
+from evenstep.config.number import numbers_of
 from evenstep.errors import InputError, check_known
 from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from evenstep.config import load
+from evenstep.config.convert import convert
+from evenstep.config.yaml_file import read_yaml
 from evenstep.errors import InputError
 from evenstep.report.findings import Reproduction, json_object
 from evenstep.report.papers import Item, Paper, Papers, Verdict
@@ -62,7 +63,7 @@ def papers() -> tuple[Paper, ...]:
     keeps the verdict that ``papers.yaml`` states. `InputError` for an item that states a verdict not weaker than the
     recorded one, or needs claims that are not recorded.
     """
-    found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
+    found, known = convert(read_yaml(_FOLDER / "papers.yaml"), Papers).papers, recorded()
     return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)
 
 

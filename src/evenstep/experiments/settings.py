@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenstep.config import Settled, schema
+from evenstep.config.layers import Settled
+from evenstep.config.schema import file_schema
 from evenstep.errors import InputError
 from evenstep.wording import counted
 
@@ -221,7 +222,7 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
     """The JSON Schema of an object of all `compare` settings except the keys of `elsewhere`, with this description."""
-    known = schema(CompareSettings, "")["properties"]
+    known = file_schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
 

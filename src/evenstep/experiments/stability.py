@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evenstep import config
+from evenstep.config.number import check_at_least
 from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
@@ -138,9 +138,9 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
 
 
 def _check(settings: StabilitySettings) -> None:
-    config.check_at_least(_WHERE, 1, settings, "seeds", "limit")
-    config.check_at_least(_WHERE, 0, settings, "seed")
-    config.check_at_least(_WHERE, 1_000, settings, "requests")
+    check_at_least(_WHERE, 1, settings, "seeds", "limit")
+    check_at_least(_WHERE, 0, settings, "seed")
+    check_at_least(_WHERE, 1_000, settings, "requests")
     if settings.requests > _MOST_REQUESTS:
         raise InputError(_WHERE, "--requests", settings.requests, f"an integer from 1000 to {_MOST_REQUESTS}")
     if not 0 < settings.precision < 1:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from evenstep import compiled, sockets
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import WHERE, GatewayConfig
 from evenstep.gateway.config.layers import Sources, placed

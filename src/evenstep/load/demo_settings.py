@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.errors import InputError
 
 

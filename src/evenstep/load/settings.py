@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.errors import InputError, nearest
 from evenstep.sockets import in_url, without_user
 

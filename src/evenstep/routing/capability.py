@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import part
-from evenstep.config import Numbers, numbers_of
+from evenstep.config.number import Numbers, numbers_of
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.routing.rules import RuleView

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Literal, get_origin, get_type_hints
 
 from evenstep import names
-from evenstep.config import expectation
+from evenstep.config.messages import expectation
 from evenstep.errors import EvenstepError, InputError, check_known, check_range_if_given, nearest
 from evenstep.request import Trace
 from evenstep.workload import files

@@ -12,7 +12,7 @@ from tests.experiments.leaderboards import BOARD
 
 from evenstep.cli import compare
 from evenstep.cli.parts.flags import settled
-from evenstep.config import read_yaml
+from evenstep.config.yaml_file import read_yaml
 from evenstep.errors import InputError
 from evenstep.experiments.leaderboard.file import BELOW, SATURATED, read_board, schema
 from evenstep.experiments.settings import CompareSettings

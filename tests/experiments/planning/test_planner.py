@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenstep.config import Layer, settle
+from evenstep.config.layers import Layer, settle
 from evenstep.errors import InputError
 from evenstep.experiments.planning.planner import answer
 from evenstep.experiments.planning.settings import PlanSettings, checked

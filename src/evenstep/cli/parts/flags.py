@@ -7,10 +7,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
-from evenstep.config import Document, Layer, Settled, meaning, read_yaml, settle
+from evenstep.config.fields import meaning
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
+    from evenstep.config.layers import Layer, Settled
+    from evenstep.config.yaml_file import Document
     from evenstep.workload.synthetic.yaml_file import Workload
 
 T = TypeVar("T")
@@ -163,6 +165,8 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
 
 def document_of(args: argparse.Namespace) -> Document | None:
     """The file of ``--config``, None without the flag; read once, since it may be a pipe, and kept as `args.document`."""
+    from evenstep.config.yaml_file import read_yaml
+
     if not hasattr(args, "document"):
         args.document = None if args.config is None else read_yaml(args.config)
     return args.document
@@ -181,6 +185,8 @@ def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None)
     Raises:
         InputError: an unknown key in the file, or a value that does not fit.
     """
+    from evenstep.config.layers import Layer, settle
+
     layers: list[Layer] = [] if below is None else [below]
     document = document_of(args)
     if document is not None:

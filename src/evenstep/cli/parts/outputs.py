@@ -19,7 +19,7 @@ from evenstep.in_use import writes
 from evenstep.measure.output_file import write_text
 
 if TYPE_CHECKING:
-    from evenstep.config import Settled
+    from evenstep.config.layers import Settled
     from evenstep.experiments.contenders import Contender
     from evenstep.load.run import Progress
     from evenstep.measure.comparison import Comparison, PolicyResult

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from evenstep.config import check_integers
+from evenstep.config.number import check_integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from evenstep import config, names
+from evenstep import names
+from evenstep.config.number import check_at_least
 from evenstep.errors import InputError, check_range_if_given
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
 
     `InputError` for the first value out of range; the message begins with `where`, the command or file.
     """
-    config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
-    config.check_at_least(where, 0, settings, "seed")
+    check_at_least(where, 1, settings, "seeds", "limit", "processes")
+    check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
         given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
         check_range_if_given(where, "a finite number > 0", above=0, finite=True, **given)

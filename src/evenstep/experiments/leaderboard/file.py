@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evenstep import config
-from evenstep.config import Document, Layer, Settled, settle
+from evenstep.config.convert import convert
+from evenstep.config.layers import Layer, Settled, settle
+from evenstep.config.schema import file_schema
+from evenstep.config.yaml_file import Document, read_yaml
 from evenstep.errors import InputError, check_known, nearest
 from evenstep.experiments.leaderboard.table import WorkloadLine
 from evenstep.experiments.settings import CompareSettings, checked, mapping
@@ -113,10 +115,10 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
 
     Returns the file's content, its workloads in order, and the document that knows the line of each key. Sources are
     relative to the board's folder. Workloads with timed arrivals are ranked by `BELOW`, others by `SATURATED`. `InputError`
-    as in `config.read_yaml`, and for unknown keys, bad settings, fewer than two replicates, or a repeated or unknown name.
+    as in `read_yaml`, and for unknown keys, bad settings, fewer than two replicates, or a repeated or unknown name.
     """
-    document = config.read_yaml(path)
-    found = config.convert(document.values, BoardFile, document)
+    document = read_yaml(path)
+    found = convert(document, BoardFile)
     if not found.workloads:
         raise InputError(document.where("workloads"), "workloads", "empty", "at least one workload")
     if found.seeds < 2:
@@ -141,7 +143,7 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of BOARD.yaml; a workload's ``settings`` are those of `compare`, without `ELSEWHERE`."""
-    found = config.schema(BoardFile, "evenstep BOARD.yaml")
+    found = file_schema(BoardFile, "evenstep BOARD.yaml")
     entry = found["$defs"]["WorkloadEntry"]["properties"]
     entry["settings"] = mapping(ELSEWHERE, entry["settings"].get("description", ""))
     return found

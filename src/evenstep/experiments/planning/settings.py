@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evenstep import config
-from evenstep.errors import InputError
+from evenstep.errors import MOST, InputError
 from evenstep.experiments.settings import FleetSettings
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from evenstep.config import Settled
+    from evenstep.config.layers import Settled
 
 _WHERE = "evenstep plan"
 #: Most requests of a run, and most workers of a fleet that are tried.
@@ -102,7 +101,7 @@ def checked(settled: Settled[PlanSettings]) -> PlanSettings:
     for name, most in (("requests", MOST_REQUESTS), ("most_workers", _MOST_WORKERS), ("group_size", value.most_workers)):
         if getattr(value, name) > most:
             raise settled.refusal(name, f"an integer of at most {most}")
-    if not value.slots or not all(0 < slots <= config.MOST for slots in value.slots):
+    if not value.slots or not all(0 < slots <= MOST for slots in value.slots):
         raise settled.refusal("slots", "integers >= 1 with commas between, e.g. 32,64")
     if len(set(value.slots)) < len(value.slots):
         raise settled.refusal("slots", "each number once")

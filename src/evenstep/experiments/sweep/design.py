@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args, get_type_hints
 
 from evenstep import names
-from evenstep.config import Document, Layer, Settled, settle
+from evenstep.config.layers import Layer, Settled, settle
+from evenstep.config.yaml_file import Document
 from evenstep.errors import InputError, check_known, nearest
 from evenstep.experiments.contenders import Contender, contender
 from evenstep.experiments.settings import CompareSettings, checked

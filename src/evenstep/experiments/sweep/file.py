@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evenstep import config
-from evenstep.config import Document
+from evenstep.config.convert import convert
+from evenstep.config.schema import file_schema
+from evenstep.config.yaml_file import Document, read_yaml
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.settings import USUAL, CompareSettings, mapping
 
@@ -74,14 +75,14 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
     """Read and check a sweep file; names of policies and metrics, and values, are checked later, by `design_of`.
 
     `source` is a path, or a mapping with the content of such a file. Returns the sweep, and its document, which knows the
-    lines of a file's keys, for errors. `InputError` as in `config.read_yaml`, and for unknown keys, a parameter that is
+    lines of a file's keys, for errors. `InputError` as in `read_yaml`, and for unknown keys, a parameter that is
     fixed and swept, no workload or two places of it, no parameter, no metric, or `most_seeds` below 2.
     """
     if isinstance(source, Mapping):
         document = Document("sweep", {k: v for k, v in source.items() if k != "version"}, {})
     else:
-        document = config.read_yaml(source)
-    found = config.convert(document.values, SweepFile, document)
+        document = read_yaml(source)
+    found = convert(document, SweepFile)
     for name in found.fixed:
         _check_setting(document, f"fixed.{name}", name, (*ELSEWHERE,))
     for name in found.over:
@@ -128,10 +129,10 @@ def sampling(found: SweepFile, document: Document) -> tuple[int, int] | None:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of SWEEP.yaml. ``fixed`` takes settings of `compare`, ``over`` those that can be swept."""
-    found = config.schema(SweepFile, "evenstep SWEEP.yaml")
+    found = file_schema(SweepFile, "evenstep SWEEP.yaml")
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
     fixed = mapping(ELSEWHERE, said["fixed"])
-    source = config.schema(CompareSettings, "")["properties"]["source"]
+    source = file_schema(CompareSettings, "")["properties"]["source"]
     either, said_apart = {"$ref": "#/$defs/range"}, ("default", "description")
     swept = {
         name: {

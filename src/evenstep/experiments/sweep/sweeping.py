@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenstep import __version__
-from evenstep.config import check_integers
+from evenstep.config.number import check_integers
 from evenstep.errors import InputError, check_known
 from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.contenders import Contender

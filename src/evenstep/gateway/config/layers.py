@@ -13,8 +13,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from evenstep import config as settings
-from evenstep.config import Document, Settled, convert, record_in, unless_secret
+from evenstep.config.convert import convert, of_text
+from evenstep.config.fields import record_in, renamed, types_of
+from evenstep.config.layers import Settled
+from evenstep.config.messages import check_utf_8, expectation, unless_secret
+from evenstep.config.yaml_file import Document, read_yaml
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.config import GatewayConfig, checked
 from evenstep.gateway.config.worker import Worker, worker_of
@@ -60,7 +63,7 @@ class Sources:
         for name, value in found.items():
             _put(values, name, value)
         try:
-            return Settled(checked(convert(values, GatewayConfig, "config"), before_rules), origin)
+            return Settled(checked(convert(Document("config", values), GatewayConfig), before_rules), origin)
         except InputError as error:
             raise placed(error, origin) from None
 
@@ -68,8 +71,8 @@ class Sources:
         """Yield (dotted setting, value, origin) for each setting in the YAML file."""
         if not self.file:
             return
-        document = settings.read_yaml(self.file)
-        convert(document.values, GatewayConfig, document)
+        document = read_yaml(self.file)
+        convert(document, GatewayConfig)
         yield from _flat(document.values, GatewayConfig, "", document)
 
     def _of_environment(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
@@ -103,10 +106,8 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     `kind` is a dataclass of settings, and `path` the dotted name of its section, put before each name; empty = the whole
     config.
     """
-    hints = get_type_hints(kind)
-    for field_name in settings.fields_of(kind):
-        name, hint = f"{path}.{field_name}".lstrip("."), hints[field_name]
-        section = record_in(hint)
+    for field_name, hint in types_of(kind).items():
+        name, section = f"{path}.{field_name}".lstrip("."), record_in(hint)
         if section is None:
             yield name, hint
         else:
@@ -119,7 +120,7 @@ def _renamed(name: str) -> str:
     *parents, last = name.split(".")
     for part in parents:
         kind = record_in(get_type_hints(kind).get(part)) if kind is not None else None
-    return settings.renamed(kind, last)
+    return renamed(kind, last)
 
 
 def variable_of(name: str) -> str:
@@ -129,9 +130,8 @@ def variable_of(name: str) -> str:
 
 def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tuple[str, Any, str]]:
     """Yield (dotted setting, value, origin) for each setting in `values`, the section `path` of class `kind`."""
-    hints = get_type_hints(kind)
     for key, value in values.items():
-        name, section = f"{path}.{key}".lstrip("."), record_in(hints[key])
+        name, section = f"{path}.{key}".lstrip("."), record_in(types_of(kind)[key])
         if section is not None and isinstance(value, Mapping):
             yield from _flat(value, section, name, document)
         else:
@@ -153,7 +153,7 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
     other lists are JSON. Where None is allowed, empty text, none and null give it. Raises InputError, which names the origin
     `place` and the setting `name`.
     """
-    settings.check_utf_8(place, name, text)
+    check_utf_8(place, name, text)
     if hint == list[Worker]:
         return [msgspec.to_builtins(worker_of(part, place)) for part in text.split()]
     if hint == list[str] and not text.startswith("["):
@@ -165,19 +165,14 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
             raise InputError(place, name, unless_secret(name, text), "JSON that fits", f"{error}.") from None
         alone: dict[str, Any] = {}
         _put(alone, name, value)
-        try:
-            convert(alone, GatewayConfig, place)
-        except InputError as error:
-            if error.value != "not as expected":
-                raise
-            raise InputError(place, error.field, unless_secret(name, text), error.expected, error.hint) from None
+        convert(Document(place, alone), GatewayConfig)
         return value
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None
     try:
-        return settings.of_text(text, hint)
+        return of_text(text, hint)
     except msgspec.ValidationError as error:
-        raise InputError(place, name, unless_secret(name, text), settings.expectation(str(error), hint)) from None
+        raise InputError(place, name, unless_secret(name, text), expectation(str(error), hint)) from None
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:

@@ -9,7 +9,7 @@ import re
 import secrets
 from pathlib import Path
 
-from evenstep.config import is_utf_8
+from evenstep.config.messages import is_utf_8
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Decisions
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.gateway.config.config import GatewayConfig, value_at
 from evenstep.gateway.config.secrets import covered
 from evenstep.sockets import without_user

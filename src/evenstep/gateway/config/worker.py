@@ -12,7 +12,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from evenstep import names
-from evenstep.config import convert, unless_secret
+from evenstep.config.convert import convert
+from evenstep.config.messages import unless_secret
+from evenstep.config.yaml_file import Document
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
@@ -327,7 +329,7 @@ def worker_of(text: str, where: str) -> Worker:
             raise InputError(where, key, unless_secret(key, value), "each option once", f"It is {before} already.")
         else:
             given[key] = value
-    return convert(given, Worker, where, text=True)
+    return convert(Document(where, given), Worker, text=True)
 
 
 def _shown(text: str) -> str:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 from aiohttp import web
 
-from evenstep.config import convert, unless_secret
+from evenstep.config.convert import convert
+from evenstep.config.messages import unless_secret
+from evenstep.config.yaml_file import Document
 from evenstep.engines.metrics.page import CONTENT_TYPE
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import is_loopback
@@ -274,7 +276,7 @@ async def _body(request: web.Request, kind: type[T]) -> T:
         raise InputError("request", "body", shown, "JSON") from None
     if not isinstance(values, dict):
         raise InputError("request", "body", type(values).__name__, "a JSON object")
-    return convert(values, kind, "request")
+    return convert(Document("request", values), kind)
 
 
 def _dumps(value: Any) -> str:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from evenstep import __version__
-from evenstep.config import schema
+from evenstep.config.schema import file_schema
 from evenstep.gateway.config.worker import Worker
 
 _TEXT = {"type": "string"}
@@ -59,7 +59,7 @@ def document() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    worker = schema(Worker, "a worker")
+    worker = file_schema(Worker, "a worker")
     worker["properties"].pop("version")
     worker["required"].remove("version")
     for key in ("$schema", "title"):

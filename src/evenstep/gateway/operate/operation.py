@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.layers import Sources, placed

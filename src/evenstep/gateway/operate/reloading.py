@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from evenstep.config import Settled
+from evenstep.config.layers import Settled
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import GatewayConfig, checked, refused_as, value_at
 from evenstep.gateway.config.layers import Sources, placed

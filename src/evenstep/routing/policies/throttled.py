@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evenstep.compiled import part
-from evenstep.config import Numbers
+from evenstep.config.number import Numbers
 from evenstep.errors import check_range_if_given
 from evenstep.routing.capability import check_capabilities, list_capabilities
 from evenstep.routing.filling import Open, list_open, send

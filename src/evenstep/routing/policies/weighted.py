@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from evenstep.compiled import part
-from evenstep.config import Numbers
+from evenstep.config.number import Numbers
 from evenstep.routing.capability import check_capabilities, list_capabilities
 from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_room
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule

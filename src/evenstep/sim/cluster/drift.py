@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.config import check_integers
+from evenstep.config.number import check_integers
 from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 from evenstep.wording import counted

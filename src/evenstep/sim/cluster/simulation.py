@@ -38,11 +38,11 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 
-from evenstep.config import MOST, check_integers, integers
+from evenstep.config.number import check_integers, integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear, StepTime
-from evenstep.errors import InputError, check_known, check_range, check_range_if_given
+from evenstep.errors import MOST, InputError, check_known, check_range, check_range_if_given
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.predict.view import Predictor

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from evenstep.config import MOST, integers
-from evenstep.errors import InputError
+from evenstep.config.number import integers
+from evenstep.errors import MOST, InputError
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import whole_blocks

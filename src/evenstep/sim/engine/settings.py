@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, cast, get_args
 
-from evenstep.config import MOST, integers
-from evenstep.errors import InputError, check_known
+from evenstep.config.number import integers
+from evenstep.errors import MOST, InputError, check_known
 
 Overflow = Literal["recompute", "restart", "swap", "never"]
 FirstToken = Literal["prefill", "decode"]

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenstep.config import check_integers
+from evenstep.config.number import check_integers
 from evenstep.cost.batch import BatchTime, check_law
 from evenstep.errors import InputError, check_known, check_range
 from evenstep.request import I8, Trace

@@ -21,9 +21,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from evenstep import config, names
+from evenstep import names
+from evenstep.config.number import integers
+from evenstep.config.yaml_file import read_yaml
 from evenstep.cost.batch import BatchTime, batch_law_of
-from evenstep.errors import InputError, check_known, check_range, check_range_if_given
+from evenstep.errors import MOST, InputError, check_known, check_range, check_range_if_given
 from evenstep.request import Trace
 from evenstep.routing.view import check_simulated
 from evenstep.scheduling.view import SchedulingPolicy
@@ -192,8 +194,8 @@ class Network:
 
     def __post_init__(self) -> None:
         check_range_if_given("network", "a finite number of seconds > 0", above=0, finite=True, until_s=self.until_s)
-        if not 0 <= self.seed <= config.MOST:
-            raise InputError("network", "seed", self.seed, config.integers(0, self.seed))
+        if not 0 <= self.seed <= MOST:
+            raise InputError("network", "seed", self.seed, integers(0, self.seed))
         for which in ("engines", "tasks"):
             if not getattr(self, which):
                 raise InputError("network", which, "empty", "at least one")
@@ -247,7 +249,7 @@ def load(path: str | Path) -> Network:
             to one, or another fault of a task (`check_task`); each names its place.
     """
     place = Path(path)
-    file = config.read_yaml(place)
+    file = read_yaml(place)
     return Reading(place, file).made(Network, {"name": place.stem, **file.values}, "")
 
 

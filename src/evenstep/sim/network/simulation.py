@@ -16,7 +16,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import column
-from evenstep.config import check_integers
+from evenstep.config.number import check_integers
 from evenstep.errors import PolicyError
 from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable

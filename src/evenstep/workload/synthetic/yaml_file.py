@@ -21,14 +21,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from evenstep import config
+from evenstep.config import yaml_file
+from evenstep.config.messages import expectation
 from evenstep.errors import InputError, check_range_if_given, nearest
 from evenstep.workload import reading
 from evenstep.workload.replicate import Source
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, RequestClass, Synthetic
-
-VERSION = config.VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +162,9 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
         InputError: not YAML, another version, an unknown key (with the nearest), or a value that does not fit; both or
             neither of `synthetic` and `trace`, or both a rate and a load. A bad key or value is named as ``section.key``.
     """
-    file = config.read_yaml(path)
+    file = yaml_file.read_yaml(path)
     found = Reading(path, file)
-    document: Document = found.made(Document, {"version": VERSION, **file.values}, "")
+    document: Document = found.made(Document, {"version": yaml_file.VERSION, **file.values}, "")
     if (document.synthetic is None) == (document.trace is None):
         found = "both" if document.trace else "neither"
         raise InputError(file.path, "synthetic and trace", found, "one of the two")
@@ -193,7 +192,7 @@ def check_means(workload: Workload) -> None:
         return
     where = str(workload.path or source.name or "workload")
     owners = {"": source, **{f".classes[{k}]": one for k, one in enumerate(source.classes)}}
-    with nullcontext() if workload.path is None else config.in_file(workload.path, where):
+    with nullcontext() if workload.path is None else yaml_file.in_file(workload.path, where):
         for place, own in owners.items():
             for part, law in (("prompt", own.prompt), ("output", own.output)):
                 if law is not None:
@@ -229,7 +228,7 @@ class Reading:
         file: its parsed content, which knows the line of each key for errors.
     """
 
-    def __init__(self, path: Path, file: config.Document) -> None:
+    def __init__(self, path: Path, file: yaml_file.Document) -> None:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
@@ -296,7 +295,7 @@ class Reading:
             known = inside if typing.get_origin(inner) is Literal else ()
             near = nearest(str(value), known)
             hint = near if near.startswith("Did") else ""
-            raise self._error(place, value, config.expectation(str(error), inner), hint) from None
+            raise self._error(place, value, expectation(str(error), inner), hint) from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
         """The law or process that `content` names by its key `tag` (of `known`); text alone names one without parameters."""

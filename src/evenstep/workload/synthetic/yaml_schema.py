@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evenstep import config
+from evenstep.config.schema import objects, published
 from evenstep.workload.synthetic import laws, yaml_file
 
 TITLE = "evenstep WORKLOAD.yaml"
@@ -32,7 +32,7 @@ def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str
     `rules` are further JSON Schema keywords for the top object, which win over its own.
     """
     tagged = [(tag, name, kind) for tag, known in _CHOICES.items() for name, kind in known.items()]
-    (top, *names), parts = config.objects(kind, *(kind for *_, kind in tagged), hook=_choice)
+    (top, *names), parts = objects(kind, *(kind for *_, kind in tagged), hook=_choice)
     definitions: dict[str, Any] = {tag: {"oneOf": []} for tag in _CHOICES}
     for (tag, name, _), part in zip(tagged, names, strict=True):
         one = parts.pop(part)
@@ -43,7 +43,7 @@ def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str
             definitions[tag]["oneOf"].append({"const": name})  # one without parameters may be its name alone
         one["required"] = [tag, *one["required"]]
     document = parts.pop(top)
-    return json.loads(json.dumps(config.published(title, document | dict(rules), parts | definitions)))
+    return json.loads(json.dumps(published(title, document | dict(rules), parts | definitions)))
 
 
 def _choice(kind: Any) -> dict[str, Any]:
