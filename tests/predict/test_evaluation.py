@@ -39,10 +39,10 @@ def test_outputs_that_are_all_alike_are_told_exactly():
     near, far = found.scores
     assert (found.trained, found.judged) == (20, 20)
     assert near.predictions == 20 * 4  # at ages 0, 16, 32, 48
-    assert (near.auc, near.brier, near.mae) == (1.0, 0.0, 0.0)
+    assert (near.auc, near.brier, near.mae_steps) == (1.0, 0.0, 0.0)
     assert near.leaves_share == near.gate_share == 0.5
     assert far.auc is None  # everybody leaves within 60
-    assert near.coverage == 1.0
+    assert near.coverage_10_90 == 1.0
 
 
 def test_two_lengths_by_hand():
@@ -53,19 +53,19 @@ def test_two_lengths_by_hand():
     two = trace([10, 30] * 20)
     near, now = evaluate(two, ["survival"], (20, 1)).scores
     assert (near.predictions, near.leaves_share, near.gate_share) == (30, pytest.approx(2 / 3), 1.0)
-    assert (near.auc, near.brier, near.mae) == (0.75, pytest.approx(1 / 6), 0.0)
-    assert near.coverage == 1.0
-    assert (now.leaves_share, now.gate_share, now.auc, now.brier, now.mae) == (0.0, 0.0, None, 0.0, None)
+    assert (near.auc, near.brier, near.mae_steps) == (0.75, pytest.approx(1 / 6), 0.0)
+    assert near.coverage_10_90 == 1.0
+    assert (now.leaves_share, now.gate_share, now.auc, now.brier, now.mae_steps) == (0.0, 0.0, None, 0.0, None)
     (silent,) = evaluate(two, ["survival:minimum=50"], (20,)).scores
-    assert (silent.too_short, silent.gate_share, silent.coverage) == (30, 0.0, None)
-    assert (silent.auc, silent.brier, silent.mae) == (0.5, pytest.approx(2 / 3), 8.0)
+    assert (silent.too_short, silent.gate_share, silent.coverage_10_90) == (30, 0.0, None)
+    assert (silent.auc, silent.brier, silent.mae_steps) == (0.5, pytest.approx(2 / 3), 8.0)
 
 
 def test_predictors_learn_from_the_first_part_only():
     found = evaluate(trace([10] * 30 + [100] * 30), ["survival", "memorised"], (20,))
     for score in found.scores:
         assert score.too_short == 30 * 6  # nothing longer than 10 was seen: ages 16 to 96
-        assert score.coverage == 0.0
+        assert score.coverage_10_90 == 0.0
     assert evaluate(trace([10] * 30 + [100] * 30), ["survival"], (20,), train_share=0.9).scores[0].too_short == 0
 
 
@@ -100,7 +100,7 @@ def test_memorised_is_better_where_prompts_come_back():
     output = 30 + 20 * key + rng.integers(-3, 4, 800)
     survival, memorised = evaluate(trace(output, prompt_key=key), ["survival", "memorised"], (20,)).scores
     assert memorised.auc > 0.99 > survival.auc
-    assert memorised.mae < survival.mae
+    assert memorised.mae_steps < survival.mae_steps
     assert memorised.brier < survival.brier / 4
 
 
@@ -168,4 +168,4 @@ def test_a_predictor_without_a_curve_is_judged_without_intervals(tmp_path):
         "predictor = Flat\n"
     )
     (score,) = evaluate(trace([3] * 40), [str(path)], (5,)).scores
-    assert (score.predictor, score.brier, score.coverage) == (str(path), 0.25, None)
+    assert (score.predictor, score.brier, score.coverage_10_90) == (str(path), 0.25, None)

@@ -35,11 +35,12 @@ class Score:
         leaves_share: share of them whose request left within H steps.
         auc: probability that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
         brier: mean square of P(r <= H) less the outcome (1 = left, 0 = stayed).
-        mae: mean distance, in steps, of E[r | r <= H] from r where the request left; None if no request left.
+        mae_steps: mean distance, in steps, of E[r | r <= H] from r where the request left; None if no request left.
         gate_share: share of predictions that pass the predictor's gate.
         too_short: predictions without enough history.
+        coverage_10_90: share of sampled outputs inside their 10-90 % interval at age 0, of those that have one; None without
+            any.
         reliability: float64[3, BINS], see `reliability`.
-        coverage: share of sampled outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
     """
 
     predictor: str
@@ -48,11 +49,11 @@ class Score:
     leaves_share: float
     auc: float | None
     brier: float
-    mae: float | None
+    mae_steps: float | None
     gate_share: float
     too_short: int
+    coverage_10_90: float | None
     reliability: F8
-    coverage: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +235,11 @@ def _score(predictor: Any, text: str, horizon: int, left: I8, answers: tuple[F8,
         leaves_share=float(happened.mean()),
         auc=area_under_curve(leaves, happened),
         brier=float(np.mean((leaves - happened) ** 2)),
-        mae=float(error.mean()) if error.size else None,
+        mae_steps=float(error.mean()) if error.size else None,
         gate_share=float(np.mean(leaves >= getattr(predictor, "gate", 0.5))),
         too_short=too_short,
+        coverage_10_90=float(inside.mean()) if inside.size else None,
         reliability=reliability(leaves, happened),
-        coverage=float(inside.mean()) if inside.size else None,
     )
 
 

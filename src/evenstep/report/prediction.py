@@ -23,10 +23,10 @@ _COLUMNS: tuple[tuple[str, Callable[[Score], str]], ...] = (
     ("left within H", lambda score: f"{score.leaves_share:.1%}"),
     ("AUC", lambda score: _number(score.auc, ".3f")),
     ("Brier", lambda score: f"{score.brier:.3f}"),
-    ("MAE steps", lambda score: _number(score.mae, ".1f")),
+    ("MAE steps", lambda score: _number(score.mae_steps, ".1f")),
     ("past gate", lambda score: f"{score.gate_share:.1%}"),
     ("too short", lambda score: f"{score.too_short:,}"),
-    ("in 10-90 %", lambda score: _number(score.coverage, ".1%")),
+    ("in 10-90 %", lambda score: _number(score.coverage_10_90, ".1%")),
 )
 HEADINGS = tuple(heading for heading, _ in _COLUMNS)
 
@@ -93,23 +93,12 @@ def _reliability(found: Evaluation, horizon: int, number: Mapping[str, int]) -> 
 
 
 def _score_object(score: Score) -> dict[str, Any]:
-    told, left, count = score.reliability
-    return {
-        "predictor": score.predictor,
-        "horizon": score.horizon,
-        "predictions": score.predictions,
-        "leaves_share": score.leaves_share,
-        "auc": score.auc,
-        "brier": score.brier,
-        "mae_steps": score.mae,
-        "gate_share": score.gate_share,
-        "too_short": score.too_short,
-        "coverage_10_90": score.coverage,
-        "reliability": [
-            {"told": known(float(a)), "left": known(float(b)), "predictions": int(n)}
-            for a, b, n in zip(told, left, count, strict=True)
-        ],
-    }
+    """The fields of a score as a JSON-ready dict; its reliability is a list with a dict for each bin."""
+    bins = [
+        {"told": known(float(told)), "left": known(float(left)), "predictions": int(count)}
+        for told, left, count in score.reliability.T
+    ]
+    return {name: getattr(score, name) for name in Score.__slots__} | {"reliability": bins}
 
 
 def _number(value: float | None, form: str) -> str:

@@ -67,7 +67,9 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
     """Scores by horizon, then by `SCORES`, of a predictor that learned the trace's first half; nan for no value."""
     scores = evaluate(trace, [predictor], horizons).scores
-    by_name = ((one.horizon, zip(SCORES, (one.auc, one.brier, one.mae, one.gate_share), strict=True)) for one in scores)
+    by_name = (
+        (one.horizon, zip(SCORES, (one.auc, one.brier, one.mae_steps, one.gate_share), strict=True)) for one in scores
+    )
     return {h: {name: float("nan") if value is None else value for name, value in own} for h, own in by_name}
 
 
