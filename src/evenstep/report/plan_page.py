@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -13,25 +13,6 @@ from evenstep.report.numbers import MISSING, percent, short
 from evenstep.report.svg import Board, Scale, series_of
 from evenstep.report.tables import NO_PREFILL, fitted
 from evenstep.wording import counted
-
-#: Heading of the column on the next smaller fleet.
-_FEWER = "one less"
-#: Heading and unit of each column of the table.
-_HEADINGS = (
-    ("policy", ""),
-    ("slots", ""),
-    ("workers", "needed"),
-    ("even loads", "workers"),
-    ("can serve", "requests/s"),
-    ("vs even", "%"),
-    ("SLO met", "%"),
-    (_FEWER, "SLO met, %"),
-    ("barrier", "% of time"),
-    ("TTFT p95", "s"),
-    ("TPOT p95", "ms"),
-    ("energy", "J/token"),
-    ("cost", "1M tokens"),
-)
 
 
 def lines(found: Planned, width: int | None = None) -> list[str]:
@@ -106,41 +87,56 @@ def _subject(found: Planned) -> list[str]:
     ]
 
 
-def _table(found: Planned) -> tuple[list[tuple[str, str]], list[tuple[str, ...]]]:
-    """(heading and unit of each column, the cells of each row); a price without which there is no column is left out."""
-    heads = [(one, NO_PREFILL if one == "TTFT p95" and not found.prefill else unit) for one, unit in _HEADINGS]
-    rows = [_cells(size, found.share) for size in found.sizes]
-    if any(size.cost_per_million_tokens is not None for size in found.sizes):
-        return heads, rows
-    return heads[:-1], [row[:-1] for row in rows]
+#: Heading of the column on the next smaller fleet.
+_FEWER = "one less"
 
 
-def _cells(size: Size, share: float) -> tuple[str, ...]:
-    """The cells of one row, as `_HEADINGS` names them; `share` of the requests have to meet the objective."""
-
-    def whole(number: int | None, missing: str = MISSING) -> str:
-        return missing if number is None else f"{number:,}"
-
-    fewer, even, served = size.next_smaller, size.closed_form_requests_per_s, size.requests_per_s
+def _next_smaller(size: Size, share: float) -> str:
+    """The share of the requests that met the objective in the next smaller fleet, or that this fleet was too slow."""
+    fewer = size.next_smaller
     if fewer is None or size.workers is None:
-        next_smaller = MISSING
-    else:
-        next_smaller = percent(fewer.slo_share, 1) if fewer.slo_share < share else "too slow"
-    return (
-        size.policy,
-        str(size.slots),
-        whole(size.workers, "none"),
-        whole(size.closed_form_workers),
-        short(served, 4),
-        MISSING if not even or served is None else f"{100 * (served / even - 1):+.1f}",
-        percent(size.slo_share, 1),
-        next_smaller,
-        percent(size.idle_time_share),
-        short(size.ttft_p95_s),
-        short(None if size.tpot_p95_s is None else 1e3 * size.tpot_p95_s),
-        short(size.joules_per_token),
-        short(size.cost_per_million_tokens),
-    )
+        return MISSING
+    return percent(fewer.slo_share, 1) if fewer.slo_share < share else "too slow"
+
+
+def _against_even(size: Size) -> str:
+    """The rate that a fleet can serve, compared with the closed form, in per cent."""
+    even, served = size.closed_form_requests_per_s, size.requests_per_s
+    return MISSING if not even or served is None else f"{100 * (served / even - 1):+.1f}"
+
+
+def _whole(number: int | None, missing: str = MISSING) -> str:
+    return missing if number is None else f"{number:,}"
+
+
+def _ms(seconds: float | None) -> str:
+    return short(None if seconds is None else 1e3 * seconds)
+
+
+#: Heading and unit of each column, and its text for a size, where a given share of the requests has to meet the objective.
+_COLUMNS: tuple[tuple[str, str, Callable[[Size, float], str]], ...] = (
+    ("policy", "", lambda size, _: size.policy),
+    ("slots", "", lambda size, _: str(size.slots)),
+    ("workers", "needed", lambda size, _: _whole(size.workers, "none")),
+    ("even loads", "workers", lambda size, _: _whole(size.closed_form_workers)),
+    ("can serve", "requests/s", lambda size, _: short(size.requests_per_s, 4)),
+    ("vs even", "%", lambda size, _: _against_even(size)),
+    ("SLO met", "%", lambda size, _: percent(size.slo_share, 1)),
+    (_FEWER, "SLO met, %", _next_smaller),
+    ("barrier", "% of time", lambda size, _: percent(size.idle_time_share)),
+    ("TTFT p95", "s", lambda size, _: short(size.ttft_p95_s)),
+    ("TPOT p95", "ms", lambda size, _: _ms(size.tpot_p95_s)),
+    ("energy", "J/token", lambda size, _: short(size.joules_per_token)),
+    ("cost", "1M tokens", lambda size, _: short(size.cost_per_million_tokens)),
+)
+
+
+def _table(found: Planned) -> tuple[list[tuple[str, str]], list[list[str]]]:
+    """(heading and unit of each column, the cells of each row); a price without which there is no column is left out."""
+    has_cost = any(size.cost_per_million_tokens is not None for size in found.sizes)
+    columns = _COLUMNS if has_cost else _COLUMNS[:-1]
+    heads = [(one, NO_PREFILL if one == "TTFT p95" and not found.prefill else unit) for one, unit, _ in columns]
+    return heads, [[text(size, found.share) for *_, text in columns] for size in found.sizes]
 
 
 def _conclusions(found: Planned) -> list[str]:
