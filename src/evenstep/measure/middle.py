@@ -8,9 +8,8 @@ import numpy as np
 
 from evenstep.cost.power import Power
 from evenstep.measure.metrics import Slo
-from evenstep.measure.records import Run, Totals, columns
+from evenstep.measure.records import Run, Totals
 from evenstep.measure.tally import Tally
-from evenstep.request import I8
 
 #: Shares of the requests, in the order in which they become visible, with which the middle begins and ends.
 BEGIN, END = 0.25, 0.9
@@ -28,8 +27,8 @@ def middle(run: Run, slo: Slo | None = None, power: Power | None = None) -> dict
     order = np.argsort(requests.visible_s, kind="stable")
     first, last = int(BEGIN * requests.rows), int(END * requests.rows)
     begin_s, end_s = requests.visible_s[order[[first, last]]]
-    chosen = _rows(requests, np.sort(order[first:last]))
-    within = _rows(steps, np.flatnonzero((steps.start_s >= begin_s) & (steps.start_s < end_s)))
+    chosen = requests.take(np.sort(order[first:last]))
+    within = steps.take(np.flatnonzero((steps.start_s >= begin_s) & (steps.start_s < end_s)))
     tally = Tally(run.conditions, slo=slo, power=power)
     tally.add_steps(within)
     tally.add_requests(chosen)
@@ -45,8 +44,3 @@ def middle(run: Run, slo: Slo | None = None, power: Power | None = None) -> dict
         overloaded_steps=0,
     )
     return tally.summary(totals)
-
-
-def _rows(table: Any, rows: I8) -> Any:
-    """The rows with the indices `rows` of a record table, as a table."""
-    return type(table)(**{name: column[rows] for name, column in columns(table).items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class RecordTable(Tabular):
                 flat = pa.array(column.reshape(-1))
                 arrays[name] = flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
         return pa.table(arrays)
+
+    def take(self, rows: slice | I8) -> Self:
+        """Some rows, given as a slice or as indices, as a table; a slice copies nothing. Every field has to be a column."""
+        return type(self)(**{name: column[rows] for name, column in columns(self).items()})
 
     def __repr__(self) -> str:
         return f"<{counted(self.rows, 'row')} of {', '.join(columns(self))}>"
@@ -285,9 +289,8 @@ class Run:
         place = np.arange(most)
         jitter = place * _GOLDEN % 1.0  # a fixed stride would take the steps of one group, where groups take turns
         rows = np.unique(((place + jitter) * (self.steps.rows / most)).astype(np.int64))
-        some = StepTable(**{name: values[rows] for name, values in columns(self.steps).items()})
         kept = Run.__new__(Run)
-        kept.__setstate__({**self.__getstate__(), "steps": some})
+        kept.__setstate__({**self.__getstate__(), "steps": self.steps.take(rows)})
         return kept
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from evenstep.measure import metrics
 from evenstep.measure.classes import ByClass
 from evenstep.measure.metrics import Slo
 from evenstep.measure.quantiles import AllValues, LogHistogram
-from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
+from evenstep.measure.records import Conditions, RecordTable, RequestTable, StepTable, Totals
 from evenstep.measure.waits import WaitsBySize
 from evenstep.request import F8, I8
 
+T = TypeVar("T", bound=RecordTable)
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 _SHARES = np.array([0.5, 0.95, 0.99])
 
@@ -258,13 +259,10 @@ class _StepSums:
         return sums
 
 
-def _blocks(table: Any) -> Iterator[Any]:
+def _blocks(table: T) -> Iterator[T]:
     """Yield the table in pieces of at most `_BLOCK` rows, without copying columns; no piece for an empty table."""
-    if 0 < table.rows <= _BLOCK:
-        yield table
-        return
     for start in range(0, table.rows, _BLOCK):
-        yield type(table)(**{name: column[start : start + _BLOCK] for name, column in columns(table).items()})
+        yield table.take(slice(start, start + _BLOCK)) if table.rows > _BLOCK else table
 
 
 def _ratio(numerator: F8, denominator: F8 | float) -> F8:
