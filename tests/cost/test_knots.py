@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenstep.cost.knots import as_lines, averaged, check_knots, check_sync, line_knots, pairs_of, sync_seconds
+from evenstep.cost.knots import as_lines, averaged, check_knots, check_sync, line_knots, pairs_of
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
 
@@ -35,21 +35,23 @@ def test_the_first_bad_knot_is_named(knots, shown):
         check_knots("law", "knots", knots)
 
 
+def sync_seconds(sync, size: int) -> float:
+    return Linear(overhead_s=0.0, sync_s=sync).overhead_seconds(size)
+
+
 def test_a_constant_sync_is_the_same_for_every_group():
     for given in (0.25, "0.25", np.float32(0.25)):
-        sync = check_sync("law", "sync_s", given)
-        assert sync_seconds("law", sync, 4) == sync_seconds("law", sync, 64) == 0.25
+        assert sync_seconds(given, 4) == sync_seconds(given, 64) == 0.25
 
 
 def test_a_sync_by_group_size_is_straight_between_two_sizes():
-    sync = check_sync("law", "sync_s", "4:1/8:2/64:2")
-    assert [sync_seconds("law", sync, size) for size in (4, 6, 8, 64)] == [1.0, 1.5, 2.0, 2.0]
+    assert [sync_seconds("4:1/8:2/64:2", size) for size in (4, 6, 8, 64)] == [1.0, 1.5, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("size", [3, 65])
 def test_a_group_beyond_the_measured_sizes_is_refused(size):
     with pytest.raises(InputError, match=f"group size is {size}; expected a group of 4 to 64 workers"):
-        sync_seconds("law", check_sync("law", "sync_s", "4:1/64:2"), size)
+        sync_seconds("4:1/64:2", size)
 
 
 @pytest.mark.parametrize("sync", [-1.0, float("nan"), "x", "4:1/4:2", "0:1/3:1", "2.5:1/3:1", "4:-1/8:1", ()])
@@ -69,7 +71,7 @@ def test_a_line_that_would_be_below_0_at_load_0_is_refused():
 
 
 def test_a_group_of_the_only_size_with_a_sync_has_it():
-    assert sync_seconds("law", check_sync("law", "sync_s", "1:0.5"), 1) == 0.5
+    assert sync_seconds("1:0.5", 1) == 0.5
 
 
 def test_lines_of_knots_are_those_of_all_workers_less_what_lies_above_them():

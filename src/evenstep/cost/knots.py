@@ -67,7 +67,14 @@ class OfLoad:
         return table.local_seconds(table.effective_load(load, running, longest))
 
     def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds(self.name, self.sync_s, group_size)
+        """C and the synchronisation term; an `InputError` for a group smaller or larger than every size in its pairs."""
+        if not isinstance(self.sync_s, tuple):
+            return self.overhead_s + self.sync_s
+        sizes, seconds = np.array(self.sync_s, np.float64).T
+        if not sizes[0] <= group_size <= sizes[-1]:
+            hint = "Give sync_s for its size, too."
+            raise InputError(self.name, "group size", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", hint)
+        return self.overhead_s + float(np.interp(group_size, sizes, seconds))
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
@@ -127,23 +134,6 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
             raise InputError(where, field, _shown((size, seconds)), "whole, ascending group sizes >= 1")
         check_seconds(where, field, seconds)
     return pairs
-
-
-def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
-    """Seconds that the barrier costs a group of `group_size` workers: the constant, or interpolated between pairs.
-
-    `sync` is a result of `check_sync`.
-
-    Raises:
-        InputError: the group is smaller or larger than every size in the pairs.
-    """
-    if not isinstance(sync, tuple):
-        return float(sync)
-    sizes, seconds = np.array(sync, np.float64).T
-    if not sizes[0] <= group_size <= sizes[-1]:
-        hint = "Give sync_s for its size, too."
-        raise InputError(where, "group size", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", hint)
-    return float(np.interp(group_size, sizes, seconds))
 
 
 def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> PiecewiseLinear:
