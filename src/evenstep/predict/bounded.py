@@ -99,7 +99,6 @@ class Bounded:
         return _cut(stays, left) if near else stays
 
     def learn(self, finished: Finished) -> None:
-        """Let the other predictor learn."""
         self._inner.learn(finished)
 
     def begin(self, finished: Finished) -> None:
@@ -111,13 +110,11 @@ class Bounded:
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
-        """Call `gone` of the other predictor, if it keeps requests."""
         if self._keeps:
             self._inner.gone(unfinished)
 
     @property
     def due(self) -> view.Fit | None:
-        """The other predictor's due fit, or None."""
         return self._inner.due if self._fits else None
 
     def put_in(self) -> None:

@@ -130,17 +130,14 @@ class Learned:
             at = end
 
     def gone(self, unfinished: Finished) -> None:
-        """Note requests that left unfinished, for the predictor `survival`."""
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Use the models of the due fit from now on, if one is due; runs the fit if the host has not."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1
 
     def give_up(self) -> None:
-        """Drop the due fit, because it failed, and keep the present models until the next one."""
         self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:

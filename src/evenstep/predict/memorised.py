@@ -110,7 +110,6 @@ class Memorised:
         return stays, silent
 
     def learn(self, finished: Finished) -> None:
-        """Enter completions, all work done at once."""
         self.begin(finished)
         self.advance(ALL)
 
@@ -125,12 +124,10 @@ class Memorised:
             self._sizes.begin(request[unkeyed], finished.prompt_tokens[unkeyed], output[unkeyed])
 
     def advance(self, rows: int) -> int:
-        """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         left = self._all.advance(rows)
         return self._sizes.advance(left) if left else 0
 
     def gone(self, unfinished: Finished) -> None:
-        """Note requests that left unfinished; they count as longer than the tokens they produced."""
         request, produced = unfinished.request_id, unfinished.output_tokens
         self._all.gone(request, produced)
         self._reached.ended(unfinished.prompt_key, produced)

@@ -78,19 +78,15 @@ class Survival:
         return stays
 
     def learn(self, finished: Finished) -> None:
-        """Enter completions, all work done at once."""
         self._history.learn(finished.request_id, finished.output_tokens)
 
     def begin(self, finished: Finished) -> None:
-        """Queue completions for learning; `advance` does the work."""
         self._history.begin(finished.request_id, finished.output_tokens)
 
     def advance(self, rows: int) -> int:
-        """Continue learning until `rows` rows are processed; returns 0 if there is more, else the rows left, at least 1."""
         return self._history.advance(rows)
 
     def gone(self, unfinished: Finished) -> None:
-        """Note requests that left unfinished; they count as longer than the tokens they produced."""
         self._history.gone(unfinished.request_id, unfinished.output_tokens)
 
 

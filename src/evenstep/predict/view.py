@@ -96,7 +96,7 @@ class Keeps(Protocol):
     """
 
     def gone(self, unfinished: Finished) -> None:
-        """Note requests that left unfinished, with `output_tokens` produced so far."""
+        """Note requests that left unfinished, with `output_tokens` produced so far; their outputs would have been longer."""
         ...
 
 
