@@ -318,13 +318,11 @@ def results_of(
 ) -> tuple[PolicyResult, ...]:
     """Make the result of each policy: seeds, digests, summaries, and paired differences to the first and to the baseline.
 
-    Args:
-        runs: ``runs[policy][replicate]``, each a `Run` or an `EngineRun`.
-        figures: the summaries of these runs, in the same arrangement.
-        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
-        but: names of summary fields for which no differences are made.
+    `runs` (each a `Run` or an `EngineRun`), `baseline` and the error are as in `compare_runs`.
 
-    Raises: InputError if two replicates of a policy are copies of each other.
+    Args:
+        figures: the summaries of these runs, in the same arrangement.
+        but: names of summary fields for which no differences are made.
     """
     results: list[PolicyResult] = []
     for own, found in zip(runs, figures, strict=True):

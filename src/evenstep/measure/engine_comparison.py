@@ -30,14 +30,9 @@ def verdict(run: EngineRun) -> str | None:
 
 
 def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, slo: Slo | None = None) -> EngineComparison:
-    """Compare scheduling policies by their runs on the same replicates. Summaries also get a stability ``verdict``.
+    """Compare scheduling policies by their runs, as `comparison.compare_runs` does, with the same errors.
 
-    Args:
-        runs: ``runs[policy][replicate]``, policies in the order to be shown; each has the same seeds in the same order.
-        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
-        slo: objective for goodput; None = summaries have no goodput.
-
-    Raises: InputError if two replicates of a policy are copies of each other.
+    Summaries also get a stability ``verdict``, and goodput if there is an objective, `slo`.
     """
     results = results_of(runs, [[_figures(run, slo) for run in own] for own in runs], baseline, but=frozenset())
     first = runs[0][0]

@@ -139,15 +139,10 @@ def detect(path: Path) -> str:
 
 
 def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> tuple[ModuleType, dict[str, Any]]:
-    """The module of a file's format, as named or recognised, and the options for its `read`, converted to their types.
+    """The module of a file's format, and the options for its `read`, converted to their types; as `read_trace` says.
 
-    Args:
-        path: the file; it is read only if `format` is None.
-        format: a name, maybe with options (``mooncake:ticks=keep``); None = recognised (`detect`).
-        options: further options by name, which win over those in `format`.
-
-    Raises:
-        InputError: an unknown or unrecognised format, an unknown option (with the nearest), or a value that does not fit.
+    The file is read only if `format` is None. `options` win over those in `format`. An unknown format or option, or a value
+    that does not fit, raises an `InputError`.
     """
     import msgspec
 

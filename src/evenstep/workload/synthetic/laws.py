@@ -141,10 +141,7 @@ class Choice(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Lognormal(_Checked):
-    """``exp(mu + sigma Z)``, Z standard normal; give either `mu` or the `median`, exp(mu).
-
-    Tokens are rounded to the nearest whole number, then clipped to ``low..high``.
-    """
+    """``exp(mu + sigma Z)``, Z standard normal; give either `mu` or the `median`, exp(mu)."""
 
     sigma: float
     mu: float | None = None
@@ -166,10 +163,7 @@ class Lognormal(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(_Checked):
-    """Gamma law of this shape and scale; its mean is shape times scale, before rounding and clipping.
-
-    Tokens are rounded to the nearest whole number, then clipped to ``low..high``.
-    """
+    """Gamma law of this shape and scale; its mean is shape times scale, before rounding and clipping."""
 
     shape: float
     scale: float
@@ -219,7 +213,7 @@ class Poisson(_Checked):
 class Pareto(_Checked):
     """Pareto law of this tail exponent; give its `mean` (alpha > 1) or its `minimum`, both before clipping.
 
-    ``P(length > x) = (minimum / x) ** alpha``, in tokens. Lengths are rounded, then clipped to ``low..high``.
+    ``P(length > x) = (minimum / x) ** alpha``, in tokens.
     """
 
     alpha: float
@@ -245,7 +239,7 @@ class Pareto(_Checked):
 class ParetoTailed(_Checked):
     """A lognormal body whose top `tail_share` is a Pareto tail of exponent `alpha`, joined where the body ends.
 
-    `sigma` and `median` (tokens) are those of the uncut lognormal; `tail_share` is in (0, 1). Lengths are rounded, clipped.
+    `sigma` and `median` (tokens) are those of the uncut lognormal; `tail_share` is in (0, 1).
     """
 
     sigma: float
