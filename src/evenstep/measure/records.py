@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -216,12 +216,11 @@ class Totals:
     counted: dict[str, int] = field(default_factory=dict)
 
 
-Table = TypeVar("Table")
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread evenly
 
 
-class Worked(Generic[Table]):
-    """Descriptor of a dataclass field that may be set to a table, or to a function without arguments that makes it.
+class Worked:
+    """Descriptor of a field that may be set to a request table, or to a function without arguments that makes it.
 
     The first read calls the function and stores its table; later reads give that table. The default is None.
     """
@@ -229,15 +228,15 @@ class Worked(Generic[Table]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, run: Any, owner: type) -> Table | None:
+    def __get__(self, run: Any, owner: type) -> RequestTable | None:
         if run is None:
             return None  # the field's default
         value: Any = run.__dict__[self.name]
         if callable(value):
-            run.__dict__[self.name] = value = cast("Callable[[], Table | None]", value)()
+            run.__dict__[self.name] = value = cast("Callable[[], RequestTable | None]", value)()
         return value
 
-    def __set__(self, run: Any, value: Table | Callable[[], Table] | None) -> None:
+    def __set__(self, run: Any, value: RequestTable | Callable[[], RequestTable] | None) -> None:
         run.__dict__[self.name] = value
 
 
@@ -259,7 +258,7 @@ class Run:
     totals: Totals
     hashed: Callable[[], str]
     measured: Callable[[], dict[str, Any]]
-    requests: Worked[RequestTable] = Worked()
+    requests: Worked = Worked()
     steps: StepTable | None = None
     workers: WorkerTable | None = None
     decisions: DecisionTable | None = None
