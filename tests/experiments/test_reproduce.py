@@ -17,6 +17,20 @@ def test_every_experiment_binds_a_title_a_source_and_a_function():
         assert found.title and found.source
 
 
+def test_a_function_under_a_title_and_a_source_is_the_experiment_it_runs(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from evenstep.experiments import vocabulary as ex\n"
+        "@ex.experiment('my title', 'my place', most_traces=0)\n"
+        "def experiment(setting):\n"
+        "    return ex.Findings([ex.row('case', 'size', '', [1.0])], [], [], 'none', 'nothing', {}, lambda figure: None)\n"
+    )
+    found = reproduce(str(mine), Setting(quick=True, seeds=1))
+    assert (found.title, found.source, found.findings.rows[0].ours.value) == ("my title", "my place", 1.0)
+    with pytest.raises(InputError, match="makes its own instance"):
+        reproduce(str(mine), Setting(traces=("x.csv",)))
+
+
 def test_replicates_are_five_or_two_when_quick_unless_told():
     assert (Setting().replicates, Setting(quick=True).replicates) == (SEEDS, QUICK_SEEDS)
     assert Setting(quick=True, seeds=7).replicates == 7

@@ -84,6 +84,11 @@ class Experiment:
     most_traces: int = 1
 
 
+def experiment(title: str, source: str, most_traces: int = 1) -> Callable[[Callable[[Setting], Findings]], Experiment]:
+    """Turn the function below it into the `Experiment` that it runs: a file writes it over ``def experiment(setting)``."""
+    return lambda run: Experiment(title, source, run, most_traces)
+
+
 def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     """Run one experiment, by its name in ``evenstep reproduce list``, or from a user's file that binds `experiment`.
 
@@ -94,18 +99,18 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
         InputError: an unknown name, a file that binds another value, or more trace files than the experiment takes.
     """
     how = setting or Setting()
-    experiment: Any = names.find("experiments", name)
-    if not isinstance(experiment, Experiment):
-        raise InputError(name, "experiment", repr(experiment), "an Experiment", "See evenstep.experiments.reproduce.")
-    if len(how.traces) > experiment.most_traces:
-        most = experiment.most_traces
+    asked: Any = names.find("experiments", name)
+    if not isinstance(asked, Experiment):
+        raise InputError(name, "experiment", repr(asked), "an Experiment", "See evenstep.experiments.reproduce.")
+    if len(how.traces) > asked.most_traces:
+        most = asked.most_traces
         expected = f"at most {most} for {name}" if most else f"no trace: {name} makes its own instance"
         raise InputError("reproduce", "--trace", ", ".join(how.traces), expected)
-    found = experiment.run(how)
+    found = asked.run(how)
     if how.traces:
         found = replace(found, constants=[c for c in found.constants if c.name not in OF_WORKLOADS])
     replicates = found.replicates or how.replicates
-    return Reproduction(name, experiment.title, experiment.source, found, how.quick, replicates)
+    return Reproduction(name, asked.title, asked.source, found, how.quick, replicates)
 
 
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:

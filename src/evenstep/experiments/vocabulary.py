@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, run_policies, workload
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, experiment, run_policies, workload
 from evenstep.measure.comparison import Interval, below, mean_interval, paired_difference, quantile_interval, share_interval
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, band_line, bars, labelled, worker_lines

@@ -118,7 +118,8 @@ def parted(rows: Table) -> dict[str, Table]:
     return {"decodes alone": _chosen(rows, ~mixed), "with a chunk": _chosen(rows, mixed)}
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     found = {name: parted(table(name)) for name in setting.pick(NAMES, NAMES[:1])}
     return ex.Findings(
         **ex.told(one for name, kinds in found.items() for kind, own in kinds.items() for one in _told(name, kind, own)),
@@ -201,6 +202,3 @@ def _draw(figure: ex.Figure, found: dict[str, dict[str, Table]]) -> None:
             axes.axhline(0, color=ex.COLOURS[6], linewidth=0.8)
             axes.set(title=f"{name}: {kind}", xlabel="decodes of the batch", ylabel="step longer, %")
     figure.axes[0].legend(frameon=False, title="longest", fontsize=7)
-
-
-experiment = ex.Experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0)

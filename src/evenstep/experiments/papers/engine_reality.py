@@ -133,7 +133,12 @@ def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
     }
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment(
+    "four measured runs of vLLM, replayed on measured layers: no number is fitted, two choices were made knowing the runs",
+    "LLMServingSim's measured runs",
+    most_traces=0,
+)
+def experiment(setting: ex.Setting) -> ex.Findings:
     runs = setting.pick(RUNS, RUNS[1:2])
     data = {one.name: columns(one.name) for one in runs}
     pairs = {one.name: (measured(data[one.name]), replayed(one, data[one.name])) for one in runs}
@@ -214,11 +219,3 @@ def _draw(figure: ex.Figure, pairs: Mapping[str, tuple[Latencies, Latencies]]) -
             axes.set_title(f"{name}: {quantity}, {unit}" if j == 0 else f"{quantity}, {unit}")
             axes.set_ylim(0, 1)
     figure.axes[0].legend(frameon=False)
-
-
-experiment = ex.Experiment(
-    "four measured runs of vLLM, replayed on measured layers: no number is fitted, two choices were made knowing the runs",
-    "LLMServingSim's measured runs",
-    run,
-    most_traces=0,
-)

@@ -37,9 +37,11 @@ def test_the_intervals_are_said_to_be_over_as_many_replicates_as_each_part_has(m
     monkeypatch.setattr(br_open, "_prefill", lambda setting, served: tiers)
     monkeypatch.setattr(br_open, "_latency", lambda setting, served: {(0.7, 0): pair, (0.7, BYPASS): pair})
     monkeypatch.setattr(br_open, "_noise", lambda setting: {(g, noise): pair for g in TIERS for noise in NOISES})
-    assert "over 5 replicates, 40 for latencies and 80 for noise" in br_open.run(Setting()).intervals
-    assert br_open.run(Setting(seeds=1)).intervals.startswith("One replicate: no intervals but those over 8 for latencies")
-    assert not br_open.run(Setting(quick=True)).intervals
+    assert "over 5 replicates, 40 for latencies and 80 for noise" in br_open.experiment.run(Setting()).intervals
+    assert br_open.experiment.run(Setting(seeds=1)).intervals.startswith(
+        "One replicate: no intervals but those over 8 for latencies"
+    )
+    assert not br_open.experiment.run(Setting(quick=True)).intervals
 
 
 def test_a_request_that_receives_its_kv_holds_a_slot_for_longer():

@@ -99,7 +99,7 @@ def test_every_stage_has_a_time_for_every_decision_and_rows_add_up():
 
 def test_the_engine_step_is_that_of_all_replicates(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(br_overhead, "_measure", lambda setting, g, replicate, *_: (np.ones((3, 5)), 1.0 + 2 * replicate))
-    rows = {row.quantity: row.ours for row in br_overhead.run(Setting(quick=True)).rows}
+    rows = {row.quantity: row.ours for row in br_overhead.experiment.run(Setting(quick=True)).rows}
     assert rows["engine step, mean"].value == 2e6 and rows["engine step, mean"].low is not None
 
 

@@ -56,7 +56,7 @@ def test_random_mixes_have_the_sizes_that_the_constants_name(monkeypatch):
     for part in ("_lemma", "_proof", "_periods", "_random", "_search"):
         monkeypatch.setattr(interval_ratio, part, lambda setting, values: ([], []))
     monkeypatch.setattr(interval_ratio, "_figures", lambda: ([], []))
-    constants = {one.name: one.value for one in interval_ratio.run(Setting()).constants}
+    constants = {one.name: one.value for one in interval_ratio.experiment.run(Setting()).constants}
     assert constants["Theorem 4.2"] == "24 random mixes of 2 to 9 outputs, up to 12 tokens"
 
 

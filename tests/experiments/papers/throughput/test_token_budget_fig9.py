@@ -24,7 +24,7 @@ def test_the_constants_count_the_requests_that_run_where_the_sample_has_fewer(mo
     seen = []
     one = SimpleNamespace(summary=dict.fromkeys(METRICS, 1.0))
     monkeypatch.setattr(token_budget_fig9, "_one", lambda lengths, *_: seen.append(len(lengths)) or one)
-    found = token_budget_fig9.run(Setting())
+    found = token_budget_fig9.experiment.run(Setting())
     assert [int(str(c.value)) for c in found.constants if c.name == "requests"] == list(set(seen)) == [3_000]
 
 

@@ -33,7 +33,7 @@ def test_policies_that_plan_with_bounds_are_given_true_ones_and_keep_up(name):
 def test_the_full_size_runs_every_policy_of_the_library_at_three_loads(monkeypatch):
     seen = []
     monkeypatch.setattr(wait_fluid_bound, "shares", lambda name, load, *_: seen.append((name, load)) or [0.9, 0.91])
-    wait_fluid_bound.run(Setting(seeds=2))
+    wait_fluid_bound.experiment.run(Setting(seeds=2))
     assert seen == [(name, load) for name in names.members("scheduling") for load in (0.5, 0.7, 0.9)]
 
 

@@ -34,7 +34,8 @@ MORE_LATENCIES, MORE_NOISES = 8, 16
 PER_WORKER = "output tokens a second and worker"
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("a prefill tier, pool against bypass, noise and G", "BalanceRoute sec. 6.3, D.6, sec. 7", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     served = _served(setting)
     tiers = _prefill(setting, served)
     latency = _latency(setting, served)
@@ -213,8 +214,3 @@ def _draw(figure: ex.Figure, kept: Kept) -> None:
     sizes = sorted({g for g, _ in kept})
     ex.lines(axes, {f"G = {g}": (noises, [means[g, noise] for noise in noises]) for g in sizes}, marker="o", ls="-")
     ex.labelled(axes, "spread of a prompt's outputs, ± tokens", "spread of BR-H memorised over BR-0's", legend=True)
-
-
-experiment = ex.Experiment(
-    "a prefill tier, pool against bypass, noise and G", "BalanceRoute sec. 6.3, D.6, sec. 7", run, most_traces=0
-)

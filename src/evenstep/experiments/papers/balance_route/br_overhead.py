@@ -28,7 +28,8 @@ STAGES = ("projection", "preparation", "stage 1", "stage 2", "check")
 VIEWS, REPEATS, ROUNDS = 400, 40, 3
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("time of one decision by stage", "BalanceRoute Fig. 5, App. D.7", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(WORKERS, (4,))
     views, repeats = setting.pick(VIEWS, 60), setting.pick(REPEATS, 5)
     replicates = range(setting.replicates)
@@ -202,6 +203,3 @@ def _draw(figure: ex.Figure, found: dict[int, list[F8]], step_s: dict[int, float
     shares.legend(frameon=False, fontsize=8)
     times.set_xscale("log")
     ex.labelled(times, "us", "share of decisions", legend=True, fontsize=8)
-
-
-experiment = ex.Experiment("time of one decision by stage", "BalanceRoute Fig. 5, App. D.7", run, most_traces=0)

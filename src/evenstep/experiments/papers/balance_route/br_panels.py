@@ -62,7 +62,8 @@ def _spreads(paper: Mapping[str, tuple[float, float, float]]) -> dict[str, float
     return {method: numbers[0] for method, numbers in paper.items()}
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("KV load of each worker over one segment, mean spread above it", "BalanceRoute Figs. 3, 6, 8, 10-13")
+def experiment(setting: ex.Setting) -> ex.Findings:
     every = galleries(setting)
     found, stands_in = ex.parted(
         {k: br.run_on(setting, g.kind, g.workers, g.methods, samples=SAMPLES) for k, g in enumerate(every)}
@@ -118,8 +119,3 @@ def _draw(figure: ex.Figure, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: 
         line[0].set_ylabel(f"{gallery.title}\n{gallery.kind}, G = {gallery.workers}\n10^3 tokens", fontsize=7)
     for axes in grid[-1][: len(drawn[-1][1])]:
         axes.set_xlabel("s", fontsize=7)
-
-
-experiment = ex.Experiment(
-    "KV load of each worker over one segment, mean spread above it", "BalanceRoute Figs. 3, 6, 8, 10-13", run
-)

@@ -35,7 +35,8 @@ FLATNESS = "largest spread of the cross over its least"
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("BR-H over penalty and discount", "BalanceRoute Tables 6 and 7, Fig. 13")
+def experiment(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4,))
     cross: Sequence[tuple[int, float]] = setting.pick(CROSS, CROSS[:3])
     jsq = {br.JSQ: br.BASELINES[br.JSQ]}
@@ -134,6 +135,3 @@ def _draw(figure: ex.Figure, runs: Mapping[tuple[int, str], ex.Runs], cross: Seq
             ex.labelled(axes, title, title=f"G = {g}")
         row[0].set(ylabel="spread, 10^3 tokens", ylim=(0, None))
     panels[0, 0].legend(frameon=False, fontsize=8)
-
-
-experiment = ex.Experiment("BR-H over penalty and discount", "BalanceRoute Tables 6 and 7, Fig. 13", run)

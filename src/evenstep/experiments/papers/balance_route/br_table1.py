@@ -38,7 +38,8 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s", "oldest_wait_s", "makespan_s")
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("nine methods on two workloads", "BalanceRoute Table 1")
+def experiment(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(8, 4)
     runs, stands_in = ex.parted({kind: br.run_on(setting, kind, workers, br.METHODS) for kind in br.kinds(setting)})
     return ex.Findings(
@@ -100,6 +101,3 @@ def _draw(figure: ex.Figure, runs: Mapping[str, ex.Runs]) -> None:
             ex.bars(axes, list(of), [ex.mean(own, field, factor) for own in of.values()], paper)
             axes.set_title(f"{kind}: {title}")
     panels[0][0].legend(frameon=False)
-
-
-experiment = ex.Experiment("nine methods on two workloads", "BalanceRoute Table 1", run)

@@ -37,7 +37,8 @@ PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5")
+def experiment(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
     runs, stands_in = ex.parted({g: br.run_on(setting, br.HEAVY, g, METHODS) for g in sizes})
     return ex.Findings(
@@ -96,6 +97,3 @@ def _draw(figure: ex.Figure, runs: Mapping[int, ex.Runs]) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, [str(g) for g in x])
         ex.labelled(axes, "workers G (dotted: paper)", legend=True, fontsize=8, ncols=2, loc="upper left")
-
-
-experiment = ex.Experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5", run)

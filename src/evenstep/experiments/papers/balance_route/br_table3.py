@@ -27,7 +27,8 @@ SCORES = ("auc", "brier", "mae", "accepted")
 Scores = dict[str, list[float]]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3")
+def experiment(setting: ex.Setting) -> ex.Findings:
     count = setting.pick(6_000, 500)
     horizons: Sequence[int] = setting.pick(HORIZONS, (40,))
     found: dict[tuple[str, str, int], Scores] = {}
@@ -107,6 +108,3 @@ def _draw(figure: ex.Figure, found: dict[tuple[str, str, int], Scores], horizons
         ex.labelled(axes, "window H, steps", title=f"{title} (dotted: paper, its H is lost)")
     panels[1].set_ylim(bottom=0)
     panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
-
-
-experiment = ex.Experiment("accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run)

@@ -29,7 +29,8 @@ VICTIMS = (
 )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(WORKERS, (2, 4, 8))
     found = {
         (name, g): [_ratio(spec, against, g, setting.seed + s) for s in range(setting.replicates if chance else 1)]
@@ -135,6 +136,3 @@ def _draw(figure: ex.Figure, found: Mapping[tuple[str, int], Sequence[float]], s
     axes.set_xticks(sizes, sizes)
     axes.set_yticks([1, *sizes], [1, *sizes])
     ex.labelled(axes, "workers G", "work over that of an even deal", legend=True)
-
-
-experiment = ex.Experiment("adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", run, most_traces=0)

@@ -23,7 +23,8 @@ POLICIES = {bf.JSQ: "jsq", bf.FCFS: "fcfs"}
 _SAMPLES = 6000
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("loads of 32 workers and the load imbalance of every step", "BF-IO Fig. 1")
+def experiment(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(WORKERS, 8)
     slots = setting.pick(SLOTS, (6, 12))
     requests = {b: setting.pick(max(3_200, 7 * workers * b), 8 * workers * b) for b in slots}
@@ -108,6 +109,3 @@ def _draw(figure: ex.Figure, run: Run, slots: int) -> None:
     below.axhline(MEAN, color=ex.COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
     below.set(ylabel="load imbalance, %", xlabel="step", ylim=(0, 100))
     below.legend(frameon=False, ncols=2, loc="upper right")
-
-
-experiment = ex.Experiment("loads of 32 workers and the load imbalance of every step", "BF-IO Fig. 1", run)

@@ -11,7 +11,8 @@ WINDOWS = (0, 5, 10, 20, 40, 80, 160, 320, 500)
 DISCOUNTS = (1.0, 0.9)
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("the imbalance of BF-IO over its window H", "BF-IO Fig. 4")
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(12_000, 1_000)
     windows = setting.pick(WINDOWS, (0, 10, 80))
     cluster = bf.fleet(*setting.pick((), (4, 16, 32)))
@@ -70,6 +71,3 @@ def _draw(figure: ex.Figure, runs: ex.Runs, windows: Sequence[int]) -> None:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     ex.labelled(axes, "window H, steps", "average imbalance, 10^4 tokens", legend=True)
-
-
-experiment = ex.Experiment("the imbalance of BF-IO over its window H", "BF-IO Fig. 4", run)

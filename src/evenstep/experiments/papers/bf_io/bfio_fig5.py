@@ -24,7 +24,8 @@ QUANTITIES = (
 )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("output laws with a geometric fit", "BF-IO Fig. 5", most_traces=1000)
+def experiment(setting: ex.Setting) -> ex.Findings:
     lengths: dict[str, I8] = {}
     for path in setting.traces or tuple(f"sample:{name}" for name in samples()):
         source = open_source(path, prefix_blocks=False, seed=setting.seed).source
@@ -106,6 +107,3 @@ def _draw(figure: ex.Figure, lengths: dict[str, I8]) -> None:
         axes.set(title=f"{path.removeprefix('sample:')}, gap {_gap(values):.2f}", xlabel="output tokens", yticks=[])
         if place == 1:
             axes.legend(frameon=False)
-
-
-experiment = ex.Experiment("output laws with a geometric fit", "BF-IO Fig. 5", run, most_traces=1000)

@@ -17,7 +17,8 @@ TAIL = 0.01
 SAMPLES = 1000
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("KV load of every worker over time", "BF-IO Fig. 6")
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     runs, stands_in = bf.run_on(setting, cluster, requests, records=True, samples=SAMPLES)
@@ -71,6 +72,3 @@ def _draw(figure: ex.Figure, tables: Mapping[str, WorkerTable]) -> None:
         grid[1, at].set_xlabel("step")
         grid[at, 0].set_ylabel("10^3 KV tokens a worker")
     grid[0, 0].set_ylim(bottom=0)
-
-
-experiment = ex.Experiment("KV load of every worker over time", "BF-IO Fig. 6", run)

@@ -17,7 +17,8 @@ PAPER = {bf.FCFS: ("330", "380"), bf.BF20: ("395", "400")}
 STRETCHES, TAIL = 200, 0.05
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("power over time", "BF-IO Fig. 7")
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
@@ -84,6 +85,3 @@ def _draw(figure: ex.Figure, series: Mapping[tuple[str, str], tuple[F8, F8]]) ->
         ex.labelled(axes, "time, s", title=title)
     panels[0].set_ylabel("mean power of a worker, W")
     panels[0].legend(frameon=False, loc="lower right")
-
-
-experiment = ex.Experiment("power over time", "BF-IO Fig. 7", run)

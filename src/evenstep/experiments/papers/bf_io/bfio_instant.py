@@ -17,7 +17,8 @@ _FIELDS = (bf.IMBALANCE, "idle_share", "full_slot_tokens_per_s")
 Found = Mapping[float | None, ex.Runs]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)")
+def experiment(setting: ex.Setting) -> ex.Findings:
     depths: Sequence[float | None] = setting.pick(DEPTHS, (None, 0.0, 2.0))
     workers, slots = setting.pick((16, 72), (4, 12))
     requests = setting.pick(16_000, 800)
@@ -81,6 +82,3 @@ def _draw(figure: ex.Figure, found: Found) -> None:
         ex.labelled(axes, "per-worker queue depth", legend=True)
     loads.set_ylabel("average imbalance, 10^4 tokens")
     gains.set_ylabel("imbalance of FCFS over it")
-
-
-experiment = ex.Experiment("gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run)

@@ -18,7 +18,8 @@ LOOK, FINEST = 10, 3
 _FIELD = "idle_share"
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     jobs = setting.pick(8_000, 600)
     fleet = bf.fleet(*setting.pick((16, 32), (4, 8)))
     single, idle = replace(setting, seeds=1), dict[tuple[str, str], list[float]]()
@@ -98,6 +99,3 @@ def _draw(figure: ex.Figure, idle: Mapping[tuple[str, str], list[float]]) -> Non
     ex.lines(axes, {d: (policies, [np.mean(idle[d, p]) for p in policies]) for d in DOMAINS}, marker="o", ls="-")
     axes.set_ylim(bottom=0)
     ex.labelled(axes, "policy", "load imbalance, %", legend=True)
-
-
-experiment = ex.Experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", run, most_traces=0)

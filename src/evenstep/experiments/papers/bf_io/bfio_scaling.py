@@ -20,7 +20,8 @@ _FIELDS = (bf.IMBALANCE, "idle_share", "overloaded_steps", "steps")
 Line = Mapping[int, ex.Runs]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("improvement ratio against B and G", "BF-IO Theorems 1 and 2, outside their settings")
+def experiment(setting: ex.Setting) -> ex.Findings:
     g, b = setting.pick((16, 72), (4, 9))
     turns = setting.pick(9, 8)
     fixed = POOL * g
@@ -95,6 +96,3 @@ def _draw(figure: ex.Figure, lines: Mapping[str, Line]) -> None:
         axes.set_ylim(bottom=0)
         ex.labelled(axes, "slots a worker B" if sweep == "B" else "workers G", "", sweep, legend=True)
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
-
-
-experiment = ex.Experiment("improvement ratio against B and G", "BF-IO Theorems 1 and 2, outside their settings", run)

@@ -25,7 +25,8 @@ _FIELDS = (
 )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("BF-IO against FCFS and JSQ on a saturated fleet", "BF-IO Table 1")
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(24_000, 2_000)
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     runs, stands_in = bf.run_on(setting, cluster, requests)
@@ -95,6 +96,3 @@ def _draw(figure: ex.Figure, runs: ex.Runs) -> None:
     ex.bars(last, list(runs), shares, [100 * ENERGY[p] / ENERGY[bf.FCFS] for p in runs])
     last.set(ylim=(80, 110), title="energy, % of FCFS (from 80)")
     panels[0].legend(frameon=False, loc="upper right")  # above the short bars of BF-IO
-
-
-experiment = ex.Experiment("BF-IO against FCFS and JSQ on a saturated fleet", "BF-IO Table 1", run)

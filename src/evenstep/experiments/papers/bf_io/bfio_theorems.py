@@ -131,7 +131,8 @@ def expected_max(workers: int) -> float:
     return float((z[1:] + z[:-1]) @ np.diff(below) / 2)
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("the theorems' bounds and rates of growth in their own settings", "BF-IO Theorems 1-3", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     found = _Found()
     _equal(setting, found)
     _drifts(setting, found)
@@ -313,8 +314,3 @@ def _draw(figure: ex.Figure, lines: Mapping[str, Line]) -> None:
         axes.set_yscale("log")
         ex.labelled(axes, label, legend=True, fontsize=7)
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
-
-
-experiment = ex.Experiment(
-    "the theorems' bounds and rates of growth in their own settings", "BF-IO Theorems 1-3", run, most_traces=0
-)

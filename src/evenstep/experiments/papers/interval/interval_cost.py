@@ -21,7 +21,8 @@ PROMPT, FULL_BATCHES = 10, 6
 Times = Mapping[tuple[int, int], Sequence[float]]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("A_min's time over its memory", "Interval scheduling Theorem 4.1", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     memories = setting.pick(MEMORIES, MEMORIES[:2])
     iteration_s(LONGEST[0], memories[0], setting.seed, 0)  # compiles
     taken: dict[tuple[int, int], list[float]] = {(u, m): [] for u in LONGEST for m in memories}
@@ -77,6 +78,3 @@ def _draw(figure: ex.Figure, memories: Sequence[int], taken: Times) -> None:
     for colour, longest in zip(ex.COLOURS, LONGEST, strict=False):
         axes.loglog(memories, [1e6 * np.mean(taken[longest, m]) for m in memories], color=colour, label=f"to {longest}")
     ex.labelled(axes, "M", "us an iteration", "A_min, by longest output", legend=True)
-
-
-experiment = ex.Experiment("A_min's time over its memory", "Interval scheduling Theorem 4.1", run, most_traces=0)

@@ -86,7 +86,10 @@ def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[floa
     return float(total_latency(most, output)), float(total_latency(best, output))
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment(
+    "lower bound, packed schedules and length laws", "Interval scheduling Theorem 3.4, Ex. 8.2, Fig. 4", most_traces=0
+)
+def experiment(setting: ex.Setting) -> ex.Findings:
     batches = setting.pick(20, 5)
     values: Values = {}
     return ex.Findings(
@@ -211,8 +214,3 @@ def _draw(figure: ex.Figure, values: Values, setting: ex.Setting) -> None:
     for axes, name, drawn in zip(panels[1:], FIG4, lengths(2_000, setting.seed, 0), strict=True):
         axes.hist(drawn, bins=40, color=ex.COLOURS[0])
         axes.set(title=f"{name} tokens (stand-in)", ylabel="requests")
-
-
-experiment = ex.Experiment(
-    "lower bound, packed schedules and length laws", "Interval scheduling Theorem 3.4, Ex. 8.2, Fig. 4", run, most_traces=0
-)

@@ -174,7 +174,8 @@ CASES = (
 )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("competitive ratios", "Interval scheduling Figs. 1-3, Lemma 4.6, Theorem 4.2", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     values: Values = {}
     return ex.Findings(
         **ex.told(_figures(), *(part(setting, values) for part in (_lemma, _proof, _periods, _random, _search))),
@@ -480,6 +481,3 @@ def _draw(figure: ex.Figure) -> None:
     laws = {"geometric": False, "weighted": True}
     ex.lines(right, {says: (SHARES, [geometric(q, weighted=w) for q in SHARES]) for says, w in laws.items()}, marker=".")
     ex.labelled(right, "q", "", "Fig. 3", legend=True)
-
-
-experiment = ex.Experiment("competitive ratios", "Interval scheduling Figs. 1-3, Lemma 4.6, Theorem 4.2", run, most_traces=0)

@@ -16,7 +16,8 @@ LOADS = (16, 32, 64, 96, *range(128, 1025, 64))
 Points = tuple[F8, F8]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("piecewise linear batch time", "Throughput-optimal Fig. 4", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     loads = setting.pick(LOADS, LOADS[::6])
     tokens = np.array(loads, np.float64)
     fits: dict[str, list[Fit]] = {}
@@ -73,6 +74,3 @@ def _draw(figure: ex.Figure, points: dict[str, Points], fits: dict[str, list[Fit
         axes.plot(tokens, fits[name][0].seconds * 1e3, color=ex.COLOURS[k], label=label)
     axes.set(xlabel="token load", ylabel="batch time, ms", ylim=(0, None))
     axes.legend(frameon=False)
-
-
-experiment = ex.Experiment("piecewise linear batch time", "Throughput-optimal Fig. 4", run, most_traces=0)

@@ -15,7 +15,8 @@ BUDGETS = (128, 256, 512, 1024, 2048)
 SMALL = 0.2
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     budgets: tuple[int, ...] = setting.pick(BUDGETS, (512,))
     found: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
     until_s, replicates = setting.pick(120.0, 20.0), range(setting.replicates)
@@ -74,6 +75,3 @@ def _draw(figure: ex.Figure, variation: dict[tuple[str, int], ex.Interval], name
     axes.set_xscale("log", base=2)
     axes.set(ylim=(0, None), xlabel="token budget, full", ylabel="coefficient of variation of the batch time")
     axes.legend(frameon=False)
-
-
-experiment = ex.Experiment("variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", run, most_traces=0)

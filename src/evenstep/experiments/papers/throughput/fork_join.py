@@ -74,7 +74,8 @@ def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
     )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("a fork-join network below and above its loads", "Throughput-optimal sec. 4.3, Conjecture 1", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, net.ABOVE)}
     drawn = {load: found[net.ORDERS[0], load] for load in (BELOW, net.ABOVE)}
@@ -132,8 +133,3 @@ def _draw(figure: ex.Figure, drawn: Mapping[float, Agents]) -> None:
         ex.lines(axes, series, lw=1.2)
         axes.set_ylim(bottom=0)
         ex.labelled(axes, "slot", "calls in the agent", f"load {load:g} at every agent", legend=True, fontsize=8)
-
-
-experiment = ex.Experiment(
-    "a fork-join network below and above its loads", "Throughput-optimal sec. 4.3, Conjecture 1", run, most_traces=0
-)

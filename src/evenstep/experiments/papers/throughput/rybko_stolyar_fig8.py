@@ -90,7 +90,8 @@ def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
 Paths = Mapping[str, Sequence[Path]]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("priorities that make underloaded agents grow, and the cure", "Throughput-optimal Figs. 7, 8", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     until_s = setting.pick(SLOTS_SHOWN, SLOTS_SHOWN // 5)
     paths = {order: [path(order, until_s, setting.seed + k) for k in range(setting.replicates)] for order in ORDERS}
     drawn = {order: own[0] for order, own in paths.items()}
@@ -195,8 +196,3 @@ def _draw(figure: ex.Figure, drawn: Mapping[str, Path]) -> None:
                 axes.plot(own.times[shown], np.maximum(held, 1), color=ex.COLOURS[agent], lw=1.1, label=f"agent {agent + 1}")
             axes.set(yscale="log", xscale="log" if grows else "linear", ylim=(None if grows else 1, None))
             ex.labelled(axes, "slot", name, order, legend=True, fontsize=8)
-
-
-experiment = ex.Experiment(
-    "priorities that make underloaded agents grow, and the cure", "Throughput-optimal Figs. 7, 8", run, most_traces=0
-)

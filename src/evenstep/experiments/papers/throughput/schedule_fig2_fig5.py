@@ -22,7 +22,8 @@ LETTERS = "ABCDE"
 _SOON = 0.5  # seconds: while the first batch runs
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("exact schedules of small instances", "Throughput-optimal Figs. 2, 5", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     found = {name: fig5(name) for name in FIG5}
     loads = fig2()
     return ex.Findings(
@@ -87,6 +88,3 @@ def _draw(figure: ex.Figure, found: dict[str, str]) -> None:
     axes.set_yticks(range(len(found)), list(found))
     axes.invert_yaxis()
     axes.set_xlabel("batch (decodes, prefills, both by colour)")
-
-
-experiment = ex.Experiment("exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0)

@@ -32,7 +32,8 @@ LINES = {"FasterTransformer": "faster-transformer", "vLLM": "vanilla-vllm", "Sar
 SEATS = 32
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("which policies keep up, and up to which rate", "Throughput-optimal Fig. 1, Theorem 1", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     cases = _cases(setting)
     requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
     rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
@@ -176,8 +177,3 @@ def _draw(figure: ex.Figure, paths: Paths) -> None:
             axes.plot(times, held, color=colour, lw=1.2, label=f"{line}: {verdict}")
         ex.labelled(axes, "time, s", title=f"CodeLlama-34B, TP{tp}", legend=True, fontsize=7)
     panels[0].set_ylabel("requests in the engine")
-
-
-experiment = ex.Experiment(
-    "which policies keep up, and up to which rate", "Throughput-optimal Fig. 1, Theorem 1", run, most_traces=0
-)

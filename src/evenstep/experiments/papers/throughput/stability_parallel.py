@@ -88,7 +88,8 @@ def examined(routing: str, policy: str, setting: ex.Setting) -> tuple[net.Sides,
     return net.Sides(served, ex.mean_interval([net.drift(run) for run in runs[net.BELOW]])), paths
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("up to which rate parallel engines keep up", "Throughput-optimal sec. 4.1, Proposition 1", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     runs = {
         (label, policy): examined(routing, policy, setting)
         for label, routing in ROUTINGS.items()
@@ -156,8 +157,3 @@ def _draw(figure: ex.Figure, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -
         ex.lines(axes, {label: drawn[label, load] for label in ROUTINGS}, lw=1.2)
         axes.set_ylim(bottom=0)
         ex.labelled(axes, "time, s", "calls in the pool", f"{load:g} of K b / t_b", legend=True, fontsize=8)
-
-
-experiment = ex.Experiment(
-    "up to which rate parallel engines keep up", "Throughput-optimal sec. 4.1, Proposition 1", run, most_traces=0
-)

@@ -53,7 +53,10 @@ def lengths(name: str) -> Laws:
     return Laws(Synthetic(1, prompt, output, name=name))
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment(
+    "Theorem 1 over policies, laws and budgets, and fluid paths", "Throughput-optimal Theorem 1, App. C", most_traces=0
+)
+def experiment(setting: ex.Setting) -> ex.Findings:
     laws = setting.pick(("constant", "geometric", "Pareto 1.6"), ("constant", "geometric"))
     cells = {
         (law, budget, policy): Case(policy, LAW, _engine(budget), lengths(law))
@@ -186,8 +189,3 @@ def _draw(figure: ex.Figure, paths: Mapping[float, Path]) -> None:
         axes.plot(one.times, one.work / 1e3, color=colour, lw=1.2, label=f"load {load:g}")
         axes.plot(one.times, one.fluid / 1e3, color=colour, lw=1.0, ls="--")
     ex.labelled(axes, "time, s", "thousand tokens left to run", "dashed: fluid path", legend=True)
-
-
-experiment = ex.Experiment(
-    "Theorem 1 over policies, laws and budgets, and fluid paths", "Throughput-optimal Theorem 1, App. C", run, most_traces=0
-)

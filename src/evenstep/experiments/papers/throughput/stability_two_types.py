@@ -76,7 +76,8 @@ def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
     )
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("two types of requests on one engine", "Throughput-optimal sec. 4.2", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
     named = {f"{policy}, {100 * chats:g} % chats": own for (policy, chats), own in found.items()}
@@ -125,6 +126,3 @@ def _draw(figure: ex.Figure, found: Mapping[Key, net.Sides]) -> None:
         axes.plot(*at, marker, color=colour, markersize=8, mfc="none", clip_on=False, label=f"{policy}, overloaded")
     axes.set(xlim=(0, None), ylim=(0, None))
     ex.labelled(axes, "chats/s", "documents/s", legend=True, fontsize=8)
-
-
-experiment = ex.Experiment("two types of requests on one engine", "Throughput-optimal sec. 4.2", run, most_traces=0)

@@ -31,7 +31,8 @@ METRICS = {"e2e_p50_s": "end-to-end, median", "ttft_p50_s": "time to the first t
 Runs = Mapping[tuple[str, float, int], Sequence[EngineRun]]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("what the token budget does to latency", "Throughput-optimal Fig. 9")
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(6_000, 600)
     path = setting.traces[0] if setting.traces else LENGTHS
     source = open_source(path, limit=requests, seed=setting.seed, prefix_blocks=False).source
@@ -114,5 +115,3 @@ _SPANS: Mapping[str, Callable[[EngineRun], F8]] = {
     "end-to-end": lambda run: run.requests.finished_s - run.requests.arrival_s,
     "time to the first token": lambda run: run.requests.first_token_s - run.requests.arrival_s,
 }
-
-experiment = ex.Experiment("what the token budget does to latency", "Throughput-optimal Fig. 9", run)

@@ -37,7 +37,8 @@ ADDED_S = 0.5
 LATENCY = "e2e_mean_s"
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("Nested WAIT on lengths as they come", "WAIT sec. 6.2, Fig. 14", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     broken = "; ".join(doubts(QPS55.types(QPS55.rate), np.array(QPS55.scaled(LIMIT)), math.inf))
     runs = WORK.runs(setting)
     found = WORK.find(
@@ -73,6 +74,3 @@ def run(setting: ex.Setting) -> ex.Findings:
         ],
         stands_in=f"drawn prompt and output lengths for those of LMSYS-Chat-1M; {found.stands_in}",
     )
-
-
-experiment = ex.Experiment("Nested WAIT on lengths as they come", "WAIT sec. 6.2, Fig. 14", run, most_traces=0)

@@ -23,7 +23,8 @@ def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
 WORK = Workload((10,) * 4, OUTPUTS, SHARES, LIMIT, gated)
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("Nested WAIT on four types", "WAIT sec. 6.2, Fig. 11", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     return WORK.find(
         setting,
         "below capacity every policy that keeps up has the throughput of the arrivals; pausing at the segments' heads costs "
@@ -34,6 +35,3 @@ def run(setting: ex.Setting) -> ex.Findings:
             rates | 0.5, 0.9 and 1.1 of capacity | the paper prints the proportions of the types only
         """),
     )
-
-
-experiment = ex.Experiment("Nested WAIT on four types", "WAIT sec. 6.2, Fig. 11", run, most_traces=0)

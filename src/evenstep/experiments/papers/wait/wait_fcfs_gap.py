@@ -84,7 +84,10 @@ def long_run(policy: SchedulingPolicy, horizon_s: float, seed: int, replicate: i
     return left / horizon_s, float((done.requests.output_tokens + 1).sum()) / horizon_s
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment(
+    "policies that do not know types, with the memory of the fluid equilibrium", "WAIT Propositions 4 and 5", most_traces=0
+)
+def experiment(setting: ex.Setting) -> ex.Findings:
     count, horizon_s = setting.pick(20_000, 1_000), setting.pick(LONG_S, 2_000.0)
     seen = {kind: trials(count, setting.seed, kind == "random") for kind in ("their mean", "random")}
     shares = {kind: ex.share_interval(hits, count) for kind, hits in seen.items()}
@@ -146,11 +149,3 @@ def _draw(figure: ex.Figure, long: Any) -> None:
     axes.bar(list(long), [own[:, 0].mean() for own in long.values()], color=ex.COLOURS[0])
     axes.axhline(GROWTH, color=ex.COLOURS[1])
     ex.labelled(axes, "", "type 2 left over, requests/s")
-
-
-experiment = ex.Experiment(
-    "policies that do not know types, with the memory of the fluid equilibrium",
-    "WAIT Propositions 4 and 5",
-    run,
-    most_traces=0,
-)

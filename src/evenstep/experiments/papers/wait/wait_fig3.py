@@ -17,7 +17,8 @@ REQUESTS = (16, 64)
 PROMPTS = tuple(range(128, 2049, 64))
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("iteration time affine in the tokens held", "WAIT eq. 1, Fig. 3", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     names = profiles.shown(setting)
     kinds: dict[str, dict[str, tuple[F8, Fit]]] = {}
     for name in names:
@@ -91,6 +92,3 @@ def _draw(figure: ex.Figure, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> Non
             axes.plot(np.sort(kv), np.sort(fit.seconds) * 1e3, color=ex.COLOURS[1])
             axes.set_title(kind if i == 0 else f"R^2 {fit.r_squared:.3f}", fontsize=7)
             axes.set_ylabel(f"{name}, ms" if j == 0 else "")
-
-
-experiment = ex.Experiment("iteration time affine in the tokens held", "WAIT eq. 1, Fig. 3", run, most_traces=0)

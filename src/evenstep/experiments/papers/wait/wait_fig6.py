@@ -32,7 +32,8 @@ def batches() -> dict[int, tuple[int, ...]]:
     return {int(s): tuple(sorted(k + 1 for k in batch)) for s, batch in zip(starts, held, strict=True)}
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("the worked example of Nested WAIT", "WAIT Fig. 6", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     found = batches()
     return ex.Findings(
         **ex.told(_told(found)),
@@ -69,6 +70,3 @@ def _draw(figure: ex.Figure, found: dict[int, tuple[int, ...]]) -> None:
         axes.barh([f"P{k}" for k in who], [1.0] * len(who), left=start, color="tab:blue")
     axes.set_xlabel("s")
     axes.invert_yaxis()
-
-
-experiment = ex.Experiment("the worked example of Nested WAIT", "WAIT Fig. 6", run, most_traces=0)

@@ -43,7 +43,8 @@ def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[f
     return found
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("every policy against the fluid throughput", "WAIT Proposition 2", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     requests, loads = setting.pick(8_000, 2_000), setting.pick(LOADS, LOADS[-1:])
     policies = setting.pick(tuple(names.built_in("scheduling")), QUICK)
     found = {(name, load): shares(name, load, requests, setting) for name in policies for load in loads}
@@ -75,6 +76,3 @@ def _draw(figure: ex.Figure, most: Any) -> None:
         axes.plot(list(own.values()), list(own), ".", color=colour, label=f"load {load:g}")
     axes.axvline(1.0, color="0.5")
     ex.labelled(axes, "share of the fluid throughput", legend=True)
-
-
-experiment = ex.Experiment("every policy against the fluid throughput", "WAIT Proposition 2", run, most_traces=0)

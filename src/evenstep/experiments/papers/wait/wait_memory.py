@@ -38,7 +38,8 @@ def types_at(rate: float) -> Types:
     return Types((rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S)
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16-18", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     counts = setting.pick(COUNTS, (1, 5, 10, 50, 500))
     found: Found = {
         panel: designs(types_at(panel[1]), counts, iterations=panel[3] / D0_S, delta=panel[2]) for panel in PANELS
@@ -114,8 +115,3 @@ def _draw(figure: ex.Figure, found: Found) -> None:
         ex.labelled(axes, "segments L", title=f"{rate:g} requests/s")
     panels[0].set_ylabel("KV tokens")
     panels[1].legend(frameon=False, fontsize=7)
-
-
-experiment = ex.Experiment(
-    "Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16-18", run, most_traces=0
-)

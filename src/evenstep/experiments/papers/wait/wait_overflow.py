@@ -33,7 +33,8 @@ def peak(thresholds: tuple[int, ...], seed: int, replicate: int) -> int:
     return int(run.iterations.kv_held.max())
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("how often eq. 12's memory overflows", "WAIT Theorem 2", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     many = setting.seeds or setting.pick(REPLICATES, 20)
     solved = {delta: with_slack(TYPES, 0.0, iterations=HORIZON_S / LAW.d0_s, delta=delta) for delta in DELTAS}
     thresholds = tuple(solved[DELTAS[0]].thresholds.tolist())
@@ -82,6 +83,3 @@ def _draw(figure: ex.Figure, peaks: Any, enough: Any) -> None:
     for colour, (delta, kv) in zip(ex.COLOURS[1:], enough.items(), strict=False):
         axes.axvline(kv, color=colour, label=f"eq. 12, delta {delta:g}")
     ex.labelled(axes, "most KV tokens held", "runs", legend=True)
-
-
-experiment = ex.Experiment("how often eq. 12's memory overflows", "WAIT Theorem 2", run, most_traces=0)

@@ -84,7 +84,8 @@ def _tokens_by(at: F8, times: F8, outputs: I8) -> F8:
     return tokens[np.searchsorted(times[order], at, side="right")]
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment("WAIT's latency and throughput against the horizon", "WAIT Theorems 1 to 3", most_traces=0)
+def experiment(setting: ex.Setting) -> ex.Findings:
     horizon_s = setting.pick(HORIZON_S, 200.0)
     zetas, many = setting.pick(ZETAS, ZETAS[:3]), setting.seeds or setting.pick(REPLICATES, 3)
     runs: dict[tuple[str, int], dict[str, F8]] = {}
@@ -135,6 +136,3 @@ def _draw(figure: ex.Figure, runs: Runs) -> None:
         ex.lines(axes, {kind: (zetas, [np.mean(runs[kind, z][quantity]) for z in zetas]) for kind in KINDS}, marker=".")
         axes.set(xscale="log", yscale="log")
         ex.labelled(axes, "zeta", f"{quantity}, {unit}", legend=True)
-
-
-experiment = ex.Experiment("WAIT's latency and throughput against the horizon", "WAIT Theorems 1 to 3", run, most_traces=0)

@@ -119,7 +119,10 @@ def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
     return simulate_engine(trace, policy, engine=engine, batch_time=LAW, name=label, until_s=until_s)
 
 
-def run(setting: ex.Setting) -> ex.Findings:
+@ex.experiment(
+    "WAIT where rates change: thresholds for mean and peak, and solved anew", "WAIT secs. 7.1, 8.1", most_traces=0
+)
+def experiment(setting: ex.Setting) -> ex.Findings:
     whole_s, many = setting.pick(WHOLE_S, 120.0), range(setting.replicates)
     runs: dict[tuple[str, str, str], list[EngineRun]] = {}
     steady: dict[str, list[EngineRun]] = {}
@@ -228,8 +231,3 @@ def _draw(figure: ex.Figure, middles: F8, latency: Mapping[tuple[str, str, str],
         ex.labelled(axes, "arrival, s", title=f"{family}, {profile}")
     panels[0][0].set_ylabel("mean latency, s")
     panels[0][0].legend(frameon=False, fontsize=7)
-
-
-experiment = ex.Experiment(
-    "WAIT where rates change: thresholds for mean and peak, and solved anew", "WAIT secs. 7.1, 8.1", run, most_traces=0
-)
