@@ -131,17 +131,45 @@ def expected_max(workers: int) -> float:
     return float((z[1:] + z[:-1]) @ np.diff(below) / 2)
 
 
+#: A line: gains of a sweep's points, one a replicate.
+Line = Mapping[int, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the parts of the experiment measure, besides their rows and claims; each part adds to it.
+
+    Args:
+        asserted: for each run, whether overload was asserted.
+        data: values by (part, case, quantity).
+        lines: gains by names such as ``Theorem 1, log G, proven``.
+    """
+
+    asserted: list[bool] = field(default_factory=list[bool])
+    data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
+    lines: dict[str, Line] = field(default_factory=dict[str, Line])
+
+    def both(self, setting: ex.Setting, model: Model, size: tuple[int, int], *turns: int) -> list[list[Counted]]:
+        """`measured` of FCFS, and of BF-IO(0) if there are two `turns`."""
+        found = [measured(setting, model, size, n, policy) for n, policy in zip(turns, POLICIES, strict=False)]
+        self.asserted.extend(one.asserted for one in ex.flat(dict(enumerate(found))))
+        return found
+
+    def row(self, part: str, case: str, quantity: str, values: list[float], paper: float | str | None) -> ex.Row:
+        """The row of `values`, one a replicate, which become its data."""
+        self.data[part, case, quantity] = values
+        return ex.row(f"{part}, {case}", quantity, "", values, paper)
+
+
 @ex.experiment("the theorems' bounds and rates of growth in their own settings", "BF-IO Theorems 1-3", most_traces=0)
 def experiment(setting: ex.Setting) -> ex.Findings:
-    found = _Found()
-    _equal(setting, found)
-    _drifts(setting, found)
-    lines = _scaling(setting, found)
-    seen = f"{sum(found.asserted)} of {len(found.asserted)} runs"
-    overload = ex.Claim("Definition 1 (overload) holds at every counted step", all(found.asserted), seen)
+    kept = _Kept()
+    found = ex.told(_equal(setting, kept), _drifts(setting, kept), _scaling(setting, kept))
+    seen = f"{sum(kept.asserted)} of {len(kept.asserted)} runs"
+    overload = ex.Claim("Definition 1 (overload) holds at every counted step", all(kept.asserted), seen)
     return ex.Findings(
-        rows=found.rows,
-        claims=[overload, *found.claims],
+        rows=found["rows"],
+        claims=[overload, *found["claims"]],
         constants=ex.constants(f"""
             prompts | uniform on 1..{S_MAX} | the theorems allow any bounded law
             outputs | {OUTPUT}, or geometric of that mean | the theorems' own
@@ -154,108 +182,72 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         "pool to choose from and stays far below its bounds. Its gap moves with the drift, for what leaves a worker is as "
         "large as it has grown; only its bound does not",
         stands_in="nothing: the settings are the theorems' own",
-        data=ex.long_values(found.data, ("part", "case", "quantity"), "value"),
-        draw=lambda figure: _draw(figure, lines),
+        data=ex.long_values(kept.data, ("part", "case", "quantity"), "value"),
+        draw=lambda figure: _draw(figure, kept.lines),
         size=(10.5, 3.8),
         intervals="± is half a 95 % t-interval over replicates; of FCFS with equal outputs over its rounds.",
     )
 
 
-#: A line: gains of a sweep's points, one a replicate.
-Line = Mapping[int, Sequence[float]]
-
-
-@dataclass(slots=True)
-class _Found:
-    """The rows, claims, checks and data that the parts of the experiment add to."""
-
-    rows: list[ex.Row] = field(default_factory=list[ex.Row])
-    claims: list[ex.Claim] = field(default_factory=list[ex.Claim])
-    asserted: list[bool] = field(default_factory=list[bool])
-    data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
-
-    def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> ex.Interval:
-        """Add a row and its data, `values` one a replicate; returns their mean with its interval."""
-        self.data[part, case, quantity] = list(values)
-        self.rows.append(ex.row(f"{part}, {case}", quantity, "", list(values), paper))
-        return self.rows[-1].ours
-
-    def seen(self, quantity: str) -> str:
-        """Our numbers of a quantity in the rows so far, as text."""
-        return "; ".join(ex.mean_text(row.ours) for row in self.rows if row.quantity == quantity)
-
-
-def _equal(setting: ex.Setting, found: _Found) -> None:
-    """Add Theorem 1's two sides to `found`: FCFS by extreme values, BF-IO(0) by Lemma 1."""
+def _equal(setting: ex.Setting, kept: _Kept) -> ex.Told:
+    """Theorem 1's two sides: FCFS by extreme values, BF-IO(0) by Lemma 1."""
     sigma = math.sqrt((S_MAX**2 - 1) / 12)
-    told: list[bool | None] = []
-    worst: list[float] = []
+    means: list[ex.Interval] = []
+    verdicts: list[bool | None] = []
+    worst = 0.0
     for workers, slots in setting.pick(((16, 72), (32, 72)), ((4, 9),)):
-        size, case = (workers, slots), f"G = {workers}, B = {slots}"
-        fcfs = measured(setting, EQUAL, size, setting.pick(300, 20), bf.FCFS)
-        own = measured(setting, EQUAL, size, setting.pick(20, 4), bf.BF0)
-        found.asserted += [one.asserted for one in (*fcfs, *own)]
+        case = f"G = {workers}, B = {slots}"
+        fcfs, own = kept.both(setting, EQUAL, (workers, slots), setting.pick(300, 20), setting.pick(20, 4))
         paper = workers * sigma * math.sqrt(slots) * expected_max(workers)
         rounds = [float(x) for one in fcfs for x in one.imbalance[::OUTPUT]]
-        ours = found.add("Theorem 1", case, "imbalance of FCFS, tokens", rounds, round(paper))
-        told.append(ex.near(ours, paper, NEAR_IMBALANCE))
+        row = kept.row("Theorem 1", case, "imbalance of FCFS, tokens", rounds, round(paper))
+        yield row
+        means.append(row.ours)
+        verdicts.append(ex.near(row.ours, paper, NEAR_IMBALANCE))
         bound = (workers - 1) * S_MAX
         most = [float(one.imbalance.max()) for one in own]
-        worst.append(max(most) / bound)
-        found.add("Theorem 1", case, "largest imbalance of BF-IO(0), tokens", most, f"<= {bound:,}")
+        worst = max(worst, max(most) / bound)
+        yield kept.row("Theorem 1", case, "largest imbalance of BF-IO(0), tokens", most, f"<= {bound:,}")
     says = f"equal outputs: FCFS's imbalance is G sigma_s sqrt(B) E[max of G normals] (within {NEAR_IMBALANCE:.0%})"
+    yield ex.Claim(says, ex.all_of(verdicts), "; ".join(map(ex.mean_text, means)))
     lemma = "Lemma 1: BF-IO(0)'s imbalance is at most (G - 1) s_max at every counted step"
-    found.claims += [
-        ex.Claim(says, ex.all_of(told), found.seen("imbalance of FCFS, tokens")),
-        ex.Claim(lemma, max(worst) <= 1, f"at most {max(worst):.2g} of it"),
-    ]
+    yield ex.Claim(lemma, worst <= 1, f"at most {worst:.2g} of it")
 
 
-def _drifts(setting: ex.Setting, found: _Found) -> None:
-    """Add Theorems 2 and 3 to `found`: the variance of a slot under FCFS, and BF-IO(0)'s gap."""
-    size = setting.pick((16, 72), (4, 9))
-    told: list[bool | None] = []
+def _drifts(setting: ex.Setting, kept: _Kept) -> ex.Told:
+    """Theorems 2 and 3: the variance of a slot under FCFS, and BF-IO(0)'s gap."""
+    part, bound = "Theorems 2, 3", S_MAX * OUTPUT
+    means: list[ex.Interval] = []
     gaps: dict[str, list[float]] = {}
     worst = 0.0
     for model in DRIFTS:
-        fcfs = measured(setting, model, size, setting.pick(200, 20), bf.FCFS)
-        own = measured(setting, model, size, setting.pick(20, 10), bf.BF0)
-        found.asserted += [one.asserted for one in (*fcfs, *own)]
+        size = setting.pick((16, 72), (4, 9))
+        fcfs, own = kept.both(setting, model, size, setting.pick(200, 20), setting.pick(20, 10))
         spread = [one.variance for one in fcfs]
-        variance = found.add("Theorems 2, 3", model.name, "variance of a slot under FCFS", spread, round(model.variance))
-        told.append(ex.near(variance, model.variance, NEAR_VARIANCE))
+        row = kept.row(part, model.name, "variance of a slot under FCFS", spread, round(model.variance))
+        yield row
+        means.append(row.ours)
         gaps[model.name] = [float(one.gap.mean()) for one in own]
         worst = max(worst, *(float(one.gap.max()) for one in own))
-        found.add("Theorems 2, 3", model.name, "gap of BF-IO(0), tokens", gaps[model.name], f"<= {S_MAX * OUTPUT:,}")
+        yield kept.row(part, model.name, "gap of BF-IO(0), tokens", gaps[model.name], f"<= {bound:,}")
+    near = [ex.near(mean, model.variance, NEAR_VARIANCE) for mean, model in zip(means, DRIFTS, strict=True)]
+    says = f"{part}: the variance is sigma_s^2 + delta^2 (1 - p)/p^2 (within {NEAR_VARIANCE:.0%})"
+    yield ex.Claim(says, ex.all_of(near), "; ".join(map(ex.mean_text, means)))
+    yield ex.Claim(f"{part}: BF-IO(0)'s gap is at most s_max / p", worst <= bound, f"at most {worst:,.0f} tokens")
     moved = {name: ex.ratio(own, gaps[GAP_OF]) for name, own in gaps.items() if name != GAP_OF}
+    says = f"Theorem 3: the drift does not move BF-IO(0)'s gap (within {UNMOVED:.0%} of that at delta = 1)"
     seen = "; ".join(f"{name}: {ex.mean_text(one)} times" for name, one in moved.items())
-    found.claims += [
-        ex.Claim(
-            f"Theorems 2, 3: the variance is sigma_s^2 + delta^2 (1 - p)/p^2 (within {NEAR_VARIANCE:.0%})",
-            ex.all_of(told),
-            found.seen("variance of a slot under FCFS"),
-        ),
-        ex.Claim(
-            "Theorems 2, 3: BF-IO(0)'s gap is at most s_max / p", worst <= S_MAX * OUTPUT, f"at most {worst:,.0f} tokens"
-        ),
-        ex.Claim(
-            f"Theorem 3: the drift does not move BF-IO(0)'s gap (within {UNMOVED:.0%} of that at delta = 1)",
-            ex.all_of([ex.near(one, 1.0, UNMOVED) for one in moved.values()]),
-            seen,
-        ),
-    ]
+    yield ex.Claim(says, ex.all_of([ex.near(one, 1.0, UNMOVED) for one in moved.values()]), seen)
 
 
-def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
-    """Measure the proven and the seen gains against B and G in each theorem's setting, and add them to `found`.
+def _scaling(setting: ex.Setting, kept: _Kept) -> ex.Told:
+    """The proven and the seen gains against B and G in each theorem's setting.
 
-    Returns them under keys such as ``Theorem 1, log G, proven``. A proven gain is FCFS's imbalance over G s_max,
-    or over G s_max / p where outputs are geometric (`_gains`). A seen gain is over BF-IO(0)'s own imbalance; it is left out
-    for equal outputs, which BF-IO(0) often balances exactly.
+    A proven gain is FCFS's imbalance over G s_max, or over G s_max / p where outputs are geometric (`_gains`). A seen gain
+    is over BF-IO(0)'s own imbalance; it is left out for equal outputs, which BF-IO(0) often balances exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]
-    lines: dict[str, Line] = {}
     above: list[bool] = []
     for theorem, model in (("Theorem 1", EQUAL), ("Theorem 2", GEOMETRIC), ("Theorem 3", DRIFTS[-1])):
         for which, along, points in (
@@ -266,37 +258,33 @@ def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
         ):
             line: dict[int, list[float]] = {}
             for x, size in points:
-                line[x], is_above = _gains(setting, model, size, which == "seen", found)
+                line[x], is_above = _gains(setting, model, size, which == "seen", kept)
                 above += is_above
             if model.equal and which == "seen":
                 continue
-            lines[f"{theorem}, {along}, {which}"] = line
-            slope = found.add(theorem, model.name, f"exponent of the gain {which} in {along}", exponents(line, along), 0.5)
+            kept.lines[f"{theorem}, {along}, {which}"] = line
+            row = kept.row(theorem, model.name, f"exponent of the gain {which} in {along}", exponents(line, along), 0.5)
             says = f"{theorem}: the gain {which} grows at least like the square root of {along}"
-            found.claims.append(ex.Claim(says, bf.reaches(slope, 0.5), f"exponent {ex.mean_text(slope)}"))
+            yield row
+            yield ex.Claim(says, bf.reaches(row.ours, 0.5), f"exponent {ex.mean_text(row.ours)}")
     says = "Theorems 1 to 3: the gain seen is at least the one proven, at every B and G"
-    found.claims.append(ex.Claim(says, all(above), f"in {sum(above)} of {len(above)} runs"))
-    return lines
+    yield ex.Claim(says, all(above), f"in {sum(above)} of {len(above)} runs")
 
 
 def _gains(
-    setting: ex.Setting, model: Model, size: tuple[int, int], seen: bool, found: _Found
+    setting: ex.Setting, model: Model, size: tuple[int, int], seen: bool, kept: _Kept
 ) -> tuple[list[float], list[bool]]:
     """(gains, one a replicate; for each seen gain, True if it is at least the proven one).
 
     The gains are the seen ones if `seen`, else the proven ones over G / (G - 1), as in the theorems.
     """
     workers, slots = size
-    fcfs = measured(setting, model, size, setting.pick(30 if seen else 100, 10), bf.FCFS)
-    own = measured(setting, model, size, setting.pick(8 if model.equal else 20, 10), bf.BF0) if seen else []
-    found.asserted += [one.asserted for one in (*fcfs, *own)]
-    means = [float(one.imbalance.mean()) for one in fcfs]
-    bound = S_MAX * (1 if model.equal else OUTPUT)
-    pairs = zip(means, own, strict=True) if seen else ()
-    gains = [mean / max(float(one.imbalance.mean()), 1e-9) for mean, one in pairs]
-    above = [gain >= mean / bound / (workers - 1) for gain, mean in zip(gains, means, strict=False)]
-    gains = gains or [mean / bound / workers for mean in means]
-    found.data[f"gain {'seen' if seen else 'proven'}", model.name, f"G = {workers}, B = {slots}"] = gains
+    turns = (setting.pick(30, 10), setting.pick(8 if model.equal else 20, 10)) if seen else (setting.pick(100, 10),)
+    means = [[float(one.imbalance.mean()) for one in own] for own in kept.both(setting, model, size, *turns)]
+    proven = [mean / (S_MAX * (1 if model.equal else OUTPUT)) for mean in means[0]]
+    gains = [mean / max(own, 1e-9) for mean, own in zip(*means, strict=True)] if seen else [p / workers for p in proven]
+    above = [gain >= one / (workers - 1) for gain, one in zip(gains, proven, strict=True)] if seen else []
+    kept.data[f"gain {'seen' if seen else 'proven'}", model.name, f"G = {workers}, B = {slots}"] = gains
     return gains, above
 
 
