@@ -99,6 +99,13 @@ def test_claims_of_a_limit_and_of_a_range_are_settled_by_the_whole_interval():
     assert ex.placed("near", half, 0.4, 0.6).holds is True
 
 
+def test_a_claim_on_the_limit_of_several_values_fails_with_one_of_them():
+    below, around, above = (ex.Interval(x, x - 0.1, x + 0.1) for x in (0.3, 0.5, 0.7))
+    assert ex.all_limited("below", [below, below], 0.5, -1, "a figure") == ex.Claim("below", True, "a figure")
+    assert ex.all_limited("below", [below, around], 0.5, -1, "").holds is None
+    assert ex.all_limited("below", [below, around, above], 0.5, -1, "").holds is False
+
+
 def test_cases_are_parted_from_the_sentence_on_what_stands_in():
     assert ex.parted({1: ("a", "drawn"), 2: ("b", "drawn")}) == ({1: "a", 2: "b"}, "drawn")
     assert ex.parted({1: ("a", "drawn"), 2: ("b", "read")})[1] == "drawn; read"

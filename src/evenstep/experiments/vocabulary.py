@@ -201,6 +201,11 @@ def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}
     return Claim(says, clearly(beyond(value, limit), sign), seen.format(mean_text(value)))
 
 
+def all_limited(says: str, every: Iterable[Interval], limit: float, sign: int, seen: str) -> Claim:
+    """The claim `says`: every value is above (`sign` +1) or below (-1) `limit`, each judged as `limited` does (`all_of`)."""
+    return Claim(says, all_of([clearly(beyond(one, limit), sign) for one in every]), seen)
+
+
 def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}") -> Claim:
     """The claim `says`: a value lies in ``low <= x <= high`` (`within`). Value and interval replace ``{}`` in `seen`."""
     return Claim(says, within(value, low, high), seen.format(mean_text(value)))

@@ -121,6 +121,7 @@ def parted(rows: Table) -> dict[str, Table]:
 @ex.experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", most_traces=0)
 def experiment(setting: ex.Setting) -> ex.Findings:
     found = {name: parted(table(name)) for name in setting.pick(NAMES, NAMES[:1])}
+    curves = {(name, kind): [own[c] for c in COLUMNS] for name, kinds in found.items() for kind, own in kinds.items()}
     return ex.Findings(
         **ex.told(one for name, kinds in found.items() for kind, own in kinds.items() for one in _told(name, kind, own)),
         constants=ex.constants(f"""
@@ -135,11 +136,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'",
         stands_in="nothing: measured attention of one layer, as often as the model has layers, in an iteration of measured "
         "dense layers",
-        data=ex.curves(
-            {(name, kind): [own[c] for c in COLUMNS] for name, kinds in found.items() for kind, own in kinds.items()},
-            ["profile"],
-            COLUMNS,
-        ),
+        data=ex.curves(curves, ["profile"], COLUMNS),
         draw=lambda figure: _draw(figure, found),
         size=(9, 3.0 * len(found)),
         intervals="The tables are measured once: no intervals.",
@@ -181,11 +178,9 @@ def _told(name: str, kind: str, own: Table) -> ex.Told:
     yield from (ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items())
     step = of_step(name, own)
     close = float(np.mean(step <= CLOSE))
-    yield ex.Claim(
-        f"{name}, {kind}: a step depends on the sum of KV alone within {100 * CLOSE:.0f} % in 19 of 20 batches",
-        close >= 0.95,
-        f"in {100 * close:.0f} % of them; the worst takes {100 * float(step.max()):.0f} % longer",
-    )
+    says = f"{name}, {kind}: a step depends on the sum of KV alone within {100 * CLOSE:.0f} % in 19 of 20 batches"
+    seen = f"in {100 * close:.0f} % of them; the worst takes {100 * float(step.max()):.0f} % longer"
+    yield ex.Claim(says, close >= 0.95, seen)
 
 
 def _draw(figure: ex.Figure, found: dict[str, dict[str, Table]]) -> None:

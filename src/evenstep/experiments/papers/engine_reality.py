@@ -142,6 +142,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     runs = setting.pick(RUNS, RUNS[1:2])
     data = {one.name: columns(one.name) for one in runs}
     pairs = {one.name: (measured(data[one.name]), replayed(one, data[one.name])) for one in runs}
+    curves = {(name, q): (real[q], ours[q]) for name, (real, ours) in pairs.items() for q in QUANTITIES}
     return ex.Findings(
         **ex.told(part for one in runs for part in _told(one, data[one.name], *pairs[one.name])),
         constants=ex.constants("""
@@ -168,11 +169,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         "attention tables were filled, whose repair brought the other two runs on RTX PRO 6000 closer as well, and that the "
         "two directions share their way. What each is worth is in the rows 'without'",
         stands_in="nothing: measured runs of vLLM 0.19 on real GPUs, and measured layers of the same GPUs",
-        data=ex.curves(
-            {(name, q): (real[q], ours[q]) for name, (real, ours) in pairs.items() for q in QUANTITIES},
-            ("run", "quantity"),
-            ("measured_s", "simulated_s"),
-        ),
+        data=ex.curves(curves, ("run", "quantity"), ("measured_s", "simulated_s")),
         draw=lambda figure: _draw(figure, pairs),
         size=(10, 2.5 * len(pairs)),
         intervals="One replay a run: no intervals.",
@@ -183,28 +180,22 @@ def _told(one: Measured, data: Mapping[str, F8], real: Latencies, ours: Latencie
     for (quantity, (unit, factor)), (label, figure) in itertools.product(QUANTITIES.items(), FIGURES.items()):
         own, paper = (float(figure(latencies[quantity])) * factor for latencies in (ours, real))
         yield ex.row(one.name, f"{quantity}, {label}", unit, [own], round(paper, 3))
-    yield _claim(one, off(real, ours))
+    apart = off(real, ours)
+    (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
+    seen = ", ".join(f"{q} {f} {100 * s:+.1f} %" for (q, f), s in apart.items())
+    says = f"{one.name}: mean and p95 of TTFT, TPOT and end to end are within {100 * one.within:.0f} % of the measured ones"
+    yield ex.Claim(says, abs(share) <= one.within, f"{seen}; furthest {quantity} {label}")
     applies = {APART: one.engine.data_parallel > 1, LANES: one.engine.data_parallel > 1, LATER_LINK: "-tp2" in one.profile}
     for what in (what for what in CHANGES if applies.get(what, True)):
         case = f"{one.name}, {'with' if what == LATER_LINK else 'without'} {what}"
         yield _largest(case, off(real, replayed(one, data, what)))
-    yield _largest(one.name, off(real, ours))
+    yield _largest(one.name, apart)
 
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:
     """The row of the largest of the errors `apart`, per cent."""
     (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
     return ex.row(case, f"furthest off: {quantity}, {label}", "%", [100 * share])
-
-
-def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
-    (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
-    seen = ", ".join(f"{q} {f} {100 * s:+.1f} %" for (q, f), s in apart.items())
-    return ex.Claim(
-        f"{one.name}: mean and p95 of TTFT, TPOT and end to end are within {100 * one.within:.0f} % of the measured ones",
-        abs(share) <= one.within,
-        f"{seen}; furthest {quantity} {label}",
-    )
 
 
 def _draw(figure: ex.Figure, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None:

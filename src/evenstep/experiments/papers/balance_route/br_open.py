@@ -40,9 +40,22 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     tiers = _prefill(setting, served)
     latency = _latency(setting, served)
     kept = _noise(setting)
+    shared = br.constants(setting, tuple(TIERS), (br.HEAVY,))
     return ex.Findings(
         **ex.told(_of_tiers(tiers), _of_latency(latency), _of_noise(kept)),
-        constants=_constants(setting, served),
+        constants=ex.constants(f"""
+            rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
+            prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
+              fixed | not given; 5P1D then has 1.28 times its capacity to prefill
+            transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
+            margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
+            alike | within {ALIKE:g} of BR-0's spread | ours, set after the first runs were seen: without a limit, whether
+              noise costs more at one G stays unsettled at 80 replicates
+            replicates | {MORE_LATENCIES} times as many for latency, {MORE_NOISES} times for noise | queues near capacity and
+              spreads differ by much
+            noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
+        """)
+        + [one for one in shared if one.name in ("B", "step time", "age bound", "heavy")],
         remark="the paper leaves these three open; its 5P1D row mixes a larger G with fewer prefillers for each worker, "
         "which are told apart here by running every G with and without its prefill tier",
         stands_in="the synthetic workload 'heavy' for the proprietary trace, and Poisson arrivals",
@@ -188,23 +201,6 @@ def _of_noise(kept: Kept) -> ex.Told:
     says = f"noise costs the same share of the balance at G = {many} as at G = {few} (within {ALIKE:g}, sec. 7)"
     seen = ex.listed(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
     yield ex.placed(says, ex.paired_difference(loss[many], loss[few]), -ALIKE, ALIKE, f"{seen}; {{}} apart")
-
-
-def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
-    own = ex.constants(f"""
-        rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
-        prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
-          fixed | not given; 5P1D then has 1.28 times its capacity to prefill
-        transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
-        margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
-        alike | within {ALIKE:g} of BR-0's spread | ours, set after the first runs were seen: without a limit, whether
-          noise costs more at one G stays unsettled at 80 replicates
-        replicates | {MORE_LATENCIES} times as many for latency, {MORE_NOISES} times for noise | queues near capacity and
-          spreads differ by much
-        noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
-    """)
-    shared = br.constants(setting, tuple(TIERS), (br.HEAVY,))
-    return own + [one for one in shared if one.name in ("B", "step time", "age bound", "heavy")]
 
 
 def _draw(figure: ex.Figure, kept: Kept) -> None:

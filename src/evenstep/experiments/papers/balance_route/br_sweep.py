@@ -42,26 +42,24 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     jsq = {br.JSQ: br.BASELINES[br.JSQ]}
     methods = {reading: jsq | {named(b, y): spec(b, y, reading) for b, y in cross} for reading in READINGS}
     runs, stands_in = ex.parted({(g, r): br.run_on(setting, br.HEAVY, g, methods[r]) for g in sizes for r in READINGS})
+    least, low = min(sizes), named(*cross[0])
+    marginal, single = (ex.mean(runs[least, reading][low], br.SPREAD).value for reading in READINGS)
+    alone = ex.mean(runs[least, READINGS[0]][br.JSQ], br.SPREAD).value
     flat: dict[tuple[int, str], ex.Interval] = {}
     for key, of in runs.items():
         spreads = list(zip(*(ex.values(of[named(*point)], br.SPREAD) for point in cross), strict=True))
         flat[key] = ex.ratio([max(own) for own in spreads], [min(own) for own in spreads])
     return ex.Findings(
-        rows=[
-            *[row for (g, reading), of in runs.items() for row in br.rows(of, f"G = {g}, {reading}", printed(g), "")],
-            *[
-                ex.Row(f"G = {g}, {reading} reading", FLATNESS, "times", _paper_flatness(g), own)
-                for (g, reading), own in flat.items()
-            ],
-        ],
-        claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
+        **ex.told(_told(runs, cross, flat)),
         constants=[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"]
         + ex.constants(f"""
             beta, gamma | {ex.listed(cross)} | the paper's cross
             reading of eq. 2 | marginal and single reward | the formula is lost from the text; marginal rewards each
               step, single rewards a token once
         """),
-        remark=_remark(runs, cross),
+        remark=f"at beta = 1 and G = {least} the two readings of the lost formula part: spread {marginal:,.0f} tokens with "
+        f"the marginal and {single:,.0f} with the single one, where JSQ has {alone:,.0f}; a flat cross speaks for the "
+        "latter, and the paper's sizes differ in more than G",
         stands_in=stands_in,
         data=ex.joined([ex.long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),
         draw=lambda figure: _draw(figure, runs, cross),
@@ -90,29 +88,21 @@ def _paper_flatness(g: int) -> float | None:
     return round(max(spreads) / min(spreads), 2) if spreads else None
 
 
-def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, float]], flat: ex.Interval) -> list[ex.Claim]:
-    """Claims at one G: spreads differ by at most 1.5 times `_paper_flatness` (None: 1.3), and every point is below JSQ."""
-    where = f"G = {g}, {reading} reading"
-    allowed = 1.5 * (_paper_flatness(g) or 1.3)
-    worst = max((named(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
-    little = f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)"
-    seen = f"{worst}: {{}} tokens from JSQ's {ex.mean_text(ex.mean(runs[br.JSQ], br.SPREAD))}"
-    return [
-        ex.limited(little, flat, allowed, -1, f"{{}} times, most at {worst}"),
-        ex.compared(f"{where}: every point is below JSQ", *ex.pair(runs, worst, br.JSQ, br.SPREAD), -1, seen),
-    ]
-
-
-def _remark(runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> str:
-    g = min(size for size, _ in runs)
-    low = named(*cross[0])
-    marginal, single = (ex.mean(runs[g, reading][low], br.SPREAD).value for reading in READINGS)
-    jsq = ex.mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD).value
-    return (
-        f"at beta = 1 and G = {g} the two readings of the lost formula part: spread {marginal:,.0f} tokens with the "
-        f"marginal and {single:,.0f} with the single one, where JSQ has {jsq:,.0f}; a flat cross speaks for the "
-        "latter, and the paper's sizes differ in more than G"
-    )
+def _told(
+    runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]], flat: Mapping[tuple[int, str], ex.Interval]
+) -> ex.Told:
+    """Claims at each G: spreads differ by at most 1.5 times `_paper_flatness` (None: 1.3), and every point is below JSQ."""
+    for (g, reading), of in runs.items():
+        yield from br.rows(of, f"G = {g}, {reading}", printed(g), "")
+    for (g, reading), of in runs.items():
+        where, paper = f"G = {g}, {reading} reading", _paper_flatness(g)
+        yield ex.Row(where, FLATNESS, "times", paper, flat[g, reading])
+        allowed = 1.5 * (paper or 1.3)
+        worst = max((named(*p) for p in cross), key=lambda m, of=of: ex.mean(of[m], br.SPREAD).value)
+        little = f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)"
+        yield ex.limited(little, flat[g, reading], allowed, -1, f"{{}} times, most at {worst}")
+        seen = f"{worst}: {{}} tokens from JSQ's {ex.mean_text(ex.mean(of[br.JSQ], br.SPREAD))}"
+        yield ex.compared(f"{where}: every point is below JSQ", *ex.pair(of, worst, br.JSQ, br.SPREAD), -1, seen)
 
 
 def _draw(figure: ex.Figure, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> None:

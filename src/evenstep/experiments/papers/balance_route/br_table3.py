@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import RECURRING_LINE
@@ -43,8 +43,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
                 found[kind, predictor, h] = {name: [own[h][name] for own in judged] for name in SCORES}
     columns = {name: {key: own[name] for key, own in found.items()} for name in SCORES}
     return ex.Findings(
-        rows=[one for key, scores in found.items() for one in _rows(key, scores)],
-        claims=[_claim(kind, h, found, score) for kind in br.kinds(setting) for h in horizons for score in ("auc", "mae")],
+        **ex.told(_told(found)),
         constants=ex.constants(f"""
             H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the paper's number
             parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
@@ -74,26 +73,24 @@ def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, 
     return {h: {name: float("nan") if value is None else value for name, value in own} for h, own in by_name}
 
 
-def _rows(key: tuple[str, str, int], scores: Scores) -> list[ex.Row]:
-    kind, predictor, horizon = key
-    auc, mae = PAPER.get((kind, predictor), (None, None))
-    case = f"{kind}, {predictor}, H = {horizon}"
-    return [
-        ex.row(case, "stage-1 AUC", "", scores["auc"], auc),
-        ex.row(case, "stage-2 MAE", "tokens", scores["mae"], mae),
-        ex.row(case, "stage-1 Brier score", "", scores["brier"]),
-        ex.row(case, "refreshes above the gate", "%", [100 * share for share in scores["accepted"]]),
-    ]
-
-
-def _claim(kind: str, horizon: int, found: dict[tuple[str, str, int], Scores], score: str) -> ex.Claim:
-    """The claim that `memorised` is no worse than `survival` in a score, ``auc`` or ``mae``; equal means are no worse."""
-    one, other = (found[kind, predictor, horizon][score] for predictor in ("memorised", "survival"))
-    apart = ex.paired_difference(one, other)
-    sign, says, seen = (+1, "ranks no worse", "AUC {}") if score == "auc" else (-1, "errs no more", "MAE {} tokens")
-    holds = True if apart.value == 0 else ex.clearly(apart, sign)
-    said = f"{kind}, H = {horizon}: memorised {says} than survival"
-    return ex.Claim(said, holds, seen.format(ex.mean_text(apart)))
+def _told(found: Mapping[tuple[str, str, int], Scores]) -> ex.Told:
+    for (kind, predictor, horizon), scores in found.items():
+        auc, mae = PAPER.get((kind, predictor), (None, None))
+        case = f"{kind}, {predictor}, H = {horizon}"
+        yield ex.row(case, "stage-1 AUC", "", scores["auc"], auc)
+        yield ex.row(case, "stage-2 MAE", "tokens", scores["mae"], mae)
+        yield ex.row(case, "stage-1 Brier score", "", scores["brier"])
+        yield ex.row(case, "refreshes above the gate", "%", [100 * share for share in scores["accepted"]])
+    for kind, horizon in dict.fromkeys((kind, horizon) for kind, _, horizon in found):
+        survival, memorised = (found[kind, predictor, horizon] for predictor in PREDICTORS)
+        for score, sign, says, seen in (
+            ("auc", +1, "ranks no worse", "AUC {}"),
+            ("mae", -1, "errs no more", "MAE {} tokens"),
+        ):
+            apart = ex.paired_difference(memorised[score], survival[score])
+            holds = True if apart.value == 0 else ex.clearly(apart, sign)  # equal means are no worse
+            said = f"{kind}, H = {horizon}: memorised {says} than survival"
+            yield ex.Claim(said, holds, seen.format(ex.mean_text(apart)))
 
 
 def _draw(figure: ex.Figure, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:

@@ -37,13 +37,11 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         for name, spec, against, chance in VICTIMS
         for g in sizes
     }
+    work = "step work over that of an even deal"
     slopes = {name: ex.mean_interval(ex.slopes(sizes, [found[name, g] for g in sizes])) for name, *_ in VICTIMS}
     return ex.Findings(
         rows=[
-            *(
-                ex.row(f"{name}, G = {g}", "step work over that of an even deal", "", own, f"grows like {g}")
-                for (name, g), own in found.items()
-            ),
+            *(ex.row(f"{name}, G = {g}", work, "", own, f"grows like {g}") for (name, g), own in found.items()),
             *(ex.Row(name, "exponent of the growth in G", "", 1.0, slope) for name, slope in slopes.items()),
         ],
         claims=[_claim(name, slopes[name], chance) for name, *_, chance in VICTIMS],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -62,13 +62,10 @@ def _watts(run: Run, name: str) -> tuple[F8, F8]:
     return steps.start_s[edges], joules / (run.conditions.workers * seconds)
 
 
-def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
-    return [
-        ex.row(
-            policy, f"{end} end of the range, {bf.ACCOUNTINGS[name]}", "W", [float(np.quantile(w, q)) for w in watts], paper
-        )
-        for end, q, paper in zip(("lower", "upper"), (TAIL, 1 - TAIL), PAPER[policy], strict=True)
-    ]
+def _range(policy: str, name: str, watts: Sequence[F8]) -> Iterator[ex.Row]:
+    for end, q, paper in zip(("lower", "upper"), (TAIL, 1 - TAIL), PAPER[policy], strict=True):
+        quantity, own = f"{end} end of the range, {bf.ACCOUNTINGS[name]}", [float(np.quantile(w, q)) for w in watts]
+        yield ex.row(policy, quantity, "W", own, paper)
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:

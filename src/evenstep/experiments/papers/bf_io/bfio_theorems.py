@@ -152,7 +152,7 @@ class _Kept:
     def both(self, setting: ex.Setting, model: Model, size: tuple[int, int], *turns: int) -> list[list[Counted]]:
         """`measured` of FCFS, and of BF-IO(0) if there are two `turns`."""
         found = [measured(setting, model, size, n, policy) for n, policy in zip(turns, POLICIES, strict=False)]
-        self.asserted.extend(one.asserted for one in ex.flat(dict(enumerate(found))))
+        self.asserted.extend(one.asserted for own in found for one in own)
         return found
 
     def row(self, part: str, case: str, quantity: str, values: list[float], paper: float | str | None) -> ex.Row:

@@ -178,11 +178,9 @@ def _scaled(setting: ex.Setting, values: Values) -> ex.Told:
     yield ex.row("A_random(M)", "share of optimally packed schedules", "", [float(p) for p in packed], 1.0)
     yield ex.Claim(f"{case} keep one order", is_one_order, f"{draws} instances")
     yield ex.Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances")
-    yield ex.Claim(
-        f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
-        max(kept) <= 1 / BETA if kept else None,
-        f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
-    )
+    says = f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)"
+    told = f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed"
+    yield ex.Claim(says, max(kept) <= 1 / BETA if kept else None, told)
     yield ex.Claim("the same of every A_random, as Theorem 3.3 uses it", max(found) <= 1 / BETA, seen)
 
 

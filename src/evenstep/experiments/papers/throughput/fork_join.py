@@ -10,7 +10,6 @@ import numpy as np
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.throughput import _networks as net
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
-from evenstep.measure.network_records import NetworkRun
 from evenstep.request import F8
 from evenstep.sim.network.description import CallSection, Network, TaskSection
 from evenstep.workload.synthetic.arrivals import Poisson as PoissonArrivals
@@ -35,11 +34,6 @@ def network(policy: str = net.ORDERS[0]) -> Network:
     )
 
 
-def at_load(load: float, policy: str = net.ORDERS[0], until_s: float = LENGTH_S, seed: int = 0) -> NetworkRun:
-    """A run of `until_s` seconds with this load at every agent; 1 = all an agent can serve."""
-    return net.at_rates(network(policy), until_s, seed, {"report": load * FULL})
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Agents:
     """Measurements of the agents at one load, over the replicates.
@@ -62,9 +56,9 @@ Key = tuple[str, float]
 
 
 def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
-    """Run the network at one load, once for each replicate, and measure its agents."""
-    until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
-    runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
+    """Run the network with this load at every agent, 1 = all it can serve, once for each replicate; measure the agents."""
+    until_s, rates = setting.pick(LENGTH_S, LENGTH_S / 4), {"report": load * FULL}
+    runs = [net.at_rates(network(policy), until_s, setting.seed + k, rates) for k in range(setting.replicates)]
     times = np.linspace(0, until_s, 201)
     return Agents(
         tuple(ex.mean_interval([net.drift(run, agent) for run in runs]) for agent in range(len(AGENTS))),
@@ -79,16 +73,9 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, net.ABOVE)}
     drawn = {load: found[net.ORDERS[0], load] for load in (BELOW, net.ABOVE)}
-    rows: list[ex.Row] = []
-    for (policy, load), own in found.items():
-        case = f"{policy}, load {load:g}"
-        for agent, share in enumerate(own.grows):
-            name = f"growth of the calls in agent {agent}, over the arrivals there"
-            rows.append(ex.Row(case, name, "%", None, net.percent(share)))
-        rows.append(ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left))
+    curves = {(load, agent): (own.times, calls) for load, own in drawn.items() for agent, calls in enumerate(own.calls)}
     return ex.Findings(
-        rows=rows,
-        claims=[claim for policy in policies for claim in claims(policy, found)],
+        **ex.told(_rows(found), *(claims(policy, found) for policy in policies)),
         constants=ex.constants(f"""
             b, t_b | {BUDGET} tokens, one slot, at each agent | ours: the paper gives no figures for the conjecture
             lengths | Poisson, means {PROMPT} and {OUTPUT} tokens at each agent | the paper's averages of Fig. 1
@@ -101,14 +88,19 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         remark="finite runs support the conjecture and cannot prove it. All agents have the same load, and two scheduling "
         "orders are tried",
         stands_in="nothing: the network is the paper's, its sizes are ours",
-        data=ex.curves(
-            {(load, agent): (own.times, calls) for load, own in drawn.items() for agent, calls in enumerate(own.calls)},
-            ("load", "agent"),
-            ("slot", "calls"),
-        ),
+        data=ex.curves(curves, ("load", "agent"), ("slot", "calls")),
         draw=lambda figure: _draw(figure, drawn),
         size=(9.0, 3.8),
     )
+
+
+def _rows(found: Mapping[Key, Agents]) -> ex.Told:
+    for (policy, load), own in found.items():
+        case = f"{policy}, load {load:g}"
+        for agent, share in enumerate(own.grows):
+            growth = f"growth of the calls in agent {agent}, over the arrivals there"
+            yield ex.Row(case, growth, "%", None, net.percent(share))
+        yield ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left)
 
 
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
@@ -116,12 +108,10 @@ def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
     below, above, exceeds = found[policy, BELOW], found[policy, net.ABOVE].grows[0], 1 - 1 / net.ABOVE
     seen = f"calls grow by {ex.mean_text(net.percent(above))} % of those that come; "
     seen += f"{100 * exceeds:.1f} % of the tokens exceed the budget"
+    every = ex.all_of([net.keeps_up(share) for share in below.grows])
+    few = f"calls grow by {ex.listed(ex.mean_text(net.percent(share)) for share in below.grows)} % of those that come"
     return [
-        ex.Claim(
-            f"{policy}: at a load of {BELOW:g} every agent keeps up (Conjecture 1)",
-            ex.all_of([net.keeps_up(share) for share in below.grows]),
-            f"calls grow by {ex.listed(ex.mean_text(net.percent(share)) for share in below.grows)} % of those that come",
-        ),
+        ex.Claim(f"{policy}: at a load of {BELOW:g} every agent keeps up (Conjecture 1)", every, few),
         ex.limited(f"{policy}: at a load of {net.ABOVE:g} the first agent does not", above, exceeds / 2, 1, seen),
     ]
 

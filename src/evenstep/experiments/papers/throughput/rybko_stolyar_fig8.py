@@ -69,11 +69,6 @@ class Path:
     growth: float
     drift: float
 
-    @property
-    def end_tokens(self) -> float:
-        """Tokens left to run in both agents together at the last sample."""
-        return float(self.tokens[-1].sum())
-
     def last(self, held: I8) -> I8:
         """The rows of `held`, [S, 2] of this path, in the last `LAST` slots."""
         return held[self.times > self.times[-1] - LAST]
@@ -95,9 +90,12 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     until_s = setting.pick(SLOTS_SHOWN, SLOTS_SHOWN // 5)
     paths = {order: [path(order, until_s, setting.seed + k) for k in range(setting.replicates)] for order in ORDERS}
     drawn = {order: own[0] for order, own in paths.items()}
+    curves = {
+        order: (np.tile([1, 2], own.times.size), own.times.repeat(2), own.requests.ravel(), own.tokens.ravel())
+        for order, own in drawn.items()
+    }
     return ex.Findings(
-        rows=[*_rows(paths)],
-        claims=claims(paths),
+        **ex.told(_rows(paths), claims(paths)),
         constants=ex.constants(f"""
             b, t_b | {BUDGET} tokens, one slot | the paper's
             lengths | Poisson, means {SHORT} and {LONG} tokens | the paper's (eqs. 4.4, 4.5)
@@ -111,13 +109,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         remark="each agent is loaded to 0.9, but the two long calls never run at the same time once work has piled up: "
         f"together they need {virtual_load():.2f} of one agent's time",
         stands_in="nothing: the network is the paper's",
-        data={
-            "order": [order for order, own in drawn.items() for _ in range(2 * own.times.size)],
-            "agent": [agent + 1 for own in drawn.values() for _ in own.times for agent in range(2)],
-            "slot": np.concatenate([np.repeat(own.times, 2) for own in drawn.values()]),
-            "requests": np.concatenate([own.requests.reshape(-1) for own in drawn.values()]),
-            "tokens": np.concatenate([own.tokens.reshape(-1) for own in drawn.values()]),
-        },
+        data=ex.curves(curves, "order", ("agent", "slot", "requests", "tokens")),
         draw=lambda figure: _draw(figure, drawn),
         size=(9.0, 6.0),
     )
@@ -147,7 +139,7 @@ def _rows(paths: Paths) -> Iterator[ex.Row]:
 def _grown(paths: Paths) -> tuple[list[float], list[float], ex.Interval]:
     """(growth of the tasks, log10 of the tokens at the end) under the first order; drift of the calls under the second."""
     first, second = (paths[order] for order in ORDERS)
-    tokens = [float(np.log10(one.end_tokens)) for one in first]
+    tokens = [float(np.log10(float(one.tokens[-1].sum()))) for one in first]
     return [one.growth for one in first], tokens, ex.mean_interval([one.drift for one in second])
 
 
@@ -156,33 +148,19 @@ def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
     return [float(getattr(one.last(getattr(one, name))[:, agent], figure)()) for one in paths[ORDERS[1]]]
 
 
-def claims(paths: Paths) -> list[ex.Claim]:
+def claims(paths: Paths) -> Iterator[ex.Claim]:
     """The claims of Fig. 8 and its text: tasks grow without bound if long calls go first, few wait if short calls do."""
-    few = {name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in FEW}
-    growths, tokens, drifted = _grown(paths)
-    grown = ex.mean_interval(growths)
-    more = f"{ORDERS[0]}: more than 10^6 tokens at the end (Fig. 8, up)"
-    return [
-        ex.Claim(
-            f"{ORDERS[0]}: the tasks grow without bound, at the fluid model's {FLUID:.3f} a slot, within 10 %",
-            ex.near(grown, FLUID, 0.1),
-            f"{ex.mean_text(grown)} tasks a slot",
-        ),
-        ex.limited(more, ex.mean_interval(tokens), float(np.log10(GROWN)), 1, "log10 of the tokens {}"),
-        ex.Claim(
-            f"{ORDERS[1]}: the calls do not grow",
-            net.keeps_up(drifted),
-            f"by {ex.mean_text(net.percent(drifted))} % of those that come",
-        ),
-        *[
-            ex.Claim(
-                f"{ORDERS[1]}: a mean below {FEW[name]:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)",
-                ex.all_of([ex.clearly(ex.beyond(one, FEW[name]), -1) for one in own]),
-                " and ".join(map(ex.mean_text, own)),
-            )
-            for name, own in few.items()
-        ],
-    ]
+    (first, second), (growths, tokens, drifted) = ORDERS, _grown(paths)
+    grown, drift = ex.mean_interval(growths), ex.mean_text(net.percent(drifted))
+    bound = f"{first}: the tasks grow without bound, at the fluid model's {FLUID:.3f} a slot, within 10 %"
+    yield ex.Claim(bound, ex.near(grown, FLUID, 0.1), f"{ex.mean_text(grown)} tasks a slot")
+    more = f"{first}: more than 10^6 tokens at the end (Fig. 8, up)"
+    yield ex.limited(more, ex.mean_interval(tokens), float(np.log10(GROWN)), 1, "log10 of the tokens {}")
+    yield ex.Claim(f"{second}: the calls do not grow", net.keeps_up(drifted), f"by {drift} % of those that come")
+    for name, most in FEW.items():
+        means = [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)]
+        few = f"{second}: a mean below {most:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)"
+        yield ex.all_limited(few, means, most, -1, " and ".join(map(ex.mean_text, means)))
 
 
 def _draw(figure: ex.Figure, drawn: Mapping[str, Path]) -> None:

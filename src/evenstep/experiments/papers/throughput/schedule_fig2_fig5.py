@@ -29,10 +29,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=[
             *[ex.row(name, "batches of Fig. 5", "", [found[name].count("{")], own.count("{")) for name, own in FIG5.items()],
-            *[
-                ex.row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [loads[k]], FIG2[k])
-                for k in range(len(loads))
-            ],
+            *[ex.row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [n], FIG2[k]) for k, n in enumerate(loads)],
         ],
         claims=[
             *[ex.Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()],

@@ -39,17 +39,10 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
     found = {name: ex.mean_interval(own.each) for name, own in rates.items()}
     closed = {name: case.closed.requests_per_s or 0.0 for name, case in cases.items()}
+    one, two = (case("sarathi", tp).closed.requests_per_s or 0.0 for tp in (1, 2))
     paths = {(line, tp): _path(setting, policy, tp) for line, policy in LINES.items() for tp in LAWS}
-    rows: list[ex.Row] = []
-    for name, rate in found.items():
-        rows.append(ex.Row(name, FRONTIER, "requests/s", round(closed[name], 2), rate))
-        rows.append(ex.Row(name, "error of the closed form", "%", None, _off(closed[name], rate)))
-    for (line, tp), (times, held, _) in paths.items():
-        left = f"requests in the engine after {times[-1]:g} s"
-        rows.append(ex.row(f"{line}, TP{tp}", left, "requests", [float(held[-1])]))
     return ex.Findings(
-        rows=rows,
-        claims=_claims(closed, found, paths),
+        **ex.told(_told(closed, found, paths)),
         constants=ex.constants(f"""
             b | 512 | the paper's for Sarathi; it gives none for the others
             lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper: homogeneous, with these averages
@@ -64,7 +57,10 @@ def experiment(setting: ex.Setting) -> ex.Findings:
             run | {setting.pick(24000, 6000):,} requests a verdict, up to four times that | bisected until the bracket is 0.5
               % wide (2 % with --quick), then what is served just above it
         """),
-        remark=_remark(),
+        remark="the paper does not say how many GPUs served Fig. 1, nor which limits: "
+        f"{RATE} requests/s are more than any policy can serve with the fit for one ({one:.1f}) and far below what two can "
+        f"({two:.1f}), so FasterTransformer and vLLM blow up there only with a limit on the requests in hand, here {SEATS}; "
+        "without one both keep up",
         stands_in="the paper's fits of the batch time for CodeLlama-34B; requests all alike, arrivals Poisson",
         data=ex.curves(paths, ("line", "tensor_parallel"), ("time_s", "requests")),
         draw=lambda figure: _draw(figure, paths),
@@ -113,13 +109,15 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     return times, in_system(arrival_s, np.sort(done.requests.finished_s), times), judged.verdict
 
 
-def _off(formula: float, rate: ex.Interval) -> ex.Interval:
-    """Error of the closed form against a simulated rate, per cent of the latter; positive if the form is larger."""
-    return rate.map(lambda end: 100 * (formula / end - 1))
-
-
-def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths: Paths) -> list[ex.Claim]:
-    """The claims on closed forms (0 if there is none) and simulated rates by case, requests a second, and on `paths`."""
+def _told(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths: Paths) -> ex.Told:
+    """Closed forms (0 if there is none) and simulated rates by case, requests a second; then the paths of Fig. 1."""
+    for name, rate in found.items():
+        off = rate.map(lambda end, formula=closed[name]: 100 * (formula / end - 1))  # above 0 if the formula is larger
+        yield ex.Row(name, FRONTIER, "requests/s", round(closed[name], 2), rate)
+        yield ex.Row(name, "error of the closed form", "%", None, off)
+    for (line, tp), (times, held, _) in paths.items():
+        left = f"requests in the engine after {times[-1]:g} s"
+        yield ex.row(f"{line}, TP{tp}", left, "requests", [float(held[-1])])
 
     def said(cases: Sequence[str]) -> str:
         return ", ".join(f"{name}: {ex.mean_text(found[name])} of {closed[name]:.2f}" for name in cases)
@@ -132,41 +130,21 @@ def _claims(closed: Mapping[str, float], found: Mapping[str, ex.Interval], paths
     short, vanilla, seats = (found[n] for n in found if "32/32" in n)
     slower = [ex.below(vanilla, short), ex.below(seats, short)]
     as_drawn = [tp for tp in LAWS if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]]
-    return [
-        ex.Claim(
-            f"{says}, within {100 * share:g} %",
-            ex.all_of([ex.near(found[name], closed[name] or math.nan, share) for name in cases]),
-            said(cases),
-        )
-        for says, cases, share in (
-            ("Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1)", CONSERVING, 0.01),
-            ("FasterTransformer and vanilla vLLM without seats keep up with what their own formulas say", apart, 0.02),
-            ("a fixed K_d or a number of seats loses what (c, a, b0) predict", caps, 0.05),
-            ("a finite memory loses what its mean number of requests predicts", memory, 0.05),
-        )
-    ] + [
-        ex.Claim("FasterTransformer's largest rate grows with its group", ex.all_of(steps), said(grouped)),
-        ex.Claim(
-            "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
-            ex.all_of(slower),
-            f"{ex.mean_text(vanilla)} without a limit on requests in hand, {ex.mean_text(seats)} with 256, "
-            f"Sarathi {ex.mean_text(short)}",
-        ),
-        ex.Claim(
-            f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",
-            bool(as_drawn),
-            ", ".join(f"{line} TP{tp} {verdict}" for (line, tp), (_, _, verdict) in paths.items()),
-        ),
-    ]
-
-
-def _remark() -> str:
-    tp1, tp2 = (case("sarathi", tp).closed.requests_per_s or 0.0 for tp in (1, 2))
-    return (
-        f"the paper does not say how many GPUs served Fig. 1, nor which limits: {RATE} requests/s are more than any policy "
-        f"can serve with the fit for one ({tp1:.1f}) and far below what two can ({tp2:.1f}), so FasterTransformer and "
-        f"vLLM blow up there only with a limit on the requests in hand, here {SEATS}; without one both keep up"
-    )
+    for says, cases, share in (
+        ("Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1)", CONSERVING, 0.01),
+        ("FasterTransformer and vanilla vLLM without seats keep up with what their own formulas say", apart, 0.02),
+        ("a fixed K_d or a number of seats loses what (c, a, b0) predict", caps, 0.05),
+        ("a finite memory loses what its mean number of requests predicts", memory, 0.05),
+    ):
+        near = [ex.near(found[name], closed[name] or math.nan, share) for name in cases]
+        yield ex.Claim(f"{says}, within {100 * share:g} %", ex.all_of(near), said(cases))
+    yield ex.Claim("FasterTransformer's largest rate grows with its group", ex.all_of(steps), said(grouped))
+    less = "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)"
+    seen = f"{ex.mean_text(vanilla)} without a limit on requests in hand, {ex.mean_text(seats)} with 256, "
+    yield ex.Claim(less, ex.all_of(slower), f"{seen}Sarathi {ex.mean_text(short)}")
+    drawn = f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats"
+    verdicts = ", ".join(f"{line} TP{tp} {verdict}" for (line, tp), (_, _, verdict) in paths.items())
+    yield ex.Claim(drawn, bool(as_drawn), verdicts)
 
 
 def _draw(figure: ex.Figure, paths: Paths) -> None:

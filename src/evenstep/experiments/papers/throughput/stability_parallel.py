@@ -65,26 +65,20 @@ Key = tuple[str, str]
 Paths = Mapping[float, tuple[F8, F8]]
 
 
-def served_above(run: NetworkRun) -> float:
-    """Requests a second that an overloaded pool serves over the run's second half: tokens run over those of a request."""
-    return net.work(run, [PROMPT + OUTPUT])[0] / (PROMPT + OUTPUT)
-
-
 def examined(routing: str, policy: str, setting: ex.Setting) -> tuple[net.Sides, Paths]:
     """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit; the paths are the first replicate's.
 
-    What is served is in requests a second, the growth is a share of the arriving calls.
+    What is served is in requests a second: tokens run over those of a request. The growth is a share of the arriving calls.
     """
+    tokens = PROMPT + OUTPUT
     lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
+    network, seeds = pool(routing, policy), [setting.seed + k for k in range(setting.replicates)]
     runs = {
-        load: [
-            net.at_rates(pool(routing, policy), until_s, setting.seed + k, {"chat": load * LIMIT})
-            for k in range(setting.replicates)
-        ]
+        load: [net.at_rates(network, until_s, seed, {"chat": load * LIMIT}) for seed in seeds]
         for load, until_s in lengths.items()
     }
     paths = {load: (times := np.linspace(0, lengths[load], 201), net.calls_at(own[0], times)) for load, own in runs.items()}
-    served = ex.mean_interval([served_above(run) for run in runs[net.ABOVE]])
+    served = ex.mean_interval([net.work(run, [tokens])[0] / tokens for run in runs[net.ABOVE]])
     return net.Sides(served, ex.mean_interval([net.drift(run) for run in runs[net.BELOW]])), paths
 
 
@@ -142,13 +136,11 @@ def _heated(setting: ex.Setting) -> ex.Told:
     others_grow = ex.mean_interval([float(np.mean(own[:at] + own[at + 1 :])) for at, own in drifts])
     for where, own in (("the hot key's engine", hot_grows), ("the others", others_grow)):
         yield ex.Row(f"hash, one hot key, {where}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
-    yield ex.Claim(
-        f"outside the proposition: a hash with one hot key overloads one engine at {2 * HOT_RATE / LIMIT:.2f} of the summed "
-        "load",
-        ex.all_of([ex.clearly(ex.beyond(hot_grows, 0.05), 1), net.keeps_up(others_grow)]),
-        f"{runs[0][0]}; the calls there grow by {ex.mean_text(net.percent(hot_grows))} % of those that come, "
-        f"elsewhere by {ex.mean_text(net.percent(others_grow))} %",
-    )
+    there, elsewhere = (ex.mean_text(net.percent(own)) for own in (hot_grows, others_grow))
+    says = "outside the proposition: a hash with one hot key overloads one engine at"
+    holds = ex.all_of([ex.clearly(ex.beyond(hot_grows, 0.05), 1), net.keeps_up(others_grow)])
+    seen = f"{runs[0][0]}; the calls there grow by {there} % of those that come, elsewhere by {elsewhere} %"
+    yield ex.Claim(f"{says} {2 * HOT_RATE / LIMIT:.2f} of the summed load", holds, seen)
 
 
 def _draw(figure: ex.Figure, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -> None:

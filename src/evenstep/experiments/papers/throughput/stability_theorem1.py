@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -73,15 +73,8 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     shares = np.array(work_through(runs, setting.processes)).reshape(len(cells), -1)
     left = {key: ex.mean_interval(own.tolist()) for key, own in zip(cells, shares, strict=True)}
     paths = {load: path(load, setting) for load in LOADS}
-    rows: list[ex.Row] = []
-    for (law, budget, policy), ratio in found.items():
-        case, share = f"{policy}, {law}, b = {budget}", left[law, budget, policy]
-        rows.append(ex.Row(case, "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio))
-        rows.append(ex.Row(case, f"share of the tokens left after a run at {BELOW:g} b / t_b", "", 0.0, share))
-    for load, one in paths.items():
-        rows.append(ex.Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart))
     return ex.Findings(
-        rows=rows,
+        rows=[*_rows(found, left, paths)],
         claims=[*[_claim(law, found) for law in laws], *[_served(law, left) for law in laws], _fluid(paths)],
         constants=ex.constants(f"""
             lengths | means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent | the paper's averages
@@ -152,35 +145,39 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
     return work_left(run, times)
 
 
+def _rows(
+    found: Mapping[Key, ex.Interval], left: Mapping[Key, ex.Interval], paths: Mapping[float, Path]
+) -> Iterator[ex.Row]:
+    for (law, budget, policy), ratio in found.items():
+        case, share = f"{policy}, {law}, b = {budget}", left[law, budget, policy]
+        yield ex.Row(case, "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio)
+        yield ex.Row(case, f"share of the tokens left after a run at {BELOW:g} b / t_b", "", 0.0, share)
+    for load, one in paths.items():
+        yield ex.Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart)
+
+
 def _claim(law: str, found: Mapping[Key, ex.Interval]) -> ex.Claim:
     own = {key: ratio for key, ratio in found.items() if key[0] == law}
     verdicts = [ex.near(ratio, 1.0, SHARE) for ratio in own.values()]
     worst = max(own, key=lambda key: abs(own[key].value - 1))
-    return ex.Claim(
-        f"{law} lengths: every work-conserving policy keeps up to b / t_b at every budget, within {100 * SHARE:g} %",
-        ex.all_of(verdicts),
-        f"{sum(one is True for one in verdicts)} of {len(own)} whole intervals within; the farthest, {worst[2]} at "
-        f"b = {worst[1]}: {ex.mean_text(own[worst])}",
-    )
+    says = f"{law} lengths: every work-conserving policy keeps up to b / t_b at every budget, within {100 * SHARE:g} %"
+    seen = f"{sum(one is True for one in verdicts)} of {len(own)} whole intervals within; the farthest, {worst[2]} at "
+    return ex.Claim(says, ex.all_of(verdicts), f"{seen}b = {worst[1]}: {ex.mean_text(own[worst])}")
 
 
 def _served(law: str, left: Mapping[Key, ex.Interval]) -> ex.Claim:
     own = {key: share for key, share in left.items() if key[0] == law}
     worst = max(own, key=lambda key: own[key].value)
-    return ex.Claim(
-        f"{law} lengths: at {BELOW:g} b / t_b every policy serves what comes, but for {100 * SHARE:g} % at most",
-        ex.all_of([ex.clearly(ex.beyond(share, SHARE), -1) for share in own.values()]),
-        f"most is left by {worst[2]} at b = {worst[1]}: {ex.mean_text(own[worst])}",
+    says = f"{law} lengths: at {BELOW:g} b / t_b every policy serves what comes, but for {100 * SHARE:g} % at most"
+    return ex.all_limited(
+        says, own.values(), SHARE, -1, f"most is left by {worst[2]} at b = {worst[1]}: {ex.mean_text(own[worst])}"
     )
 
 
 def _fluid(paths: Mapping[float, Path]) -> ex.Claim:
-    verdicts = [ex.clearly(ex.beyond(one.apart, 0.1), -1) for one in paths.values()]
-    return ex.Claim(
-        "the work of a large backlog follows the fluid path (App. C), within a tenth of the backlog",
-        ex.all_of(verdicts),
-        ", ".join(f"load {load:g}: {ex.mean_text(one.apart)}" for load, one in paths.items()),
-    )
+    says = "the work of a large backlog follows the fluid path (App. C), within a tenth of the backlog"
+    seen = ", ".join(f"load {load:g}: {ex.mean_text(one.apart)}" for load, one in paths.items())
+    return ex.all_limited(says, [one.apart for one in paths.values()], 0.1, -1, seen)
 
 
 def _draw(figure: ex.Figure, paths: Mapping[float, Path]) -> None:

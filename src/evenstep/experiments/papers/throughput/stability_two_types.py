@@ -81,6 +81,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
     named = {f"{policy}, {100 * chats:g} % chats": own for (policy, chats), own in found.items()}
+    curves = {key: ([one.served.value], [one.grows.value]) for key, one in found.items()}
     return ex.Findings(
         rows=[*net.rows(named, LINE, "tokens run when overloaded, less b / t_b", "tokens left")],
         claims=[claim(policy, found) for policy in policies],
@@ -98,11 +99,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         """),
         remark=f"eq. 4.2 prints b / t_p for b / t_b; with t_b the line is {LINE_SAID}",
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
-        data=ex.curves(
-            {key: ([one.served.value], [one.grows.value]) for key, one in found.items()},
-            ("policy", "chat_share"),
-            ("served_tokens_per_s", "growth_share"),
-        ),
+        data=ex.curves(curves, ("policy", "chat_share"), ("served_tokens_per_s", "growth_share")),
         draw=lambda figure: _draw(figure, found),
         size=(6.5, 4.5),
     )

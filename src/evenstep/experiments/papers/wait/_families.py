@@ -39,7 +39,8 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
 def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
     """The experiment of WAIT on `work`, known lengths; `demand` is a word of its title, `figure` the paper's number."""
 
-    def run(setting: ex.Setting) -> ex.Findings:
+    @ex.experiment(f"WAIT against vLLM and Sarathi, {demand} demand", f"WAIT sec. 6.1, Fig. {figure}", most_traces=0)
+    def found(setting: ex.Setting) -> ex.Findings:
         return work.find(
             setting,
             "below capacity every policy that keeps up has the throughput of the arrivals, so waiting cannot raise it; what "
@@ -51,8 +52,7 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
             """),
         )
 
-    title = f"WAIT against vLLM and Sarathi, {demand} demand"
-    return ex.Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
+    return found
 
 
 def thresholds_said(work: Workload) -> str:
@@ -107,7 +107,10 @@ class TenTypes:
 def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
     """The experiment of Nested WAIT on the ten types of `ten`; `figure` is the paper's, `why` explains the thresholds."""
 
-    def run(setting: ex.Setting) -> ex.Findings:
+    title = f"Nested WAIT on ten types, {ten.rate:g} requests a second"
+
+    @ex.experiment(title, f"WAIT sec. 6.2, Fig. {figure}", most_traces=0)
+    def found(setting: ex.Setting) -> ex.Findings:
         first = ten.scaled(LIMIT)[0]
         return ten.work.find(
             setting,
@@ -117,8 +120,7 @@ def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
             ten.constants(why),
         )
 
-    title = f"Nested WAIT on ten types, {ten.rate:g} requests a second"
-    return ex.Experiment(title, f"WAIT sec. 6.2, Fig. {figure}", run, most_traces=0)
+    return found
 
 
 LOW = known((10, 10), (10, 20), (1000, 1000), 512)

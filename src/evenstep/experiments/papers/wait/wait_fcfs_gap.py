@@ -10,7 +10,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers.wait._wait import free_engine
+from evenstep.experiments.papers.wait._wait import free_engine, share_said
 from evenstep.experiments.papers.wait.wait_scaling import D1_S, LAW, PAIR, RATE, TOKENS_PER_S
 from evenstep.request import Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
@@ -98,27 +98,22 @@ def experiment(setting: ex.Setting) -> ex.Findings:
     gap = {name: (TOKENS_PER_S - own[:, 1]).tolist() for name, own in long.items()}
     stays = {name: ex.ratio(own, [TOKENS_PER_S - one for one in early[name]]) for name, own in gap.items()}
     lost = {name: f"{ex.mean_text(ex.mean_interval(own))} of {TOKENS_PER_S:g}" for name, own in gap.items()}
+    start, queue, claimed = "FCFS in equilibrium, later arrivals", "growth of the queue of type 2", {"FCFS": GROWTH}
     loses = "loses a constant share of the fluid throughput (Proposition"
-    letter = shares["their mean"]
+    letter, exact = shares["their mean"], ex.Interval(OVERFLOWS, OVERFLOWS, OVERFLOWS)
+    overflows = f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2"
     return ex.Findings(
         rows=[
             *(
-                ex.Row(f"FCFS in equilibrium, later arrivals {kind}", "overflows within two iterations", "", OVERFLOWS, one)
+                ex.Row(f"{start} {kind}", "overflows within two iterations", "", OVERFLOWS, one)
                 for kind, one in shares.items()
             ),
-            *(
-                ex.row(name, "growth of the queue of type 2", "requests/s", own[:, 0].tolist(), {"FCFS": GROWTH}.get(name))
-                for name, own in long.items()
-            ),
+            *(ex.row(name, queue, "requests/s", own[:, 0].tolist(), claimed.get(name)) for name, own in long.items()),
             *(ex.row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
             *(ex.Row(name, "gap over that of a quarter of the horizon", "", None, one) for name, one in stays.items()),
         ],
         claims=[
-            ex.Claim(
-                f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
-                ex.within(ex.Interval(OVERFLOWS, OVERFLOWS, OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
-                f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
-            ),
+            ex.Claim(overflows, ex.within(exact, letter.low or 0.0, letter.high or 1.0), share_said(letter)),
             ex.placed(f"the queue of type 2 is at least {GROWTH:g} t", growth, GROWTH, math.inf),
             *(
                 ex.limited(f"{name} {loses} {number})", stays[name], CONSTANT, 1, f"{lost[name]} tokens/s")

@@ -29,9 +29,9 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         cases["a served run, all iterations"] = served.kv_batch.astype(np.float64), served.seconds
         kinds[name] = {kind: (kv, fit_laws({"kv": kv, "seconds": s}).fits[0]) for kind, (kv, s) in cases.items()}
     flat = {(name, kind): (kv, fit) for name, own in kinds.items() for kind, (kv, fit) in own.items()}
+    curves = {key: (kv, fit.seconds, fit.residuals) for key, (kv, fit) in flat.items()}
     return ex.Findings(
-        rows=[row for key, (_, fit) in flat.items() for row in _rows(": ".join(key), fit)],
-        claims=[_claim(kind, {name: own[kind][1] for name, own in kinds.items()}) for kind in kinds[names[0]]],
+        **ex.told(_told(kinds)),
         constants=ex.constants(f"""
             contexts | {CONTEXTS[0]} to {CONTEXTS[-1]} | the paper says 'different number of tokens in the batch', not
               which; every reading has its row
@@ -41,11 +41,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         remark="with one d0 and d1, eq. 1 fits while one thing grows; not a served run, where a prefill token costs far "
         "more than a KV token: most of an iteration is decided by the tokens it runs, not by those it holds",
         stands_in=profiles.STANDS_IN,
-        data=ex.curves(
-            {key: (kv, fit.seconds, fit.residuals) for key, (kv, fit) in flat.items()},
-            ("profile", "case"),
-            ("kv_tokens", "fitted_s", "residual_s"),
-        ),
+        data=ex.curves(curves, ("profile", "case"), ("kv_tokens", "fitted_s", "residual_s")),
         draw=lambda figure: _draw(figure, kinds),
         size=(10, 2.6 * len(names)),
         intervals="The tables are deterministic: no intervals.",
@@ -69,18 +65,17 @@ def _prefills(name: str) -> tuple[F8, F8]:
     return np.array(PROMPTS, np.float64), np.array(seconds)
 
 
-def _rows(case: str, fit: Fit) -> list[ex.Row]:
-    return [
-        ex.row(case, "R^2", "", [fit.r_squared]),
-        ex.row(case, "d0", "ms", [1e3 * fit.options["d0_s"]]),
-        ex.row(case, "d1", "us a KV token", [1e6 * fit.options["d1_s"]]),
-    ]
-
-
-def _claim(kind: str, fits: dict[str, Fit]) -> ex.Claim:
-    seen = ", ".join(f"{name} {fit.r_squared:.3f}" for name, fit in fits.items())
-    holds = all(fit.r_squared >= GOOD for fit in fits.values())
-    return ex.Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
+def _told(kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> ex.Told:
+    for name, own in kinds.items():
+        for kind, (_, fit) in own.items():
+            yield ex.row(f"{name}: {kind}", "R^2", "", [fit.r_squared])
+            yield ex.row(f"{name}: {kind}", "d0", "ms", [1e3 * fit.options["d0_s"]])
+            yield ex.row(f"{name}: {kind}", "d1", "us a KV token", [1e6 * fit.options["d1_s"]])
+    for kind in next(iter(kinds.values())):
+        explained = {name: own[kind][1].r_squared for name, own in kinds.items()}
+        seen = ex.listed(f"{name} {one:.3f}" for name, one in explained.items())
+        holds = all(one >= GOOD for one in explained.values())
+        yield ex.Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
 
 
 def _draw(figure: ex.Figure, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:

@@ -44,14 +44,6 @@ SLOPES: Mapping[tuple[str, str], tuple[float, float]] = {
 Runs = Mapping[tuple[str, int], Mapping[str, F8]]
 
 
-def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
-    """The policy of a kind (`KINDS`). Its gates hold requests for up to ten times the horizon: in the paper, for ever."""
-    thresholds, known, _ = KINDS[kind]
-    if known:
-        return Wait(thresholds, max_hold_s=10 * horizon_s)
-    return NestedWait(thresholds, (PAIR.outputs[0],), max_hold_s=10 * horizon_s)
-
-
 def swung(arrival_s: F8, swing: float) -> F8:
     """Poisson arrival times, seconds ascending, shifted so that their rate swings by a share `swing` in `PERIOD_S`."""
     omega = 2 * np.pi / PERIOD_S
@@ -63,13 +55,17 @@ def one(kind: str, horizon_s: float, seed: int, replicate: int) -> tuple[float, 
     """(mean latency in seconds, throughput gap in tokens a second) of one run.
 
     The gap is the mean over the second half of (tokens that arrived and are not done) / (time so far). Arrivals are Poisson,
-    so it has the mean of the gap to the fluid throughput, but without the luck of arrivals.
+    so it has the mean of the gap to the fluid throughput, but without the luck of arrivals. Gates hold requests for up to
+    ten times the horizon: in the paper, for ever.
     """
+    (thresholds, known, swing), hold_s = KINDS[kind], 10 * horizon_s
+    policy: SchedulingPolicy = Wait(thresholds, max_hold_s=hold_s)
+    if not known:
+        policy = NestedWait(thresholds, (PAIR.outputs[0],), max_hold_s=hold_s)
     trace = PAIR.trace(RATE, int(RATE * horizon_s + 8 * np.sqrt(RATE * horizon_s)), seed, replicate)
-    if KINDS[kind][2]:
-        trace = replace(trace, arrival_s=swung(trace.column("arrival_s"), KINDS[kind][2]))
+    if swing:
+        trace = replace(trace, arrival_s=swung(trace.column("arrival_s"), swing))
     trace = trace.head(int(np.searchsorted(trace.column("arrival_s"), horizon_s)))
-    policy = policy_of(kind, horizon_s)
     run = simulate_engine(trace, policy, engine=free_engine(), batch_time=LAW, records=False, until_s=horizon_s)
     at = np.linspace(horizon_s / 2, horizon_s, SNAPSHOTS)
     left = _tokens_by(at, trace.column("arrival_s"), trace.output_tokens)

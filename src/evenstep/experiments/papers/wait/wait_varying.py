@@ -135,6 +135,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         traces = [family.trace((STEADY,), whole_s / 2, setting.seed, r) for r in many]
         steady[family.name] = [one(trace, solving, "solved anew") for trace in traces]
     middles, latency = _by_arrival(runs, whole_s)
+    curves = {key: (middles, own) for key, own in latency.items()}
     return ex.Findings(
         **ex.told(_changing(runs), _steady(steady)),
         constants=_constants(whole_s),
@@ -143,11 +144,7 @@ def experiment(setting: ex.Setting) -> ex.Findings:
         "more iterations: solving anew does not change what WAIT is for. Thresholds solved from a window stray from run "
         "to run by more than their mean does, the more the nearer the load is to 1",
         stands_in="the batch-time law of the paper's eq. 1",
-        data=ex.curves(
-            {key: (middles, own) for key, own in latency.items()},
-            ("policy_family", "profile", "policy"),
-            ("arrival_s", "mean_latency_s"),
-        ),
+        data=ex.curves(curves, ("policy_family", "profile", "policy"), ("arrival_s", "mean_latency_s")),
         draw=lambda figure: _draw(figure, middles, latency),
         size=(9.0, 6.4),
     )
