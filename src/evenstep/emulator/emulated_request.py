@@ -73,38 +73,25 @@ class _Chat(_Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmulatedRequest:
-    """A parsed completion or chat request. Its answer has `n` sequences for each prompt.
-
-    Args:
-        prompts: int64 token ids of each prompt; no prompt is empty.
-        max_tokens: most output tokens of a sequence of each prompt.
-        min_tokens: output tokens before which a sequence does not end, neither by itself nor by `stop` or `stop_ids`.
-        usage_last, usage_each: whether a stream reports usage in a last event, and the usage so far in each event.
-        stop, stop_ids: texts, and token ids, that end a sequence.
-        ends: whether the model may end a sequence by itself (no ``ignore_eos``).
-        seed: seed of sampled answers; None = greedy.
-        logprobs, top_logprobs: whether the answer has log-probabilities, and of how many tokens at each place.
-        transfer: ``kv_transfer_params`` as received; empty if the body has no such member.
-        rank: rank that the body names, from 0 among those of the port; None if it names no rank.
-    """
+    """A parsed completion or chat request. Its answer has `n` sequences for each prompt."""
 
     chat: bool
-    prompts: tuple[I8, ...]
+    prompts: tuple[I8, ...]  # int64 token ids of each prompt; no prompt is empty
     n: int
-    max_tokens: tuple[int, ...]
-    min_tokens: int
+    max_tokens: tuple[int, ...]  # most output tokens of a sequence of each prompt
+    min_tokens: int  # output tokens before which a sequence does not end, neither by itself nor by `stop` or `stop_ids`
     stream: bool
-    usage_last: bool
-    usage_each: bool
-    stop: tuple[str, ...]
-    stop_ids: frozenset[int]
-    ends: bool
-    seed: int | None
-    logprobs: bool
-    top_logprobs: int
+    usage_last: bool  # whether a stream reports usage in a last event
+    usage_each: bool  # whether a stream reports the usage so far in each event
+    stop: tuple[str, ...]  # texts that end a sequence
+    stop_ids: frozenset[int]  # token ids that end a sequence
+    ends: bool  # whether the model may end a sequence by itself (no ``ignore_eos``)
+    seed: int | None  # seed of sampled answers; None = greedy
+    logprobs: bool  # whether the answer has log-probabilities
+    top_logprobs: int  # tokens at each place that have one
     return_ids: bool
-    transfer: dict[str, Any]
-    rank: int | None
+    transfer: dict[str, Any]  # ``kv_transfer_params`` as received; empty if the body has no such member
+    rank: int | None  # rank that the body names, from 0 among those of the port; None if it names no rank
 
     @property
     def prompt_tokens(self) -> int:

@@ -33,33 +33,19 @@ _BEFORE_TOKENS = ("refuse", "status", "html", "empty", "slow-metrics")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault for the emulator to inject; a value out of range raises `InputError`.
+    """One fault for the emulator to inject; a value out of range raises `InputError`."""
 
-    Args:
-        fault: kind of the fault, as described in ``docs/reference/emulator.md``.
-        rank: number in the fleet of the rank that it applies to; -1 = any.
-        count: number of requests that it hits; 0 = no limit.
-        share: share of requests that it hits, 0 to 1, drawn from the emulator's seed and the request's number.
-        after_tokens: tokens of the answer, over all its sequences, before it strikes; 0 for kinds that come before any.
-        status: HTTP status of a ``status`` fault.
-        retry_after_s: Retry-After of a ``status`` fault, seconds; 0 = no such header.
-        location: Location header of a ``status`` fault; empty = no such header.
-        seconds: wall-clock delay of a metrics page by ``slow-metrics``.
-        peers_after_s: wall-clock seconds after which the other ranks of a killed rank's group die, too.
-        down_s: wall-clock seconds after `peers_after_s` until the group is revived, empty; 0 = never.
-    """
-
-    fault: Kind
-    rank: int = -1
-    count: int = 1
-    share: float = 1.0
-    after_tokens: int = 0
-    status: int = 503
-    retry_after_s: int = 0
-    location: str = ""
-    seconds: float = 5.0
-    peers_after_s: float = 6.0
-    down_s: float = 0.0
+    fault: Kind  # as described in ``docs/reference/emulator.md``
+    rank: int = -1  # number in the fleet of the rank that it applies to; -1 = any
+    count: int = 1  # number of requests that it hits; 0 = no limit
+    share: float = 1.0  # share of requests that it hits, 0 to 1, drawn from the emulator's seed and the request's number
+    after_tokens: int = 0  # tokens of the answer (all its sequences) before it strikes; 0 for kinds that come before any
+    status: int = 503  # HTTP status of a ``status`` fault
+    retry_after_s: int = 0  # Retry-After of a ``status`` fault, seconds; 0 = no such header
+    location: str = ""  # Location header of a ``status`` fault; empty = no such header
+    seconds: float = 5.0  # wall-clock delay of a metrics page by ``slow-metrics``
+    peers_after_s: float = 6.0  # wall-clock seconds after which the other ranks of a killed rank's group die, too
+    down_s: float = 0.0  # wall-clock seconds after `peers_after_s` until the group is revived, empty; 0 = never
 
     def __post_init__(self) -> None:
         check_range(self.fault, "a number in 0..1", low=0, high=1, share=self.share)

@@ -20,51 +20,29 @@ from evenstep.request import F8
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One sequence of an answer, waiting or running on a rank.
+    """One sequence of an answer, waiting or running on a rank."""
 
-    Args:
-        key: key by which the host knows it.
-        prompt: number of prompt tokens.
-        max_tokens: most output tokens.
-        min_tokens: output tokens before which it does not end by itself.
-        ends: whether the model may end it before `max_tokens`.
-        stop_ids: token ids that end it.
-        state: the model's state after all tokens so far (see `tokens`).
-        salt: salt of its draws of tokens; another salt gives other tokens, 0 = greedy.
-        chain: states at the end of the full blocks of prompt and output, which identify them; empty without prefix caching.
-        leased: whether its blocks are kept after its end for another engine to fetch.
-        fetched: number of prompt tokens whose KV came from another engine.
-        begun: the model's state after the prompt, which identifies the KV that another engine fetches.
-        total: number of prompt and output tokens so far.
-        resident: number of tokens with KV in memory, those of the planned step included.
-        private: number of blocks that it holds alone.
-        held: states of the shared blocks that it holds, in order of the prompt.
-        published: number of leading blocks of `chain` that were offered for sharing.
-        evictions: number of times it was evicted.
-        rank: number of its rank in the group.
-        gone: whether it has ended or was removed.
-    """
-
-    key: int
-    prompt: int
-    max_tokens: int
-    min_tokens: int = 0
-    ends: bool = False
-    stop_ids: frozenset[int] = frozenset()
-    state: int = 0
-    salt: int = 0
+    key: int  # by which the host knows it
+    prompt: int  # prompt tokens
+    max_tokens: int  # most output tokens
+    min_tokens: int = 0  # output tokens before which it does not end by itself
+    ends: bool = False  # whether the model may end it before `max_tokens`
+    stop_ids: frozenset[int] = frozenset()  # token ids that end it
+    state: int = 0  # the model's state after all tokens so far (see `tokens`)
+    salt: int = 0  # salt of its draws of tokens; another salt gives other tokens, 0 = greedy
+    # states at the end of the full blocks of prompt and output, which identify them; empty without prefix caching
     chain: list[int] = field(default_factory=list[int])
-    leased: bool = False
-    fetched: int = 0
-    begun: int = 0
-    total: int = 0
-    resident: int = 0
-    private: int = 0
-    held: list[int] = field(default_factory=list[int])
-    published: int = 0
-    evictions: int = 0
-    rank: int = 0
-    gone: bool = False
+    leased: bool = False  # whether its blocks are kept after its end for another engine to fetch
+    fetched: int = 0  # prompt tokens whose KV came from another engine
+    begun: int = 0  # the model's state after the prompt, which identifies the KV that another engine fetches
+    total: int = 0  # prompt and output tokens so far
+    resident: int = 0  # tokens with KV in memory, those of the planned step included
+    private: int = 0  # blocks that it holds alone
+    held: list[int] = field(default_factory=list[int])  # states of the shared blocks that it holds, in order of the prompt
+    published: int = 0  # leading blocks of `chain` that were offered for sharing
+    evictions: int = 0  # times that it was evicted
+    rank: int = 0  # number of its rank in the group
+    gone: bool = False  # it has ended or was removed
 
     def __post_init__(self) -> None:
         self.total, self.begun = self.prompt, self.state
@@ -76,28 +54,18 @@ class Counts:
 
     The first three split the prompts of admitted sequences by source. As in vLLM, a sequence counts at its first admission,
     and not again after an eviction.
-
-    Args:
-        local_tokens: tokens that the rank has to compute.
-        cached_tokens: tokens found in its prefix cache.
-        fetched_tokens: tokens whose KV came from another engine.
-        looked_up_tokens: tokens looked up in the prefix cache.
-        found_tokens: looked-up tokens that were found.
-        evictions: number of evictions of running sequences.
-        expired_leases: finished sequences whose KV was not fetched in time.
-        busy_s: engine seconds of its own part of the steps.
-        finished: number of ended sequences by reason: stop, length, abort (the client left), error (their KV was not found).
     """
 
-    local_tokens: int = 0
-    cached_tokens: int = 0
-    fetched_tokens: int = 0
-    looked_up_tokens: int = 0
-    found_tokens: int = 0
+    local_tokens: int = 0  # tokens that the rank has to compute
+    cached_tokens: int = 0  # tokens found in its prefix cache
+    fetched_tokens: int = 0  # tokens whose KV came from another engine
+    looked_up_tokens: int = 0  # tokens looked up in the prefix cache
+    found_tokens: int = 0  # looked-up tokens that were found
     produced_tokens: int = 0
-    evictions: int = 0
-    expired_leases: int = 0
-    busy_s: float = 0.0
+    evictions: int = 0  # evictions of running sequences
+    expired_leases: int = 0  # finished sequences whose KV was not fetched in time
+    busy_s: float = 0.0  # engine seconds of its own part of the steps
+    # ended sequences by reason; abort: the client left, error: their KV was not found
     finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error"), 0))
 
 

@@ -29,34 +29,20 @@ _TYPES = {400: "BadRequestError", 404: "NotFoundError", 413: "RequestEntityTooLa
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """One sequence of an answer: one for each prompt and each of its ``n`` samples.
+    """One sequence of an answer: one for each prompt and each of its ``n`` samples."""
 
-    Args:
-        index: its index in the answer.
-        ids: token ids not yet sent; all of them if the answer is not streamed.
-        text: text not yet sent, without stop text and text held back; an event of one id without `stopping` ignores it.
-        finish: ``stop`` or ``length``; None while it runs.
-        stop_reason: the stop text, the id of the stop token, or ``recomputed``; None otherwise.
-        prompt: ids of its prompt, if the request asks for them and they were not sent, else None.
-        produced: number of tokens so far.
-        key: key by which the host knows it.
-        stopping: watches for stop texts; None = the request has no stop texts.
-        told: whether its last event was sent.
-        offset: characters of its tokens that were sent, for ``text_offset``; counted only for log-probabilities.
-    """
-
-    index: int
-    ids: list[int]
-    text: str = ""
-    finish: str | None = None
-    stop_reason: str | int | None = None
-    prompt: list[int] | None = None
+    index: int  # in the answer
+    ids: list[int]  # token ids not yet sent; all of them if the answer is not streamed
+    text: str = ""  # not yet sent, without stop text and text held back; an event of one id without `stopping` ignores it
+    finish: str | None = None  # ``stop`` or ``length``; None while it runs
+    stop_reason: str | int | None = None  # the stop text, the id of the stop token, or ``recomputed``; None otherwise
+    prompt: list[int] | None = None  # ids of its prompt, if the request asks for them and they were not sent, else None
     prompt_tokens: int = 0
-    produced: int = 0
-    key: int = -1
-    stopping: Stopping | None = None
-    told: bool = False
-    offset: int = 0
+    produced: int = 0  # tokens so far
+    key: int = -1  # by which the host knows it
+    stopping: Stopping | None = None  # watches for stop texts; None = the request has no stop texts
+    told: bool = False  # whether its last event was sent
+    offset: int = 0  # characters of its tokens that were sent, for ``text_offset``; counted only for log-probabilities
 
 
 class Wording:
