@@ -28,7 +28,7 @@ from evenstep.engines.streams.sse import EventReader
 from evenstep.errors import EngineError
 from evenstep.wording import counted
 
-#: How an answer's tokens were counted.
+#: How an answer's tokens were counted; estimated: from events.
 Counting = Literal["usage", "ids", "estimated"]
 _LIMIT, _64_BITS = 16 << 20, (1 << 64) - 1
 _GOOD = frozenset(("stop", "length", "tool_calls"))
@@ -70,35 +70,22 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One streamed answer: counts its tokens and keeps its first error. Times are those that the host passes to `feed`.
+    """One streamed answer: counts its tokens and keeps its first error. Times are those that the host passes to `feed`."""
 
-    Args:
-        max_tokens: requested output tokens.
-        meters: counters of the run, to which its tokens and gaps are added.
-        counting: how its tokens were counted (usage, ids, or estimated from events); valid for a good answer.
-        tokens: output tokens so far: number of token ids; else the usage, and from the first event with output but without
-            usage (or with 0) on, one token for each event with output. Then `end` takes the count from the last usage, if it
-            is not 0, and spreads the rest over these events in `meters`.
-        prompt_tokens: prompt tokens that the server reported; -1 = not reported.
-        first_s: clock time of its first token; nan before it.
-        last_s: clock time of its last token so far; nan before the first.
-        finish: its finish_reason, or ``recomputed``; None before it comes.
-        error: kind of its first error, from the module's list; empty = no error so far.
-        message: that error in words.
-        crc: CRC-32 of its token ids, or of its text if the server sends no ids.
-    """
-
-    max_tokens: int
-    meters: Meters
-    counting: Counting = "estimated"
+    max_tokens: int  # requested output tokens
+    meters: Meters  # counters of the run, to which its tokens and gaps are added
+    counting: Counting = "estimated"  # how its tokens were counted (`Counting`); valid for a good answer
+    # output tokens so far: number of token ids; else the usage, and from the first event with output but without usage (or
+    # with 0) on, one token for each event with output. Then `end` takes the count from the last usage, if it is not 0, and
+    # spreads the rest over these events in `meters`.
     tokens: int = 0
-    prompt_tokens: int = -1
-    first_s: float = math.nan
-    last_s: float = math.nan
-    finish: str | None = None
-    error: str = ""
-    message: str = ""
-    crc: int = 0
+    prompt_tokens: int = -1  # prompt tokens that the server reported; -1 = not reported
+    first_s: float = math.nan  # clock time of its first token; nan before it
+    last_s: float = math.nan  # clock time of its last token so far; nan before the first
+    finish: str | None = None  # its finish_reason, or ``recomputed``; None before it comes
+    error: str = ""  # kind of its first error, from the module's list; empty = no error so far
+    message: str = ""  # that error in words
+    crc: int = 0  # CRC-32 of its token ids, or of its text if the server sends no ids
     _events: EventReader = field(default_factory=lambda: EventReader(_LIMIT))
     _done: bool = False
     _estimated_s: array[float] = field(default_factory=lambda: array("d"))  # times of events counted as one token each

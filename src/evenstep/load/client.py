@@ -135,25 +135,16 @@ class Client:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request, and its answer so far.
+    """One request, and its answer so far."""
 
-    Args:
-        request: bytes of the request, head and body.
-        answer: parses and counts the streamed answer.
-        ended: function called once, with this call, when the call is over; `answer.error` is empty after success.
-        connection: the connection that carries the call; None before it is sent and after it is over.
-        started_s: time of `start`, by `time.monotonic`.
-        status: HTTP status of the answer; 0 = no answer yet.
-        is_over: whether it has ended, with or without an error.
-    """
-
-    request: bytes
-    answer: Answer
+    request: bytes  # head and body
+    answer: Answer  # parses and counts the streamed answer
+    # called once, with this call, when the call is over; `answer.error` is empty after success
     ended: Callable[[Call], None]
-    connection: Connection | None = None
-    started_s: float = 0.0
-    status: int = 0
-    is_over: bool = False
+    connection: Connection | None = None  # carries the call; None before it is sent and after it is over
+    started_s: float = 0.0  # time of `start`, by `time.monotonic`
+    status: int = 0  # HTTP status of the answer; 0 = no answer yet
+    is_over: bool = False  # it has ended, with or without an error
     _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:

@@ -30,41 +30,23 @@ _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # longest waits for the start; kernels may
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures of one policy's run, from its first to its last reading with full slots (`window`) unless said otherwise.
+    """Figures of one policy's run, from its first to its last reading with full slots (`window`) unless said otherwise."""
 
-    Args:
-        name: the policy as the user wrote it.
-        outcome: the client's results, of the whole run.
-        summary: the client's figures, of the whole run, by name as `summary.summary` returns them.
-        window_s: length of the window in wall-clock seconds.
-        is_full: True if at least 98 % of slots are busy at both ends of the window; False if fewer are, but at least one.
-        tokens_per_s: output tokens a second of engine time, the sum of the planned seconds of the steps; nan without steps.
-        wall_tokens_per_s: output tokens a second of wall-clock time.
-        idle_engines: share of worker time lost at the barrier, as the engines report.
-        idle_gateway: share of worker time lost at the barrier, as the gateway computes it; nan if not reported.
-        steps_seen: share of the engines' steps that the gateway detected; nan if not reported, or without steps.
-        fallback_share: share of decision rounds that least load decided in place of the policy; nan without rounds.
-        oldest_wait_s: longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
-        step_ms: mean length of a step in engine time; nan without steps.
-        late_share: share of steps that the engines ran late, because the machine was too slow.
-        cpu: CPU use as a share of a core: ``engines``, ``gateway``, and ``client`` over the whole run; nan if unknown.
-    """
-
-    name: str
-    outcome: Outcome
-    summary: dict[str, Any]
-    window_s: float
-    is_full: bool
-    tokens_per_s: float
-    wall_tokens_per_s: float
-    idle_engines: float
-    idle_gateway: float
-    steps_seen: float
-    fallback_share: float
-    oldest_wait_s: float
-    step_ms: float
-    late_share: float
-    cpu: dict[str, float]
+    name: str  # the policy as the user wrote it
+    outcome: Outcome  # the client's results, of the whole run
+    summary: dict[str, Any]  # the client's figures, of the whole run, by name as `summary.summary` returns them
+    window_s: float  # wall-clock seconds of the window
+    is_full: bool  # at least 98 % of slots are busy at both ends of the window; else fewer are, but at least one
+    tokens_per_s: float  # output tokens a second of engine time, the steps' planned seconds; nan without steps
+    wall_tokens_per_s: float  # output tokens a second of wall-clock time
+    idle_engines: float  # share of worker time lost at the barrier, as the engines report
+    idle_gateway: float  # share of worker time lost at the barrier, as the gateway computes it; nan if not reported
+    steps_seen: float  # share of the engines' steps that the gateway detected; nan if not reported, or without steps
+    fallback_share: float  # share of decision rounds that least load decided in place of the policy; nan without rounds
+    oldest_wait_s: float  # longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown
+    step_ms: float  # mean length of a step in engine time; nan without steps
+    late_share: float  # share of steps that the engines ran late, because the machine was too slow
+    cpu: dict[str, float]  # share of a core: ``engines``, ``gateway``, and over the whole run ``client``; nan if unknown
 
 
 def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:

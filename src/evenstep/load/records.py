@@ -19,38 +19,22 @@ class Records:
 
     A time is nan while unknown; without a token, `first_s` and `last_s` stay nan. All columns after `started_s` are written
     when the answer ends.
-
-    Args:
-        asked_prompt_tokens: int64[N], prompt tokens in the trace.
-        asked_output_tokens: int64[N], output tokens in the trace.
-        due_s: float64[N], planned start; written when the request is sent.
-        started_s: float64[N], actual start.
-        first_s: float64[N], arrival of the first token.
-        last_s: float64[N], arrival of the last token.
-        ended_s: float64[N], end of the answer, good or failed.
-        prompt_tokens: int64[N], prompt tokens that the engine reported; -1 if not reported, or before the end.
-        output_tokens: int64[N], counted output tokens; -1 before the end.
-        status: int64[N], HTTP status; 0 if there was no answer, -1 before the end.
-        crc: int64[N], CRC-32 of the output's text, or of its token ids if reported; -1 before the end.
-        error: N kinds of error, see `load.answer`; "" = good, ``not-ended`` before the end.
-        message: N errors in words; "" without an error.
-        counting: N ways of counting tokens: usage, ids or estimated (from events); valid for good answers only.
     """
 
-    asked_prompt_tokens: I8
-    asked_output_tokens: I8
-    due_s: F8
-    started_s: F8
-    first_s: F8
-    last_s: F8
-    ended_s: F8
-    prompt_tokens: I8
-    output_tokens: I8
-    status: I8
-    crc: I8
-    error: list[str]
-    message: list[str]
-    counting: list[Counting]
+    asked_prompt_tokens: I8  # prompt tokens in the trace
+    asked_output_tokens: I8  # output tokens in the trace
+    due_s: F8  # planned start; written when the request is sent
+    started_s: F8  # actual start
+    first_s: F8  # arrival of the first token
+    last_s: F8  # arrival of the last token
+    ended_s: F8  # end of the answer, good or failed
+    prompt_tokens: I8  # prompt tokens that the engine reported; -1 if not reported, or before the end
+    output_tokens: I8  # counted output tokens; -1 before the end
+    status: I8  # HTTP status; 0 if there was no answer, -1 before the end
+    crc: I8  # CRC-32 of the output's text, or of its token ids if reported; -1 before the end
+    error: list[str]  # kind of error, see `load.answer`; "" = good, ``not-ended`` before the end
+    message: list[str]  # the error in words; "" without an error
+    counting: list[Counting]  # how its tokens were counted; valid for good answers only
 
     @classmethod
     def of(cls, trace: Trace) -> Records:

@@ -30,51 +30,31 @@ BUCKET_S = 0.25  #: seconds over which output tokens are counted together
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: numbers of requests, and output tokens received.
+    """The progress of a run: numbers of requests, and output tokens received."""
 
-    Args:
-        done, failed: requests that have ended, and those of them that failed.
-        running, total: requests under way, and all requests of the run.
-        tokens: output tokens received so far, also of unfinished answers.
-        now_s: seconds since the start of the run.
-    """
-
-    done: int
-    failed: int
-    running: int
-    total: int
-    tokens: int
-    now_s: float
+    done: int  # requests that have ended
+    failed: int  # those of them that failed
+    running: int  # requests under way
+    total: int  # all requests of the run
+    tokens: int  # output tokens received so far, also of unfinished answers
+    now_s: float  # seconds since the start of the run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The results of a run, or of its part until it was interrupted.
+    """The results of a run, or of its part until it was interrupted."""
 
-    Args:
-        records: the result of each request.
-        gaps: histogram of the gaps: seconds between successive chunks with tokens of one answer, good or failed.
-        gap_sum_s: exact sum of all gaps in seconds.
-        gap_squares: exact sum of the gaps' squares in seconds squared.
-        tokens: int64[M], output tokens received in each `BUCKET_S` seconds from the start, up to the last token.
-        duration_s: seconds from the first request's start to the last end; nan if no answer has ended.
-        start_s: start of the run by `time.monotonic`.
-        lag_s: float64[L], seconds by which each tick of a 20 ms timer in the event loop came late.
-        cpu_s: CPU seconds of this process from the start of the run to the last end; 0 if no answer has ended.
-        connections: number of connections made.
-    """
-
-    records: Records
-    gaps: LogHistogram
-    gap_sum_s: float
-    gap_squares: float
-    tokens: I8
-    duration_s: float
-    start_s: float
-    lag_s: F8
-    cpu_s: float
+    records: Records  # the result of each request
+    gaps: LogHistogram  # seconds between successive chunks with tokens of one answer, good or failed
+    gap_sum_s: float  # exact sum of all gaps in seconds
+    gap_squares: float  # exact sum of the gaps' squares in seconds squared
+    tokens: I8  # int64[M], output tokens received in each `BUCKET_S` seconds from the start, up to the last token
+    duration_s: float  # seconds from the first request's start to the last end; nan if no answer has ended
+    start_s: float  # start of the run by `time.monotonic`
+    lag_s: F8  # float64[L], seconds by which each tick of a 20 ms timer in the event loop came late
+    cpu_s: float  # CPU seconds of this process from the start of the run to the last end; 0 if no answer has ended
     model: str
-    connections: int
+    connections: int  # connections made
 
 
 class Interrupted(KeyboardInterrupt):
@@ -140,12 +120,8 @@ def timed(trace: Trace, settings: LoadSettings) -> Trace:
 class Run:
     """One run of a load. Await `whole` once, in a running event loop. An open loop without times raises `InputError`.
 
-    Args:
-        trace, settings: the requests, with due times for an open loop, and checked settings.
-        model: name of the served model.
-        watch: called in the event loop with the progress, at the start and about every 0.2 s.
-        started: called after each request is started, with its row and its call, so that the host may cancel the call.
-        workflow: decides when each call is due; None = the trace and the settings do.
+    Its arguments are those of `drive`, the name of the served model, and `started`: a function that is called after each
+    request is started, with its row and its call, so that the host may cancel the call.
     """
 
     def __init__(

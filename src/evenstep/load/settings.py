@@ -88,18 +88,12 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server that requests go to.
+    """The server that requests go to."""
 
-    Args:
-        host: name or address; IPv6 without brackets.
-        secure: whether to use TLS.
-        base: path before ``/v1``, without a slash at its end; may be empty.
-    """
-
-    host: str
+    host: str  # name or address; IPv6 without brackets
     port: int
-    secure: bool
-    base: str
+    secure: bool  # uses TLS
+    base: str  # path before ``/v1``, without a slash at its end; may be empty
 
     @property
     def authority(self) -> str:
