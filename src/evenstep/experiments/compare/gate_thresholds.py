@@ -40,24 +40,16 @@ COUNTS = (*range(1, 31), 50, 100, 200, 500)
 class Question:
     """The conditions that thresholds are computed for.
 
-    Args:
-        trace: the requests, with arrival times.
-        engine: only its KV tokens count; 0 = unlimited memory.
-        law: seconds of an iteration, affine in the KV tokens: `AffineKv`.
-        segments: L of Nested WAIT; None = the number in `COUNTS` that needs the least memory.
-        iterations: S, iterations that the memory of Nested WAIT must suffice for; >= 1.
-        delta: probability, in (0, 1), that this memory does not suffice.
-
     Raises:
         InputError: a number out of range, a law of another form, or a trace without a rate.
     """
 
-    trace: Trace
-    engine: Engine
-    law: BatchTime
-    segments: int | None = None
-    iterations: float = 1e6
-    delta: float = 0.01
+    trace: Trace  # the requests, with arrival times
+    engine: Engine  # only its KV tokens count; 0 = unlimited memory
+    law: BatchTime  # seconds of an iteration, affine in the KV tokens: `AffineKv`
+    segments: int | None = None  # L of Nested WAIT; None = the number in `COUNTS` that needs the least memory
+    iterations: float = 1e6  # S, iterations that the memory of Nested WAIT must suffice for; >= 1
+    delta: float = 0.01  # probability, in (0, 1), that this memory does not suffice
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, AffineKv):

@@ -36,21 +36,13 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromLog:
-    """The settings of a comparison that a log gives.
+    """The settings of a comparison that a log gives."""
 
-    Args:
-        observed: the run that the log recorded.
-        values: settings by name, in the form of a settings file.
-        policy: its policy with its predictor, as ``--policy`` takes it.
-        said: sentences for the user on the data taken from the log, and on what the simulation omits.
-        origin: the name of these settings' source in reports and in `Settled.origin`.
-    """
-
-    observed: Observed
-    values: dict[str, Any]
-    policy: str
-    said: tuple[str, ...]
-    origin: str = "decision log"
+    observed: Observed  # the run that the log recorded
+    values: dict[str, Any]  # settings by name, in the form of a settings file
+    policy: str  # its policy with its predictor, as ``--policy`` takes it
+    said: tuple[str, ...]  # sentences for the user on the data taken from the log, and on what the simulation omits
+    origin: str = "decision log"  # the name of these settings' source in reports and in `Settled.origin`
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
         """A copy of `values` without settings that contradict those in `given`, the names that a file or a flag sets.

@@ -16,20 +16,14 @@ PARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Two policies whose order reversed, with disjoint intervals before and after.
-
-    Args:
-        workload, metric: the workload, and the compared metric.
-        first, second: the policies; the first was the better one, with lower values.
-        before, after: intervals of the metric, of first and second, as published and as run again.
-    """
+    """Two policies whose order reversed, with disjoint intervals before and after."""
 
     workload: str
-    metric: str
-    first: str
-    second: str
-    before: tuple[Interval | None, Interval | None]
-    after: tuple[Interval | None, Interval | None]
+    metric: str  # that is compared
+    first: str  # the policy that was the better one, with lower values
+    second: str  # the other policy
+    before: tuple[Interval | None, Interval | None]  # of the metric, of first and second, as published
+    after: tuple[Interval | None, Interval | None]  # the same, as run again
 
     def __str__(self) -> str:
         then, now = (" and ".join(_shown(i) for i in pair) for pair in (self.before, self.after))

@@ -93,17 +93,11 @@ class BoardFile:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A checked workload of a board.
+    """A checked workload of a board."""
 
-    Args:
-        line: its description for a page, with ranking metric and command.
-        settled: settings with their origin.
-        settings: the same after `settings.checked`: in range, with the arrivals they imply.
-    """
-
-    line: WorkloadLine
-    settled: Settled[CompareSettings]
-    settings: CompareSettings
+    line: WorkloadLine  # its description for a page, with ranking metric and command
+    settled: Settled[CompareSettings]  # settings with their origin
+    settings: CompareSettings  # the same after `settings.checked`: in range, with the arrivals they imply
 
     @property
     def name(self) -> str:

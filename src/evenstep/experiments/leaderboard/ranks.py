@@ -11,20 +11,14 @@ from evenstep.measure.comparison import Interval
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The position of a policy on one workload.
+    """The position of a policy on one workload."""
 
-    Args:
-        cell: its runs.
-        rank: 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank. None
-            for an oracle, or without a value.
-        value: mean and interval of the ranking metric; None if a replicate has no value.
-        behind: paired difference, this policy minus the best live one; None for that one itself, and without a value or a
-            live policy.
-    """
-
-    cell: Cell
+    cell: Cell  # its runs
+    # 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank; None for an
+    # oracle, or without a value
     rank: int | None
-    value: Interval | None
+    value: Interval | None  # mean and interval of the ranking metric; None if a replicate has no value
+    # paired difference, this policy minus the best live one; None for that one itself, and without a value or a live policy
     behind: Interval | None
 
     @property
@@ -35,19 +29,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """A policy over all workloads.
+    """A policy over all workloads."""
 
-    Args:
-        policy: as the board lists it.
-        ranks: its rank on each workload; None where it was not run, or a replicate has no value.
-        mean_rank: over the workloads on which it has a rank.
-        level: number of workloads on which it is the best live policy or statistically equal to it (`Standing.level`).
-    """
-
-    policy: str
-    ranks: tuple[int | None, ...]
-    mean_rank: float
-    level: int
+    policy: str  # as the board lists it
+    ranks: tuple[int | None, ...]  # its rank on each workload; None where it was not run, or a replicate has no value
+    mean_rank: float  # over the workloads on which it has a rank
+    level: int  # workloads on which it is the best live policy or statistically equal to it (`Standing.level`)
 
     @property
     def complete(self) -> bool:

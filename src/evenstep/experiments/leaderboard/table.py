@@ -26,23 +26,14 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The results of one policy on one workload.
+    """The results of one policy on one workload."""
 
-    Args:
-        workload: name of the workload.
-        policy: as the board lists it.
-        predictor: the predictor it was given, or empty.
-        oracle: True if it was shown true lengths, which no live policy is.
-        digests: digest of each replicate.
-        values: for each of `METRICS` one number a replicate, None where a run has no value.
-    """
-
-    workload: str
-    policy: str
-    predictor: str
-    oracle: bool
-    digests: tuple[str, ...]
-    values: Mapping[str, tuple[float | None, ...]]
+    workload: str  # its name
+    policy: str  # as the board lists it
+    predictor: str  # that it was given, or empty
+    oracle: bool  # it was shown true lengths, which no live policy is
+    digests: tuple[str, ...]  # digest of each replicate
+    values: Mapping[str, tuple[float | None, ...]]  # for each of `METRICS` one a replicate, None where a run has no value
 
     def interval(self, metric: str) -> Interval | None:
         """Mean and 95 % interval over replicates; None if a replicate has no value."""
@@ -57,55 +48,34 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadLine:
-    """The description of a workload for a page.
+    """The description of a workload for a page."""
 
-    Args:
-        name, about: as in the board's file.
-        metric: the ranking metric, one of `METRICS`; lower is better.
-        predictor: the predictor that ``predictor=live`` means here.
-        command: ``evenstep compare`` with its settings; append ``--policy`` to run a policy again.
-    """
-
-    name: str
-    about: str
-    metric: str
-    predictor: str
-    command: str
+    name: str  # as in the board's file
+    about: str  # as in the board's file
+    metric: str  # the ranking metric, one of `METRICS`; lower is better
+    predictor: str  # the predictor that ``predictor=live`` means here
+    command: str  # ``evenstep compare`` with its settings; append ``--policy`` to run a policy again
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a board was made.
+    """How a board was made."""
 
-    Args:
-        date, commit: day it was made, as in 2026-05-31; commit of the sources, or empty outside a repository.
-        command: exact command line.
-        seeds: most replicates of a policy; replicate r has the seed of the workload's settings plus r.
-        versions: version by component.
-    """
-
-    date: str
-    commit: str
-    command: str
-    seeds: int
-    versions: Mapping[str, str]
+    date: str  # day it was made, as in 2026-05-31
+    commit: str  # of the sources, or empty outside a repository
+    command: str  # exact command line
+    seeds: int  # most replicates of a policy; replicate r has the seed of the workload's settings plus r
+    versions: Mapping[str, str]  # version by component
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A whole leaderboard.
+    """A whole leaderboard."""
 
-    Args:
-        workloads: in the order of the board's file.
-        cells: workload by workload.
-        picture: names of the workloads that the picture shows.
-        origin: the date, command and versions that made it.
-    """
-
-    workloads: tuple[WorkloadLine, ...]
-    cells: tuple[Cell, ...]
-    picture: tuple[str, ...]
-    origin: Origin
+    workloads: tuple[WorkloadLine, ...]  # in the order of the board's file
+    cells: tuple[Cell, ...]  # workload by workload
+    picture: tuple[str, ...]  # names of the workloads that the picture shows
+    origin: Origin  # the date, command and versions that made it
 
     def of(self, workload: str) -> list[Cell]:
         """The cells of one workload, by its name; empty if it is unknown."""

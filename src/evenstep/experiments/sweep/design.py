@@ -27,36 +27,22 @@ ROOMS = {"policy": "routing", "predictor": "predict"}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a sweep.
+    """One point of a sweep."""
 
-    Args:
-        values: one for each parameter, in their order.
-        settled: its settings with their origin.
-        settings: the same after `settings.checked`: in range, with the arrivals they imply.
-        contenders: its policies with their swept options, in the order asked; names are those asked for.
-        label: its name in messages: ``workers=8, pool=32``.
-    """
-
-    values: tuple[Any, ...]
-    settled: Settled[CompareSettings]
-    settings: CompareSettings
-    contenders: tuple[Contender, ...]
-    label: str
+    values: tuple[Any, ...]  # one for each parameter, in their order
+    settled: Settled[CompareSettings]  # its settings with their origin
+    settings: CompareSettings  # the same after `settings.checked`: in range, with the arrivals they imply
+    contenders: tuple[Contender, ...]  # its policies with their swept options, in the order asked; names are those asked for
+    label: str  # its name in messages: ``workers=8, pool=32``
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A sweep, ready to be run.
+    """A sweep, ready to be run."""
 
-    Args:
-        file: the file's content: the swept parameters, the policies and metrics as asked, and the most replicates.
-        points: at least one; on a grid the last parameter varies fastest.
-        until: the stopping rule for replicates, or None.
-    """
-
-    file: SweepFile
-    points: tuple[Point, ...]
-    until: Until | None
+    file: SweepFile  # the file's content: the swept parameters, the policies and metrics as asked, and the most replicates
+    points: tuple[Point, ...]  # at least one; on a grid the last parameter varies fastest
+    until: Until | None  # the stopping rule for replicates, or None
 
 
 def design_of(found: SweepFile, document: Document) -> Design:

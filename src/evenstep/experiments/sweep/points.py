@@ -18,26 +18,16 @@ _UNROUNDED = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A swept parameter, with listed values or a range of numbers.
+    """A swept parameter, with listed values or a range of numbers."""
 
-    Args:
-        name: the parameter.
-        values: its values, listed; empty if the range gives them.
-        low, high: ends of the range, ``low < high``, whole with `whole`; with `log` also ``low > 0``.
-        points: number of values of the range on a grid, ends included, >= 2; None is valid for a Latin hypercube only.
-        log: True if values of the range are spread evenly on a logarithmic scale.
-        whole: True if the parameter takes whole numbers only.
-        where: file and line, for messages.
-    """
-
-    name: str
-    values: tuple[Any, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    points: int | None = None
-    log: bool = False
-    whole: bool = False
-    where: str = "sweep"
+    name: str  # the parameter
+    values: tuple[Any, ...] = ()  # its values, listed; empty if the range gives them
+    low: float = 0.0  # lower end of the range, whole with `whole`; with `log` above 0
+    high: float = 0.0  # upper end, above `low`, whole with `whole`
+    points: int | None = None  # values of the range on a grid, ends included, >= 2; None: for a Latin hypercube only
+    log: bool = False  # values of the range are spread evenly on a logarithmic scale
+    whole: bool = False  # the parameter takes whole numbers only
+    where: str = "sweep"  # file and line, for messages
 
     def grid(self) -> tuple[Any, ...]:
         """Every value on a grid: the listed ones in their order, or those of the range from low to high.

@@ -38,20 +38,13 @@ TIMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The work that a sweep will take; its fields are those of the JSON of a dry run.
+    """The work that a sweep will take; its fields are those of the JSON of a dry run."""
 
-    Args:
-        points, runs: numbers of points, and of runs that differ, with the replicates every point starts with.
-        cached: those of `runs` that were in the cache before the forecast timed any.
-        most_runs: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
-        seconds: wall-clock estimate for the runs left after the timed ones; None if no run is left.
-    """
-
-    points: int
-    runs: int
-    cached: int
-    most_runs: int
-    seconds: float | None
+    points: int  # number of points
+    runs: int  # runs that differ, with the replicates that every point starts with
+    cached: int  # those of `runs` that were in the cache before the forecast timed any
+    most_runs: int  # upper limit of runs, if every point needs the most replicates; `runs` without ``until``
+    seconds: float | None  # wall-clock estimate for the runs left after the timed ones; None if no run is left
 
 
 def sweep(

@@ -25,23 +25,14 @@ KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of a sweep (`executors.Job`).
+    """One run of a sweep (`executors.Job`)."""
 
-    Args:
-        key: SHA-256 of all its inputs (`sweep.key.key_of`).
-        settings: the point's settings.
-        contender: policy and predictor.
-        index: the replicate, from 0.
-        label: its name in messages.
-        loop: module of the compiled loop that it uses (`cluster.host.loop_of`).
-    """
-
-    key: str
-    settings: CompareSettings
-    contender: Contender
-    index: int
-    label: str
-    loop: str
+    key: str  # SHA-256 of all its inputs (`sweep.key.key_of`)
+    settings: CompareSettings  # the point's settings
+    contender: Contender  # policy and predictor
+    index: int  # the replicate, from 0
+    label: str  # its name in messages
+    loop: str  # module of the compiled loop that it uses (`cluster.host.loop_of`)
 
     def carry_out(self, shared: Workloads) -> dict[str, Any]:
         """Make the run, on a replicate that `shared` reads or has cached.
