@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from evenstep.emulator import tokens
@@ -17,39 +18,31 @@ if TYPE_CHECKING:
 _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
-    """The answer to one request, built from the tokens of its sequences.
+    """The answer to one request, built from the tokens of its sequences."""
 
-    Args:
-        out: connection to the client; its `resumed` is set to `flush`.
-        stop: ends the sequence with this key early, for a reason (stop, abort); an unknown or old key is ignored.
-        strike: kills the rank with this number in the fleet now, and the rest of its group now or later, as the fault says.
-        fault: fault that hits this answer; None = no fault.
-        rank: number of its rank in the fleet.
-        keys: keys by which the host knows its sequences, `asked.n` for each prompt in turn.
+    asked: EmulatedRequest
+    _wording: Wording
+    _out: Connection  # to the client; its `resumed` is set to `flush`
+    _stop: Callable[[int, str], None]  # ends a sequence early: its key, and stop or abort; an unknown or old key is ignored
+    # kills the rank with this number in the fleet now, and the rest of its group now or later, as the fault says
+    _strike: Callable[[int, Fault], None]
+    _fault: Fault | None  # hits this answer
+    rank: int  # number of its rank in the fleet
+    keys: InitVar[Sequence[int]]  # by which the host knows its sequences, `asked.n` for each prompt in turn
+    parts: list[Choice] = field(init=False)  # one for each sequence, in the order of `keys`
+    # ``kv_transfer_params`` of an answer that is not streamed, set by the host; empty = null
+    transfer: dict[str, Any] = field(default_factory=dict[str, Any])
+    over: bool = False  # nothing more will be sent
+    _silent: bool = False
+    _begun: bool = False
+    _count: int = 0
+    _garbage: bytes = b""
 
-    Attributes:
-        parts: a `Choice` for each sequence, in the order of `keys`.
-        over: True if nothing more will be sent.
-        transfer: ``kv_transfer_params`` of an answer that is not streamed, set by the host; empty = null.
-    """
-
-    def __init__(
-        self,
-        asked: EmulatedRequest,
-        wording: Wording,
-        out: Connection,
-        stop: Callable[[int, str], None],
-        strike: Callable[[int, Fault], None],
-        fault: Fault | None,
-        rank: int,
-        keys: Sequence[int],
-    ) -> None:
-        self.asked, self.rank, self.transfer = asked, rank, dict[str, Any]()
-        self._wording, self._out, self._stop, self._strike, self._fault = wording, out, stop, strike, fault
-        self._count, self._garbage = 0, b""
-        self.over = self._silent = self._begun = False
-        out.resumed = self.flush
+    def __post_init__(self, keys: Sequence[int]) -> None:
+        asked = self.asked
+        self._out.resumed = self.flush
         self.parts = [
             Choice(
                 index,

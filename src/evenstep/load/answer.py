@@ -35,22 +35,16 @@ _GOOD = frozenset(("stop", "length", "tool_calls"))
 _HANDED_BACK = "recomputed"  # in place of a finish_reason, or as stop_reason beside one
 
 
+@dataclass(slots=True, eq=False)
 class Meters:
-    """Counters that all answers of a run add to: output tokens over time, and gaps between chunks.
+    """Counters that all answers of a run add to: output tokens over time, and gaps between chunks."""
 
-    Args:
-        start_s: clock time of the run's start.
-        width_s: length in seconds of a bucket of `tokens`.
-
-    Attributes:
-        tokens: list of output tokens by bucket; the first bucket begins at `start_s`, the last is the latest with tokens.
-        gaps_s: array of seconds between successive chunks with tokens of one answer, for all answers; the host may empty it.
-    """
-
-    def __init__(self, start_s: float, width_s: float) -> None:
-        self.start_s, self.width_s = start_s, width_s
-        self.tokens: list[int] = []
-        self.gaps_s = array("d")
+    start_s: float  # clock time of the run's start
+    width_s: float  # seconds of a bucket of `tokens`
+    # output tokens by bucket; the first bucket begins at `start_s`, the last is the latest with tokens
+    tokens: list[int] = field(default_factory=list[int])
+    # seconds between successive chunks with tokens of one answer, for all answers; the host may empty it
+    gaps_s: array[float] = field(default_factory=lambda: array("d"))
 
     def count(self, now_s: float, tokens: int) -> None:
         """Add output tokens that arrived at clock time `now_s` to the bucket of that time; `now_s` must be >= `start_s`."""
