@@ -27,16 +27,11 @@ class Command(Protocol):
     """A command: the interface of the value that a command's file binds to `command`.
 
     The file imports no large library at its top.
-
-    Args:
-        summary: one line for the list of commands, in lower case and without a full stop.
-        description: a paragraph for ``--help``, with its own line breaks.
-        examples: whole command lines that work, one an entry, for ``--help``; empty = the help has no examples.
     """
 
-    summary: str
-    description: str
-    examples: tuple[str, ...]
+    summary: str  # one line for the list of commands, in lower case and without a full stop
+    description: str  # a paragraph for ``--help``, with its own line breaks
+    examples: tuple[str, ...]  # whole command lines that work, for ``--help``; empty = the help has no examples
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add flags and arguments to the command's own parser."""

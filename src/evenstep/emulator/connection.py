@@ -52,9 +52,6 @@ class Connection(asyncio.Protocol):
 
     It adds itself to the set `alive` when it opens, and removes itself when it closes. Without an answer under way, `reply`,
     `start` and `send` do nothing.
-
-    Attributes:
-        paused: True while the client does not read; afterwards `resumed` is called.
     """
 
     def __init__(self, serve: Serve, alive: set[Connection]) -> None:
@@ -62,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, None)
         self._machine = ServerSide(_Rules(), most_waiting=_ANY)
         self._leave: Callable[[], None] | None = None
-        self.paused = False
+        self.paused = False  # True while the client does not read; afterwards `resumed` is called
         self.resumed: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -37,11 +37,6 @@ class Fleet:
     Args:
         loop: the event loop that runs the fleet and gives it the time.
         ports: port of each rank, where other engines fetch its KV.
-
-    Attributes:
-        home: the barrier group of each rank.
-        late_steps: number of late steps by group.
-        ranks_changed: function called after ranks were killed or revived; the host sets it.
     """
 
     def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, ports: Sequence[int]) -> None:
@@ -49,14 +44,14 @@ class Fleet:
         self.faults = Faults(settings.seed)
         self.faults.on += [fault_of(text, settings.ranks) for text in settings.faults]
         self.groups: list[Group] = []
-        self.home: list[Group] = []
+        self.home: list[Group] = []  # the barrier group of each rank
         for size in settings.sizes:
             self.groups.append(Group(settings, settings.step_time(), size, len(self.home)))
             self.home += [self.groups[-1]] * size
         self._wishes: dict[Group, asyncio.TimerHandle] = {}  # timers of the groups' last `Wake`
-        self.late_steps = Counter[Group]()
+        self.late_steps = Counter[Group]()  # by group
         self.transfer = Transfer(settings, ports, self.pulled)
-        self.ranks_changed: Callable[[], None] = lambda: None
+        self.ranks_changed: Callable[[], None] = lambda: None  # called after a death or a revival; the host sets it
         self._start_s = loop.time()
         self.created = int(time.time())  # Unix time
         self._seed_state = tokens.drawn(settings.seed)

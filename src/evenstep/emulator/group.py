@@ -95,13 +95,7 @@ Action: TypeAlias = Produced | Lost | Wake
 
 
 class Group:
-    """`size` ranks that share a barrier, numbered from `first` in the fleet; `step_time` is used without a batch-time law.
-
-    Attributes:
-        steps: number of completed steps.
-        step_s: engine seconds of the running step, or of the last one if the group is idle.
-        stepped_s: engine seconds of all completed steps.
-    """
+    """`size` ranks that share a barrier, numbered from `first` in the fleet; `step_time` counts without a batch-time law."""
 
     def __init__(self, settings: EmulatorSettings, step_time: StepTime, size: int, first: int = 0) -> None:
         self.first, self._settings, self._step_time = first, settings, step_time
@@ -126,7 +120,8 @@ class Group:
         self._leases: dict[int, tuple[Sequence, float]] = {}
         self._wake_s = math.inf
         self._stepping = False
-        self.steps, self.step_s, self.stepped_s = 0, 0.0, 0.0
+        self.steps, self.stepped_s = 0, 0.0  # completed steps, and their engine seconds
+        self.step_s = 0.0  # engine seconds of the running step, or of the last one if the group is idle
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Handle an event at `now_s`, engine seconds; returns the actions that the host must carry out, in order.

@@ -75,22 +75,17 @@ class Rank:
     Args:
         token_budget: most tokens computed in a step; 0 = no limit, so that prompts are not cut.
         batch: float64[FEATURES] that `schedule` fills: features of the step (`cost.batch`) for a batch-time law; or None.
-
-    Attributes:
-        waiting: queue of sequences: evicted ones, the last evicted first, then the others as they were queued.
-        running: sequences with a slot, the oldest admission first.
-        dead: True if it was killed and not revived.
     """
 
     def __init__(self, slots: int, memory: Memory, token_budget: int, batch: F8 | None = None) -> None:
         self.slots, self.memory, self.batch = slots, memory, batch
         self.token_budget = token_budget or sys.maxsize
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
+        self.waiting: deque[Sequence] = deque()  # evicted ones, the last evicted first, then the others as they were queued
+        self.running: list[Sequence] = []  # with a slot, the oldest admission first
         self.scheduled: list[Sequence] = []
         self.load = self.longest = self.prefill_tokens = self.decode_tokens = 0
         self.counts = Counts()
-        self.dead = False
+        self.dead = False  # killed and not revived
 
     def schedule(self) -> None:
         """Plan the next step: evict and admit sequences, take blocks for its tokens, and count these as resident.

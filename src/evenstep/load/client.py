@@ -35,9 +35,6 @@ class Client:
         path: path of every request, appended to the target's `base`.
         headers: further header fields of every request.
         timeout_s: most seconds from the start of a request to the end of its answer.
-
-    Attributes:
-        connections: number of connections made so far.
     """
 
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
@@ -54,7 +51,7 @@ class Client:
             f"Accept: text/event-stream\r\nUser-Agent: evenstep-load\r\n{lines}"
         ).encode("latin-1")
         self._address: tuple[str, int] = (target.host, target.port)
-        self.connections = 0
+        self.connections = 0  # made so far
 
     async def resolve(self) -> None:
         """Look up the host's address, which all later connections use; an unknown host raises `OSError`.
@@ -192,9 +189,6 @@ class Connection(asyncio.Protocol):
         heads: cache of parsed response heads, shared by all connections.
         idle: called, with this connection, when an answer has ended and another request may be sent; then the call ends.
         gone: called once, with this connection, when either side has closed it; then a call on it, if any, ends.
-
-    Attributes:
-        idle_since_s: time at which its last answer ended, by `time.monotonic`; 0 before the first end.
     """
 
     def __init__(self, heads: Heads[ResponseHead], idle: Told, gone: Told) -> None:
@@ -203,7 +197,7 @@ class Connection(asyncio.Protocol):
         self._machine = ClientSide(heads)
         self._call: Call | None = None
         self._error = bytearray()
-        self.idle_since_s = 0.0
+        self.idle_since_s = 0.0  # end of its last answer by `time.monotonic`; 0 before the first end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -32,15 +32,12 @@ class Due:
     Args:
         total: number of requests in the run.
         known: due time and row of each request whose due time is known; the list becomes the queue, and is changed.
-
-    Attributes:
-        started: number of requests that `due` has handed out.
-        finished: number of requests that have ended; only subclasses increase it.
     """
 
     def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
         self.total, self._due = total, known
-        self.started = self.finished = 0
+        self.started = 0  # requests that `due` has handed out
+        self.finished = 0  # requests that have ended; only subclasses increase it
         heapq.heapify(known)
 
     @property

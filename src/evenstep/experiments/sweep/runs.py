@@ -26,14 +26,11 @@ class Runs:
         workloads: workloads that were read already; handed to each process.
         places: where runs are made.
         watch: receives messages.
-
-    Attributes:
-        made: number of runs made so far, over all calls of `make`.
     """
 
     def __init__(self, cache: Cache, workloads: Workloads, places: Places, watch: Progress) -> None:
         self.cache, self._watch, self._crew = cache, watch, Crew(workloads, places, watch)
-        self.made = 0
+        self.made = 0  # runs made so far, over all calls of `make`
 
     def make(self, tasks: Sequence[Task], *, may_begin_plain: bool = True) -> None:
         """Carry out all tasks, started as `_by_replicates` orders them, and cache each result under its task's key.
