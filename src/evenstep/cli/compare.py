@@ -190,10 +190,8 @@ def _compare_engine(args: argparse.Namespace) -> int:
     """Compare scheduling policies inside one engine; returns the exit code, 0.
 
     It prints a table or JSON, and writes the report and records asked for. Records are of each policy's first replicate.
-
-    Raises:
-        InputError: a flag that only routing has, or a bad source, policy or number.
-        PolicyError: a policy broke its contract.
+    `InputError` for a flag that only routing has, or a bad source, policy or number; `PolicyError` for a policy that breaks
+    its contract.
     """
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check, idle

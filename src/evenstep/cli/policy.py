@@ -158,10 +158,7 @@ def _new(args: argparse.Namespace) -> int:
             path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
         except OSError as error:
             raise InputError(where, "file", str(path), "a file that can be written", f"{error.strerror}.") from error
-    rival = {
-        "scheduling": "--engine kv-tokens=20000 --policy vllm",
-        "routing": "--policy jsq",
-    }[args.kind]
+    rival = {"scheduling": "--engine kv-tokens=20000 --policy vllm", "routing": "--policy jsq"}[args.kind]
     print(f"Wrote {' and '.join(map(str, files))}.")
     print(f"Check it:   evenstep policy check {name}.py")
     print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 {rival} --policy {name}.py")

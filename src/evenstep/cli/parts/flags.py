@@ -148,10 +148,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
     """The name of a trace's format: ``columns:...`` if ``--columns`` is given, else `named`, the value of ``--format-name``.
 
-    None means that the format has to be detected.
-
-    Raises:
-        InputError: both flags are given, or ``--columns`` names no column.
+    None means that the format has to be detected. `InputError` if both flags are given, or ``--columns`` names no column.
     """
     columns = getattr(args, "columns", None)
     if columns is None:

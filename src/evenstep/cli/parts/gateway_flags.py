@@ -55,10 +55,7 @@ def sources_of(args: argparse.Namespace) -> Sources:
     """The sources of a gateway's settings: the file's path, a copy of the environment, and the parsed flags.
 
     The gateway reads the file at its start and at every reload; this function does not. If a setting has its own flag, that
-    wins over ``--set`` of it.
-
-    Raises:
-        InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.
+    wins over ``--set`` of it. `InputError` for a flag's value of another form, or ``--prefill`` without ``--decode``.
     """
     from evenstep.gateway.config.layers import Sources
     from evenstep.gateway.config.worker import group_of, worker_of

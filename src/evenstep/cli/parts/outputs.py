@@ -214,10 +214,8 @@ def file_name(name: str) -> str:
 def check_writable(flag: str, file: str | None) -> None:
     """Check before a long run that the output file of a flag can be written; None passes.
 
-    From then on the command cannot read this file (`in_use`). A device needs no writable folder.
-
-    Raises:
-        InputError: a folder, a file that the command has read, or a file whose folder is missing or not writable.
+    From then on the command cannot read this file (`in_use`). A device needs no writable folder. `InputError` for a folder,
+    a file that the command has read, or a file whose folder is missing or not writable.
     """
     if file is None:
         return

@@ -103,10 +103,8 @@ class Compared(Comparison, Tabular):
         """Write the HTML report that ``evenstep compare --report`` writes; returns its path. An existing file is replaced.
 
         Each policy's first replicate is run once more in this process, for the record tables that the charts show. Without a
-        `plan` nothing is run, and these charts are missing.
-
-        Raises:
-            InputError: a name that does not end in ``.html``, or a file that cannot be written.
+        `plan` nothing is run, and these charts are missing. `InputError` for a name that does not end in ``.html``, or a
+        file that cannot be written.
         """
         from evenstep.experiments.compare.running import run_comparison
         from evenstep.measure.output_file import html_path, write_text

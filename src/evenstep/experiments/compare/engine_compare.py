@@ -136,11 +136,8 @@ def run_engine_comparison(
     comparison name thresholds that break WAIT's theory, and policies that see true output lengths or lack bounds
     (`belief_note`). The settings must have passed `check`. With `fewer`, replicates end before the first that equals an
     earlier one; otherwise that is an error. `progress` receives messages; None = silent. `on_policy` is called with a
-    policy's runs when all its replicates have run, in the order asked.
-
-    Raises:
-        InputError: a bad source, policy or number.
-        PolicyError: a policy broke its contract.
+    policy's runs when all its replicates have run, in the order asked. `InputError` for a bad source, policy or number,
+    `PolicyError` for a policy that breaks its contract.
     """
     if not settings.policies:
         raise InputError("compare", "policies", "empty", "at least one policy")

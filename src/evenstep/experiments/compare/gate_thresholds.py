@@ -38,11 +38,7 @@ COUNTS = (*range(1, 31), 50, 100, 200, 500)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """The conditions that thresholds are computed for.
-
-    Raises:
-        InputError: a number out of range, a law of another form, or a trace without a rate.
-    """
+    """The conditions of thresholds; `InputError` for a number out of range, another law, or a trace without a rate."""
 
     trace: Trace  # the requests, with arrival times
     engine: Engine  # only its KV tokens count; 0 = unlimited memory
