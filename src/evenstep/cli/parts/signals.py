@@ -6,12 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 
-@contextmanager
-def terminated_like_ctrl_c() -> Generator[None]:
+def terminated_like_ctrl_c() -> AbstractContextManager[None]:
     """Within the block SIGTERM does what Ctrl-C does there, even if that is ignored, as in the background of a shell.
 
     Mostly it raises KeyboardInterrupt; an `asyncio.Runner` ends its task first. Outside the main thread nothing changes.
@@ -21,19 +20,16 @@ def terminated_like_ctrl_c() -> Generator[None]:
         handler = signal.getsignal(signal.SIGINT)
         (handler if callable(handler) else signal.default_int_handler)(number, frame)
 
-    with _handled(like_ctrl_c, signal.SIGTERM):
-        yield
+    return _handled(like_ctrl_c, signal.SIGTERM)
 
 
-@contextmanager
-def until_told() -> Generator[None]:
+def until_told() -> AbstractContextManager[None]:
     """Within the block SIGINT and SIGTERM end the process with exit code 0, until a host handles them (`sockets.on_end`).
 
     They do so at once: an exception that comes while modules are imported may get lost. Outside the main thread nothing
     changes.
     """
-    with _handled(lambda _number, _frame: os._exit(0), signal.SIGINT, signal.SIGTERM):
-        yield
+    return _handled(lambda _number, _frame: os._exit(0), signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager

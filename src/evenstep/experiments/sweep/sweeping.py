@@ -32,9 +32,6 @@ from evenstep.measure.comparison import interval_of
 from evenstep.measure.swept import Swept, SweptRun
 from evenstep.sim.cluster.host import loop_of
 
-#: Points whose first runs are timed for a forecast: the first, the middle and the last.
-TIMED = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -170,8 +167,7 @@ class Sweep:
         every = {task.key for task in self._every(counts)}
         left = len(self.tasks())
         last = len(counts) - 1
-        chosen = sorted({0, last // 2, last})[:TIMED]
-        timed = self._tasks([1 if p in chosen else 0 for p in range(len(counts))])
+        timed = self._tasks([int(point in (0, last // 2, last)) for point in range(len(counts))])
         Runs(self.cache, self._workloads, Places(), self._watch).make(timed, may_begin_plain=False)
         known = [found["seconds"] for key in every if (found := self.cache.get(key)) is not None]
         most = len(every)
