@@ -13,22 +13,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from evenstep import names, streams
 from evenstep.errors import InputError, check_known, check_range
 
-Kind: TypeAlias = Literal[
-    "refuse",
-    "stall",
-    "die",
-    "kill-rank",
-    "kill-group",
-    "status",
-    "malformed",
-    "html",
-    "empty",
-    "cut",
-    "error-event",
-    "recomputed",
-    "slow-metrics",
-]
-_BEFORE_TOKENS = ("refuse", "status", "html", "empty", "slow-metrics")
+#: Kinds that strike before any token of an answer.
+Early: TypeAlias = Literal["refuse", "status", "html", "empty", "slow-metrics"]
+Kind: TypeAlias = Literal[Early, "stall", "die", "kill-rank", "kill-group", "malformed", "cut", "error-event", "recomputed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class Fault:
         check_range(self.fault, "an HTTP status in 300..599", low=300, high=599, status=self.status)
         for name in ("count", "after_tokens", "retry_after_s", "seconds", "peers_after_s", "down_s"):
             check_range(self.fault, "a number >= 0", low=0, finite=True, **{name: getattr(self, name)})
-        if self.after_tokens and self.fault in _BEFORE_TOKENS:
+        if self.after_tokens and self.fault in get_args(Early):
             raise InputError(self.fault, "after_tokens", self.after_tokens, "0", "It strikes before any token.")
         if "\r" in self.location or "\n" in self.location:
             raise InputError(self.fault, "location", self.location, "one line")

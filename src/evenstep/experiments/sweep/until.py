@@ -20,15 +20,11 @@ _TOKEN = re.compile(r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|(?P<wor
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The stopping rule.
+    """The stopping rule."""
 
-    Args:
-        text: as the user wrote it.
-        conditions: at least one, which must all hold: metric (a field of the summary), limit, and True if the limit is a
-            share of the metric's mean (0.02 = 2 %); else it is in the metric's unit.
-    """
-
-    text: str
+    text: str  # as the user wrote it
+    # at least one, which must all hold: metric (a field of the summary), limit, and True if the limit is a share of the
+    # metric's mean (0.02 = 2 %); else it is in the metric's unit
     conditions: tuple[tuple[str, float, bool], ...]
 
     def holds(self, interval: Callable[[str], Interval | None]) -> bool:
