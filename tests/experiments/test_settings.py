@@ -143,8 +143,9 @@ def test_a_trace_must_have_what_its_arrivals_need():
     lengths = Trace(np.array([1]), np.array([1]), name="lengths.csv")
     with pytest.raises(InputError, match=r"lengths.csv: arrival times is 'absent'.*--rate"):
         check_fits(settled(arrivals="timed"), lengths)
-    with pytest.raises(InputError, match=r"column session is 'absent'.*--users"):
-        check_fits(settled(arrivals="closed"), lengths)
+    for closed in ({"arrivals": "closed"}, {"sessions": 4}):  # sessions imply closed arrivals
+        with pytest.raises(InputError, match=r"column session is 'absent'.*--users"):
+            check_fits(settled(**closed), lengths)
     check_fits(settled(arrivals="timed", rate=2.0), lengths)
     check_fits(settled(arrivals="closed", users=2), lengths)
 

@@ -27,7 +27,8 @@ def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     assert pytest.approx(101.42, abs=0.005) == parallel.LIMIT
     pool = parallel.pool(routing)
     above = [networks.at_rates(pool, 200.0, seed, {"chat": 1.05 * parallel.LIMIT}) for seed in range(3)]
-    assert is_within(mean_interval([parallel.served_above(run) for run in above]), parallel.LIMIT)
+    tokens = parallel.PROMPT + parallel.OUTPUT
+    assert is_within(mean_interval([networks.work(run, [tokens])[0] / tokens for run in above]), parallel.LIMIT)
     below = networks.at_rates(pool, 5000.0, 0, {"chat": 0.99 * parallel.LIMIT})
     assert below.stability().verdict == "stable" and abs(networks.drift(below)) < networks.DRIFT
 

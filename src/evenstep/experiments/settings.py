@@ -291,7 +291,7 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
     """
     from evenstep.request import Trace
 
-    value, trace = settled.value, source
+    value, trace = _with_arrivals(settled), source
     if not isinstance(trace, Trace):
         return
     if value.arrivals == "timed" and trace.arrival_s is None and value.rate is None and value.load is None:

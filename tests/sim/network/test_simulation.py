@@ -149,9 +149,9 @@ def test_a_call_starts_when_its_parents_are_done_and_its_delay_is_over():
     assert np.array_equal(run.tasks.finished_s, finished[3])
 
 
-def test_a_run_is_shown_in_a_line_and_not_with_all_its_rows():
+def test_a_run_is_named_in_a_line_and_not_with_all_its_rows():
     run = simulate_network(one_engine({"ask": call("one")}, count=3, name="small"))
-    assert repr(run) == str(run) == "<run of small in order fcfs, 3 tasks>"
+    assert repr(run) == "<run of small in order fcfs, 3 tasks>"
 
 
 def test_engines_do_not_wait_for_each_other():
