@@ -22,17 +22,13 @@ PolicySpec: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[Routing
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One policy with its predictor, as the user asked for it.
+    """One policy with its predictor, as the user asked for it."""
 
-    Args:
-        name: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it. Of an
-            object without a `repr` of its own it is the name of its class; `contenders` numbers it if another has that name.
-        policy: a spec for `names.build`, or the policy itself.
-        predictor: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one.
-    """
-
+    #: its name in tables and reports: the spec as text, or the policy's `repr` with the predictor given for it. Of an object
+    #: without a `repr` of its own it is the name of its class; `contenders` numbers it if another has that name.
     name: str
-    policy: Mapping[str, Any] | RoutingPolicy
+    policy: Mapping[str, Any] | RoutingPolicy  # a spec for `names.build`, or the policy itself
+    #: a spec for `names.build`; None = the policy's `usual_predictor`, if it has one
     predictor: Mapping[str, Any] | None = None
 
     def build(self) -> tuple[RoutingPolicy, Any]:

@@ -21,16 +21,11 @@ from evenstep.experiments.warming import Warming, cold_kernels, compile_notice
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where to carry out jobs: in this process, in other processes, or on a Ray cluster.
+    """Where to carry out jobs: in this process, in other processes, or on a Ray cluster."""
 
-    Args:
-        executor: ``processes`` or ``ray``.
-        processes: number of processes; None = begin in this one, and use all cores if the jobs take long.
-        ray_address: address of the Ray cluster; None = the connected one, else RAY_ADDRESS, else a temporary one.
-    """
-
-    executor: str = "processes"
-    processes: int | None = 1
+    executor: str = "processes"  # ``processes`` or ``ray``
+    processes: int | None = 1  # number of processes; None = begin in this one, and use all cores if the jobs take long
+    #: address of the Ray cluster; None = the connected one, else RAY_ADDRESS, else a temporary one
     ray_address: str | None = None
 
     @property
@@ -49,20 +44,14 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels that jobs need.
+    """The kernels that jobs need."""
 
-    Args:
-        asked: contenders whose kernels the jobs need; empty = nothing is compiled ahead.
-        loops: for each contender, the module of the simulator loop that its runs use (`cluster.host.loop_of`).
-        kind: returns the index in `asked` of a job's contender.
-        may_begin_plain: allow runs in plain Python until their kernels are compiled, with the same bits.
-        rehearse: makes a short run of the contender with this index, so that everything it needs is loaded.
-    """
-
-    asked: Sequence[Asked] = ()
+    asked: Sequence[Asked] = ()  # contenders whose kernels the jobs need; empty = nothing is compiled ahead
+    #: for each contender, the module of the simulator loop that its runs use (`cluster.host.loop_of`)
     loops: Sequence[str] = ()
-    kind: Callable[[Any], int] = lambda job: 0
-    may_begin_plain: bool = True
+    kind: Callable[[Any], int] = lambda job: 0  # returns the index in `asked` of a job's contender
+    may_begin_plain: bool = True  # allow runs in plain Python until their kernels are compiled, with the same bits
+    #: makes a short run of the contender with this index, so that everything it needs is loaded
     rehearse: Callable[[int], object] = lambda place: None
 
     def begin(self, places: Places) -> tuple[Warming, bool]:

@@ -46,21 +46,13 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended: with a result, with an error, or by the death of its process.
-
-    Args:
-        job: the job.
-        result: its return value.
-        error: the exception that it raised, or None.
-        lost: how its process died before the job ended, as text; otherwise empty.
-        seconds: wall-clock time of a job with a result; 0 = not measured.
-    """
+    """A job that ended: with a result, with an error, or by the death of its process."""
 
     job: Any
-    result: Any = None
-    error: Exception | None = None
-    lost: str = ""
-    seconds: float = 0.0
+    result: Any = None  # its return value
+    error: Exception | None = None  # the exception that it raised, or None
+    lost: str = ""  # how its process died before the job ended, as text; otherwise empty
+    seconds: float = 0.0  # wall-clock time of a job with a result; 0 = not measured
 
 
 class Executor(Protocol):

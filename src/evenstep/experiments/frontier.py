@@ -48,18 +48,13 @@ class Case:
     """A scheduling policy on an engine, and the lengths of the requests that arrive. Nothing is cached between calls.
 
     Its methods guess the largest stable rate, or simulate a given rate; `largest_rates` searches.
-
-    Args:
-        policy: NAME or NAME:key=value.
-        law: batch time, seconds of an iteration. With the engine's overhead it must be above 0, which is not checked here.
-        engine: the server with its limits.
-        lengths: draws prompt and output tokens of the requests.
     """
 
-    policy: str
+    policy: str  # NAME or NAME:key=value
+    #: batch time, seconds of an iteration. With the engine's overhead it must be above 0, which is not checked here.
     law: BatchTime
-    engine: Engine
-    lengths: Laws | Rows
+    engine: Engine  # the server with its limits
+    lengths: Laws | Rows  # draws prompt and output tokens of the requests
 
     @property
     def sample(self) -> Trace:
@@ -159,15 +154,12 @@ def unit_of(run: EngineRun) -> Unit:
 class Bracket:
     """The two rates between which a bisection ended, requests a second.
 
-    Args:
-        low, high: the largest rate found stable, and the smallest found unstable. Both are 0 if every tried rate is
-            unstable, and inf if every one is stable.
-        served: requests a second that the engine serves in an overload, if checks show that this is the largest stable rate;
-            else None.
+    Both are 0 if every tried rate is unstable, and inf if every one is stable.
     """
 
-    low: float
-    high: float
+    low: float  # the largest rate found stable
+    high: float  # the smallest found unstable
+    #: requests a second served in an overload, if checks show that this is the largest stable rate; else None
     served: float | None = None
 
     @property
@@ -177,22 +169,14 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bisection:
-    """One replicate's search for the largest stable rate of a case.
-
-    Args:
-        case: the case.
-        around: a first guess, requests a second.
-        requests: arrivals of a run; up to four times as many while the verdict is undecided.
-        precision: the search ends when the bracket's width is at most this share of its lower end.
-        seed, replicate: keys of the arrivals, the same at every rate.
-    """
+    """One replicate's search for the largest stable rate of a case."""
 
     case: Case
-    around: float
-    requests: int
-    precision: float
-    seed: int
-    replicate: int
+    around: float  # a first guess, requests a second
+    requests: int  # arrivals of a run; up to four times as many while the verdict is undecided
+    precision: float  # the search ends when the bracket's width is at most this share of its lower end
+    seed: int  # key of the arrivals, the same at every rate
+    replicate: int  # a second key of them
 
     def search(self) -> Bracket:
         """Search, and return the last bracket with the rate that the engine serves in an overload.

@@ -27,36 +27,23 @@ FEW = 50
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a run needs besides its contender and its replicate.
+    """Everything that a run needs besides its contender and its replicate."""
 
-    Args:
-        source: a trace or a generator of traces, already at its rate or load.
-        cluster, step_time: the fleet, and the law of a step's seconds.
-        seeds: replicates of each contender, >= 1; `InputError` if above 1 with a drift that has profiles.
-        fewer: end before the first replicate that equals an earlier one; False = such a replicate is an `InputError`.
-        seed: key of replicates; replicate i runs under the seed ``seed + i``.
-        power: power law for the energy metrics; None = the default one.
-        slo: objective for goodput; None = no goodput metrics.
-        records, all_records: keep the request and step tables of the first replicate, or of every replicate.
-        most_steps: most steps in a step table, of longer runs chosen evenly; 0 = all.
-        samples: most samples of every worker's load to keep, first replicate only.
-        decisions: keep a table with a row for each decision, in every replicate.
-        door: call a policy by its Python method (``plain``) or its compiled rule; ``auto`` takes the rule if there is one.
-    """
-
-    source: Source
-    cluster: Cluster
-    step_time: StepTime
-    seeds: int = 3
+    source: Source  # a trace or a generator of traces, already at its rate or load
+    cluster: Cluster  # the fleet
+    step_time: StepTime  # the law of a step's seconds
+    seeds: int = 3  # replicates of each contender, >= 1; `InputError` if above 1 with a drift that has profiles
+    #: end before the first replicate that equals an earlier one; False = such a replicate is an `InputError`
     fewer: bool = False
-    seed: int = 0
-    power: Any = None
-    slo: Slo | None = None
-    records: bool = False
-    all_records: bool = False
-    most_steps: int = 0
-    samples: int = 0
-    decisions: bool = False
+    seed: int = 0  # key of replicates; replicate i runs under the seed ``seed + i``
+    power: Any = None  # power law for the energy metrics; None = the default one
+    slo: Slo | None = None  # objective for goodput; None = no goodput metrics
+    records: bool = False  # keep the request and step tables of the first replicate
+    all_records: bool = False  # keep them of every replicate
+    most_steps: int = 0  # most steps in a step table, of longer runs chosen evenly; 0 = all
+    samples: int = 0  # most samples of every worker's load to keep, first replicate only
+    decisions: bool = False  # keep a table with a row for each decision, in every replicate
+    #: call a policy by its Python method (``plain``) or its compiled rule; ``auto`` takes the rule if there is one
     door: Literal["auto", "plain", "compiled"] = "auto"
 
     def __post_init__(self) -> None:

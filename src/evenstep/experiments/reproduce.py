@@ -70,18 +70,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment: the value that a file of ``experiments/papers`` binds to `experiment`.
+    """An experiment: the value that a file of ``experiments/papers`` binds to `experiment`."""
 
-    Args:
-        title, source: its subject; the paper and the place in it.
-        run: runs it under a setting and returns its findings.
-        most_traces: most trace files that may replace its workload; 0 = it makes its own instance.
-    """
-
-    title: str
-    source: str
-    run: Callable[[Setting], Findings]
-    most_traces: int = 1
+    title: str  # its subject
+    source: str  # the paper and the place in it
+    run: Callable[[Setting], Findings]  # runs it under a setting and returns its findings
+    most_traces: int = 1  # most trace files that may replace its workload; 0 = it makes its own instance
 
 
 def experiment(title: str, source: str, most_traces: int = 1) -> Callable[[Callable[[Setting], Findings]], Experiment]:

@@ -21,23 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything that decides how a workload is read; equal readings give the same requests.
+    """Everything that decides how a workload is read; equal readings give the same requests."""
 
-    Args:
-        source: a trace, a generator of traces, or a path.
-        limit: number of first rows to read, or of requests to draw.
-        format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
-        skip_bad_rows: leave out rows that cannot be read.
-        seed: key of everything that a reader draws.
-        prefix_blocks: also read the block ids of prompts, if the source is a file.
-    """
-
-    source: Any
-    limit: int | None = None
-    format_name: str | None = None
-    skip_bad_rows: bool = False
-    seed: int = 0
-    prefix_blocks: bool = False
+    source: Any  # a trace, a generator of traces, or a path
+    limit: int | None = None  # number of first rows to read, or of requests to draw
+    format_name: str | None = None  # the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it
+    skip_bad_rows: bool = False  # leave out rows that cannot be read
+    seed: int = 0  # key of everything that a reader draws
+    prefix_blocks: bool = False  # also read the block ids of prompts, if the source is a file
 
     @classmethod
     def of(cls, settings: Any) -> Reading:

@@ -77,36 +77,24 @@ class StabilitySettings:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict on one policy.
+    """The verdict on one policy."""
 
-    Args:
-        policy: the policy as the user wrote it.
-        largest_requests_per_s: mean of the largest stable rate over replicates, with its 95 % interval.
-        closed_form: the largest stable rate in closed form, requests a second, or the reason why there is no closed form.
-        at_rate: the verdict of replicate 0 at the given rate, else at the trace's own; None without either.
-        note: sentence on output lengths that the policy is shown or needs (`belief_note`); empty for others.
-    """
-
-    policy: str
-    largest_requests_per_s: Interval
+    policy: str  # the policy as the user wrote it
+    largest_requests_per_s: Interval  # mean of the largest stable rate over replicates, with its 95 % interval
+    #: the largest stable rate in closed form, requests a second, or the reason why there is no closed form
     closed_form: Closed
-    at_rate: Stability | None
-    note: str
+    at_rate: Stability | None  # the verdict of replicate 0 at the given rate, else at the trace's own; None without either
+    note: str  # sentence on output lengths that the policy is shown or needs (`belief_note`); empty for others
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result; its fields are those of the command's JSON.
+    """The result; its fields are those of the command's JSON."""
 
-    Args:
-        arrivals: a description of the arrivals.
-        rate: requests a second that each `Judged.at_rate` is about; None if neither the settings nor the source has a rate.
-        policies: a verdict for each policy, in the order asked.
-    """
-
-    arrivals: str
+    arrivals: str  # a description of the arrivals
+    #: requests a second that each `Judged.at_rate` is about; None if neither the settings nor the source has a rate
     rate: float | None
-    policies: list[Judged]
+    policies: list[Judged]  # a verdict for each policy, in the order asked
 
 
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:

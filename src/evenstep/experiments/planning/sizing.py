@@ -46,17 +46,11 @@ _SHOWN = ("slo_share", "idle_time_share", "ttft_p95_s", "tpot_p95_s")
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """The requests that arrive, and the kind of fleet to serve them.
+    """The requests that arrive, and the kind of fleet to serve them."""
 
-    Args:
-        settings: the objective, the laws of the fleet, and the runs.
-        lengths: draws prompt and output tokens.
-        rate: requests a second.
-    """
-
-    settings: PlanSettings
-    lengths: Laws | Rows
-    rate: float
+    settings: PlanSettings  # the objective, the laws of the fleet, and the runs
+    lengths: Laws | Rows  # draws prompt and output tokens
+    rate: float  # requests a second
 
     @property
     def unit(self) -> int:

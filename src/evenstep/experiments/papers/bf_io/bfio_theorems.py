@@ -74,18 +74,12 @@ DRIFTS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The counted steps of one run: those after the warm-up, while overload (Definition 1) held.
+    """The counted steps of one run: those after the warm-up, while overload (Definition 1) held."""
 
-    Args:
-        imbalance, gap: float64[K], KV tokens: workers times envelope minus the sum of loads, and envelope minus least load.
-        variance: of the load over workers, per slot, mean over samples; nan if the run has no samples.
-        asserted: True if there are counted steps, with all slots full at each of them.
-    """
-
-    imbalance: F8
-    gap: F8
-    variance: float
-    asserted: bool
+    imbalance: F8  # float64[K], KV tokens: workers times envelope minus the sum of loads
+    gap: F8  # float64[K], KV tokens: envelope minus least load
+    variance: float  # of the load over workers, per slot, mean over samples; nan if the run has no samples
+    asserted: bool  # True if there are counted steps, with all slots full at each of them
 
 
 def counted(run: Run, model: Model) -> Counted:
@@ -137,17 +131,12 @@ Line = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the parts of the experiment measure, besides their rows and claims; each part adds to it.
+    """What the parts of the experiment measure, besides their rows and claims; each part adds to it."""
 
-    Args:
-        asserted: for each run, whether overload was asserted.
-        data: values by (part, case, quantity).
-        lines: gains by names such as ``Theorem 1, log G, proven``.
-    """
-
-    asserted: list[bool] = field(default_factory=list[bool])
+    asserted: list[bool] = field(default_factory=list[bool])  # for each run, whether overload was asserted
+    #: values by (part, case, quantity)
     data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
-    lines: dict[str, Line] = field(default_factory=dict[str, Line])
+    lines: dict[str, Line] = field(default_factory=dict[str, Line])  # gains by names such as ``Theorem 1, log G, proven``
 
     def both(self, setting: ex.Setting, model: Model, size: tuple[int, int], *turns: int) -> list[list[Counted]]:
         """`measured` of FCFS, and of BF-IO(0) if there are two `turns`."""

@@ -70,16 +70,11 @@ def around(share: float) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Average latencies of every policy under some intervals.
+    """Average latencies of every policy under some intervals."""
 
-    Args:
-        setting: size, replicates, key.
-        intervals: bounds by name.
-        values: mean latencies, seconds, one a replicate, by (intervals, policy, requests, KV tokens); filled by `run`.
-    """
-
-    setting: ex.Setting
-    intervals: Mapping[str, Bounds]
+    setting: ex.Setting  # size, replicates, key
+    intervals: Mapping[str, Bounds]  # bounds by name
+    #: mean latencies, seconds, one a replicate, by (intervals, policy, requests, KV tokens); filled by `run`
     values: Values = field(default_factory=Values)
 
     @property

@@ -71,18 +71,12 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """An instance: prompts of s tokens, outputs from l to u, and how often each output occurs.
+    """An instance: prompts of s tokens, outputs from l to u, and how often each output occurs."""
 
-    Args:
-        prompt, lower: s and l, tokens.
-        mix: float64[u], requests of each output 1..u, in proportion.
-        times: memory over s + u.
-    """
-
-    prompt: int
-    lower: int
-    mix: F8
-    times: int = 100
+    prompt: int  # s, tokens
+    lower: int  # l, tokens
+    mix: F8  # float64[u], requests of each output 1..u, in proportion
+    times: int = 100  # memory over s + u
 
     @property
     def name(self) -> str:

@@ -36,19 +36,13 @@ def network(policy: str = net.ORDERS[0]) -> Network:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agents:
-    """Measurements of the agents at one load, over the replicates.
+    """Measurements of the agents at one load, over the replicates."""
 
-    Args:
-        grows: for each agent, growth of its calls over the run's second half, as a share of those that arrive there.
-        left: tasks that are not done at the end.
-        times: float64[T], slots (seconds) at which `calls` are counted.
-        calls: for each agent float64[T], calls in it at these times, of the first replicate.
-    """
-
+    #: for each agent, growth of its calls over the run's second half, as a share of those that arrive there
     grows: tuple[ex.Interval, ...]
-    left: ex.Interval
-    times: F8
-    calls: tuple[F8, ...]
+    left: ex.Interval  # tasks that are not done at the end
+    times: F8  # float64[T], slots (seconds) at which `calls` are counted
+    calls: tuple[F8, ...]  # for each agent float64[T], calls in it at these times, of the first replicate
 
 
 #: Scheduling policy and load.

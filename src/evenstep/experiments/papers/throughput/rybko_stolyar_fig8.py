@@ -54,20 +54,13 @@ def _task(first: str, second: str) -> TaskSection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """One run under one order.
+    """One run under one order."""
 
-    Args:
-        times: float64[S], slots of the samples.
-        requests, tokens: int64[S, 2], calls, and tokens left to run, in each agent at these times.
-        growth: of the tasks that are not done, a slot, over the second half.
-        drift: growth of the calls over the second half, as a share of those that arrive.
-    """
-
-    times: F8
-    requests: I8
-    tokens: I8
-    growth: float
-    drift: float
+    times: F8  # float64[S], slots of the samples
+    requests: I8  # int64[S, 2], calls in each agent at these times
+    tokens: I8  # int64[S, 2], tokens left to run in each agent at these times
+    growth: float  # of the tasks that are not done, a slot, over the second half
+    drift: float  # growth of the calls over the second half, as a share of those that arrive
 
     def last(self, held: I8) -> I8:
         """The rows of `held`, [S, 2] of this path, in the last `LAST` slots."""

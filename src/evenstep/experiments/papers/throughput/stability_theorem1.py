@@ -104,17 +104,12 @@ def _engine(budget: int) -> Engine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """Tokens left to run over time, simulated and fluid.
+    """Tokens left to run over time, simulated and fluid."""
 
-    Args:
-        times: float64[T], seconds.
-        work, fluid: float64[T], tokens left, simulated (first replicate) and fluid.
-        apart: the largest distance between them, as a share of the backlog's tokens at time 0; mean over the replicates.
-    """
-
-    times: F8
-    work: F8
-    fluid: F8
+    times: F8  # float64[T], seconds
+    work: F8  # float64[T], tokens left, simulated (first replicate)
+    fluid: F8  # float64[T], tokens left, fluid
+    #: the largest distance between them, as a share of the backlog's tokens at time 0; mean over the replicates
     apart: ex.Interval
 
 

@@ -63,15 +63,10 @@ def thresholds_said(work: Workload) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenTypes:
-    """Nested WAIT on the ten types at a rate: with the paper's ratios, and with solved thresholds.
+    """Nested WAIT on the ten types at a rate: with the paper's ratios, and with solved thresholds."""
 
-    Args:
-        rate: requests a second of all types together.
-        over: divisor of the paper's ratios that gives thresholds.
-    """
-
-    rate: float
-    over: int
+    rate: float  # requests a second of all types together
+    over: int  # divisor of the paper's ratios that gives thresholds
 
     def types(self, rate: float) -> Types:
         """The ten types at a total rate, requests a second."""

@@ -67,21 +67,13 @@ Lengths = Callable[[I8, int, int], tuple[I8, I8]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Limits and arrivals under which policies are compared.
+    """Limits and arrivals under which policies are compared."""
 
-    Args:
-        tokens: tokens an iteration may run.
-        load: arrivals over the largest rate.
-        rate: arrivals, requests a second.
-        fits: requests of the mix that an iteration can run (`Workload.fits`).
-        said: the case in words, for tables.
-    """
-
-    tokens: int
-    load: float
-    rate: float
-    fits: float
-    said: str
+    tokens: int  # tokens an iteration may run
+    load: float  # arrivals over the largest rate
+    rate: float  # arrivals, requests a second
+    fits: float  # requests of the mix that an iteration can run (`Workload.fits`)
+    said: str  # the case in words, for tables
 
 
 def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
@@ -118,26 +110,16 @@ Gated = Callable[[Case], Mapping[str, SchedulingPolicy]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Types of requests on one engine.
+    """Types of requests on one engine."""
 
-    Args:
-        prompts, outputs: tokens of each type; means where `lengths` draws them.
-        shares: arrivals of each type, in proportion.
-        batch_limit: B, requests of an iteration.
-        gated: gives the policies under test for a case, by label.
-        rates: arrival rates, requests a second, where the paper gives them.
-        law: batch time.
-        lengths: draws the lengths of requests from their types; None = all have the type's.
-    """
-
-    prompts: Sequence[int]
-    outputs: Sequence[int]
-    shares: Sequence[float]
-    batch_limit: int
-    gated: Gated
-    rates: Sequence[float] = ()
-    law: AffineKv = LAW
-    lengths: Lengths | None = None
+    prompts: Sequence[int]  # tokens of each type; means where `lengths` draws them
+    outputs: Sequence[int]  # tokens of each type; means where `lengths` draws them
+    shares: Sequence[float]  # arrivals of each type, in proportion
+    batch_limit: int  # B, requests of an iteration
+    gated: Gated  # gives the policies under test for a case, by label
+    rates: Sequence[float] = ()  # arrival rates, requests a second, where the paper gives them
+    law: AffineKv = LAW  # batch time
+    lengths: Lengths | None = None  # draws the lengths of requests from their types; None = all have the type's
 
     def mean(self, per_type: Any) -> float:
         """The mean over types, weighted by the shares, of a number that each type has."""

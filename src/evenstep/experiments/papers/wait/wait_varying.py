@@ -47,20 +47,13 @@ SAVED = (("iterations", "fewer iterations", "{} iterations"), ("energy_j_per_tok
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Types of requests that WAIT or Nested WAIT serves.
+    """Types of requests that WAIT or Nested WAIT serves."""
 
-    Args:
-        name: of the policy.
-        prompts, outputs: tokens of each type.
-        shares: arrivals of each type, in proportion.
-        is_nested: True if Nested WAIT serves them, because the types are unknown; else WAIT.
-    """
-
-    name: str
-    prompts: tuple[int, ...]
-    outputs: tuple[int, ...]
-    shares: tuple[float, ...]
-    is_nested: bool
+    name: str  # of the policy
+    prompts: tuple[int, ...]  # tokens of each type
+    outputs: tuple[int, ...]  # tokens of each type
+    shares: tuple[float, ...]  # arrivals of each type, in proportion
+    is_nested: bool  # True if Nested WAIT serves them, because the types are unknown; else WAIT
 
     def types(self, load: float) -> Types:
         """The types, with arrivals at this share of the engine's capacity."""
