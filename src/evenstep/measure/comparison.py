@@ -23,16 +23,11 @@ NOT_OUTCOMES = frozenset({"requests", "output_tokens", "policy_free_bound_s", "m
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate over replicates, for instance a mean or a mean paired difference, with its 95 % interval.
+    """An estimate over replicates, for instance a mean or a mean paired difference, with its 95 % interval."""
 
-    Args:
-        value: the estimate, in the unit of the figure.
-        low, high: ends of the interval; both None if there are too few values, as with one replicate.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
+    value: float  # the estimate, in the unit of the figure
+    low: float | None  # lower end of the interval; None if there are too few values, as with one replicate
+    high: float | None  # upper end; None if `low` is None
 
     @property
     def half(self) -> float | None:

@@ -21,135 +21,90 @@ from evenstep.wording import counted
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EngineRequestTable(RecordTable):
-    """One row for each completed request, in order of request id; N rows.
-
-    Args:
-        request_id, prompt_tokens, output_tokens, request_class: int64[N]; the class is 0 where the trace has none.
-        arrival_s, scheduled_s: float64[N], seconds: its arrival, and the start of the first iteration that ran some of it.
-        first_token_s, finished_s: float64[N], seconds: the ends of the iterations with its first and its last token.
-        first_iteration, last_iteration: int64[N], first and last iteration that ran some of it, counted from 0.
-        evictions, wasted_tokens: int64[N], how often it lost its memory, and the computed KV tokens lost with it.
-        rank: int64[N], data-parallel rank that ran it; 0 in an engine of one rank.
-    """
+    """One row for each completed request, in order of request id; N rows."""
 
     request_id: I8
     prompt_tokens: I8
     output_tokens: I8
-    request_class: I8
+    request_class: I8  # 0 where the trace has none
     arrival_s: F8
-    scheduled_s: F8
-    first_token_s: F8
-    finished_s: F8
-    first_iteration: I8
-    last_iteration: I8
-    evictions: I8
-    wasted_tokens: I8
-    rank: I8
+    scheduled_s: F8  # start of the first iteration that ran some of it
+    first_token_s: F8  # end of the iteration with its first token
+    finished_s: F8  # end of the iteration with its last token
+    first_iteration: I8  # first iteration that ran some of it, counted from 0
+    last_iteration: I8  # last iteration that ran some of it, counted from 0
+    evictions: I8  # how often it lost its memory
+    wasted_tokens: I8  # the computed KV tokens lost with it
+    rank: I8  # data-parallel rank that ran it; 0 in an engine of one rank
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterationTable(RecordTable):
-    """One row for each iteration, in order of start; K rows.
+    """One row for each iteration, in order of start; K rows."""
 
-    Args:
-        start_s, seconds: float64[K], clock at its start, and its length, both in seconds.
-        tokens, prefill_tokens: int64[K], tokens run, and how many of them belong to prefills.
-        requests, decodes: int64[K], requests in the batch, and how many of them decoded.
-        kv_batch, kv_held: int64[K], KV tokens of the requests in the batch, including the tokens it runs; and KV tokens of
-            all memory held while it ran, in whole blocks.
-        running, waiting: int64[K], while it ran: requests that held memory, and requests that waited.
-        evicted, produced: int64[K], requests evicted to form its batch, and output tokens it produced.
-    """
-
-    start_s: F8
-    seconds: F8
-    tokens: I8
-    prefill_tokens: I8
-    requests: I8
-    decodes: I8
-    kv_batch: I8
-    kv_held: I8
-    running: I8
-    waiting: I8
-    evicted: I8
-    produced: I8
+    start_s: F8  # clock at its start
+    seconds: F8  # its length
+    tokens: I8  # tokens run
+    prefill_tokens: I8  # how many of them belong to prefills
+    requests: I8  # requests in the batch
+    decodes: I8  # how many of them decoded
+    kv_batch: I8  # KV tokens of the requests in the batch, including the tokens it runs
+    kv_held: I8  # KV tokens of all memory held while it ran, in whole blocks
+    running: I8  # requests that held memory while it ran
+    waiting: I8  # requests that waited while it ran
+    evicted: I8  # requests evicted to form its batch
+    produced: I8  # output tokens it produced
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConditions:
-    """The conditions of a run of one engine.
+    """The conditions of a run of one engine."""
 
-    Args:
-        policy, batch_time, bounds: scheduling policy, law of iteration time, and source of output-length bounds, as text.
-        engine: the engine's settings by name.
-        seed: key of every random draw.
-        oracle: whether true output lengths were shown to a policy that uses bounds of them, which is impossible live.
-    """
-
-    policy: str
-    batch_time: str
-    bounds: str
-    engine: dict[str, Any]
-    seed: int
+    policy: str  # scheduling policy, as text
+    batch_time: str  # law of iteration time, as text
+    bounds: str  # source of output-length bounds, as text
+    engine: dict[str, Any]  # the engine's settings by name
+    seed: int  # key of every random draw
+    #: whether true output lengths were shown to a policy that uses bounds of them, which is impossible live
     oracle: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineTotals:
-    """Sums over the whole run of one engine. Unfinished requests count except where stated.
+    """Sums over the whole run of one engine. Unfinished requests count except where stated."""
 
-    Args:
-        requests, output_tokens, prompt_tokens: completed requests, and the tokens of these.
-        unfinished: requests not completed when the run was stopped.
-        iterations, evictions: counts.
-        wasted_tokens: computed KV tokens that evictions lost.
-        moved_tokens: KV tokens swapped out or in; each way counts.
-        prefill_tokens, decode_tokens: tokens run, recomputed ones included.
-        makespan_s, busy_s: final clock, and seconds inside iterations.
-        barrier_s: the part of `busy_s` that a data-parallel rank waited for the slowest, mean over ranks; 0 with one rank.
-        gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request, over all requests: count, mean and
-            longest, seconds; without gaps the mean is nan.
-        gap_counts: int64[BINS], how many gaps lie in each bin of a `quantiles.LogHistogram`.
-        counted: other counts by name, for instance ``bounds_not_holding``: requests whose true length was outside the bounds
-            that the policy planned with.
-    """
-
-    requests: int
-    output_tokens: int
-    prompt_tokens: int
-    unfinished: int
+    requests: int  # completed ones
+    output_tokens: int  # of completed requests
+    prompt_tokens: int  # of completed requests
+    unfinished: int  # requests not completed when the run was stopped
     iterations: int
     evictions: int
-    wasted_tokens: int
-    moved_tokens: int
-    prefill_tokens: int
-    decode_tokens: int
-    makespan_s: float
-    busy_s: float
-    gaps: int
-    gap_mean_s: float
-    gap_max_s: float
-    gap_counts: I8
+    wasted_tokens: int  # computed KV tokens that evictions lost
+    moved_tokens: int  # KV tokens swapped out or in; each way counts
+    prefill_tokens: int  # tokens run, recomputed ones included
+    decode_tokens: int  # tokens run, recomputed ones included
+    makespan_s: float  # final clock
+    busy_s: float  # seconds inside iterations
+    gaps: int  # number of gaps between consecutive tokens of a request, over all requests
+    gap_mean_s: float  # their mean; nan without gaps
+    gap_max_s: float  # the longest of them
+    gap_counts: I8  # int64[BINS], how many gaps lie in each bin of a `quantiles.LogHistogram`
+    #: other counts by name, for instance ``bounds_not_holding``: requests whose true length was outside the bounds that the
+    #: policy planned with
     counted: dict[str, int] = field(default_factory=dict)
+    #: the part of `busy_s` that a data-parallel rank waited for the slowest, mean over ranks; 0 with one rank
     barrier_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class EngineRun:
-    """One simulated (or recorded) run of an engine.
+    """One simulated (or recorded) run of an engine."""
 
-    Args:
-        conditions, totals: what was run (engine, policy, laws, seed), and the counts of the whole run.
-        requests: the completed requests.
-        iterations: one row for each iteration; None when records were off.
-        trace: the trace that was run, unfinished requests included; None if unknown.
-    """
-
-    conditions: EngineConditions
-    totals: EngineTotals
-    requests: EngineRequestTable
-    iterations: IterationTable | None = None
-    trace: Trace | None = None
+    conditions: EngineConditions  # what was run: engine, policy, laws, seed
+    totals: EngineTotals  # the counts of the whole run
+    requests: EngineRequestTable  # the completed requests
+    iterations: IterationTable | None = None  # one row for each iteration; None when records were off
+    trace: Trace | None = None  # the trace that was run, unfinished requests included; None if unknown
 
     def __repr__(self) -> str:
         workload = (self.trace.name if self.trace is not None else "") or "a workload"

@@ -27,14 +27,11 @@ FEWEST_FULL_STEPS = 10
 class Slo:
     """A service-level objective: a request meets it if both of its times are at or below the limits.
 
-    Args:
-        ttft_s, tpot_s: time to first token, and time per output token, seconds; inf = no limit.
-
     Raises: InputError for a limit that is not above 0.
     """
 
-    ttft_s: float = float("inf")
-    tpot_s: float = float("inf")
+    ttft_s: float = float("inf")  # time to first token; inf = no limit
+    tpot_s: float = float("inf")  # time per output token; inf = no limit
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -27,38 +27,24 @@ LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TaskTable(RecordTable):
-    """One row for each agent task, in order of arrival; T rows.
+    """One row for each agent task, in order of arrival; T rows."""
 
-    Args:
-        task_type: int64[T], index of its type in `NetworkRun.types`.
-        arrival_s: float64[T], clock at its arrival, seconds.
-        finished_s: float64[T], clock at the end of its last call, seconds; nan if a call is not done.
-        calls, tokens: int64[T], number of all its calls, and tokens (prompt and output) that engines ran for those done.
-    """
-
-    task_type: I8
-    arrival_s: F8
-    finished_s: F8
-    calls: I8
-    tokens: I8
+    task_type: I8  # index of its type in `NetworkRun.types`
+    arrival_s: F8  # clock at its arrival
+    finished_s: F8  # clock at the end of its last call; nan if a call is not done
+    calls: I8  # number of all its calls
+    tokens: I8  # tokens (prompt and output) that engines ran for the calls done
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallTable(RecordTable):
-    """One row for each call, in order of task; C rows, including calls that were never sent.
+    """One row for each call, in order of task; C rows, including calls that were never sent."""
 
-    Args:
-        task, kind: int64[C], its row in `TaskTable`, and its index in `NetworkRun.kinds`.
-        engine: int64[C], index of the engine that it was sent to; -1 if not sent.
-        released_s: float64[C], clock when it was sent, after the calls before it and its delay, seconds; inf if not sent.
-        finished_s: float64[C], clock at its end, seconds; nan if it is not done.
-    """
-
-    task: I8
-    kind: I8
-    engine: I8
-    released_s: F8
-    finished_s: F8
+    task: I8  # its row in `TaskTable`
+    kind: I8  # its index in `NetworkRun.kinds`
+    engine: I8  # index of the engine that it was sent to; -1 if not sent
+    released_s: F8  # clock when it was sent, after the calls before it and its delay; inf if not sent
+    finished_s: F8  # clock at its end; nan if it is not done
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,37 +249,26 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Live:
-    """The figures of one live run of a network's tasks, sent through a gateway to emulated engines.
+    """The figures of one live run of a network's tasks, sent through a gateway to emulated engines."""
 
-    Args:
-        order, seed: the order in which calls wait at an engine, and the key of every random draw.
-        tasks, unfinished: number of all tasks that came, and of those not done when the run stopped.
-        failed: number of calls that ended with an error.
-        latencies: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds
-            on the time scale of the network file.
-    """
-
-    order: str
-    seed: int
-    tasks: int
-    unfinished: int
-    failed: int
+    order: str  # in which calls wait at an engine
+    seed: int  # key of every random draw
+    tasks: int  # number of all tasks that came
+    unfinished: int  # number of those not done when the run stopped
+    failed: int  # number of calls that ended with an error
+    #: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds on the time
+    #: scale of the network file
     latencies: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveOrdered:
-    """The figures of one order of calls over all replicates, either simulated or live.
-
-    Args:
-        way: ``simulated`` or ``live``.
-        means: mean and 95 % interval over replicates, by figure of `LIVE`.
-        versus: paired differences by figure to the first order in the same `way`, this minus first; None for the first.
-    """
+    """The figures of one order of calls over all replicates, either simulated or live."""
 
     order: str
-    way: str
-    means: Mapping[str, Interval]
+    way: str  # ``simulated`` or ``live``
+    means: Mapping[str, Interval]  # mean and 95 % interval over replicates, by figure of `LIVE`
+    #: paired differences by figure to the first order in the same `way`, this minus first; None for the first
     versus: Mapping[str, Interval] | None
 
 

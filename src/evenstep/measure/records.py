@@ -45,66 +45,42 @@ class RecordTable(Tabular):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RequestTable(RecordTable):
-    """One row for each completed request, in order of request id; N rows.
-
-    Args:
-        request_id, worker: int64[N]; `worker` is the index of the worker that completed it, -1 if a recorded run does not
-            know.
-        prompt_tokens, output_tokens: int64[N].
-        visible_s: float64[N], clock from which it waits, seconds: its arrival (timed), its entry into the pool (saturated),
-            or when its user asks (closed).
-        admitted_s: float64[N], clock at the start of its first decode step, seconds.
-        first_token_s, finished_s: float64[N], clock at the end of its first and of its last decode step, seconds.
-        admitted_step, finished_step: int64[N], its first (since a restart) and last decode step, from 0 in a barrier group.
-        restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
-        request_class: int64[N], class or tenant; None where the trace has no classes.
-    """
+    """One row for each completed request, in order of request id; N rows."""
 
     request_id: I8
-    worker: I8
+    worker: I8  # index of the worker that completed it, -1 if a recorded run does not know
     prompt_tokens: I8
     output_tokens: I8
+    #: clock from which it waits: its arrival (timed), its entry into the pool (saturated), or when its user asks (closed)
     visible_s: F8
-    admitted_s: F8
-    first_token_s: F8
-    finished_s: F8
-    admitted_step: I8
-    finished_step: I8
-    restarts: I8
-    request_class: I8 | None = None
+    admitted_s: F8  # clock at the start of its first decode step
+    first_token_s: F8  # clock at the end of its first decode step
+    finished_s: F8  # clock at the end of its last decode step
+    admitted_step: I8  # its first decode step (since a restart), from 0 in a barrier group
+    finished_step: I8  # its last decode step, from 0 in a barrier group
+    restarts: I8  # times it went back to the pool (worker lost, or KV memory overflowed)
+    request_class: I8 | None = None  # class or tenant; None where the trace has no classes
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepTable(RecordTable):
-    """One row for each decode step of one barrier group with at least one running request, in order of start; K rows.
+    """One row for each decode step of one barrier group with at least one running request, in order of start; K rows."""
 
-    Args:
-        group, step: int64[K], index of the barrier group, and number of the step, counted from 0 in each group.
-        start_s, duration_s: float64[K], clock at its start, and its length, both in seconds.
-        envelope, load_sum, load_min: float64[K], KV tokens: largest, total and smallest load of the group's workers.
-        local_max_s, local_sum_s: float64[K], seconds of work without the overhead C: of the group's slowest worker, and
-            summed over its workers.
-        running, running_all: int64[K], running requests of the group, and of all groups at that moment, this one included.
-        admitted: int64[K], requests of the group that were admitted since its last step and begin to decode at this one.
-        tokens: int64[K], output tokens the step produced.
-        energy_busy_idle_j, energy_step_average_j: float64[K], joules under the two accountings of `cost.power`.
-    """
-
-    group: I8
-    step: I8
-    start_s: F8
-    duration_s: F8
-    envelope: F8
-    load_sum: F8
-    load_min: F8
-    local_max_s: F8
-    local_sum_s: F8
-    running: I8
-    running_all: I8
-    admitted: I8
-    tokens: I8
-    energy_busy_idle_j: F8
-    energy_step_average_j: F8
+    group: I8  # index of the barrier group
+    step: I8  # number of the step, counted from 0 in each group
+    start_s: F8  # clock at its start
+    duration_s: F8  # its length
+    envelope: F8  # largest load of the group's workers, KV tokens
+    load_sum: F8  # their total load, KV tokens
+    load_min: F8  # their smallest load, KV tokens
+    local_max_s: F8  # seconds of work without the overhead C, of the group's slowest worker
+    local_sum_s: F8  # the same, summed over its workers
+    running: I8  # running requests of the group
+    running_all: I8  # running requests of all groups at that moment, this one included
+    admitted: I8  # requests of the group that were admitted since its last step and begin to decode at this one
+    tokens: I8  # output tokens the step produced
+    energy_busy_idle_j: F8  # joules under one of the two accountings of `cost.power`
+    energy_step_average_j: F8  # joules under the other
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,107 +88,72 @@ class WorkerTable(RecordTable):
     """Samples of all G workers of the fleet at every `stride`-th step of each group, in order of time; S rows.
 
     When the table is full, every other sample is dropped and the stride doubles.
-
-    Args:
-        step: int64[S], number of the step sampled, counted from 0 in its group.
-        group: int64[S], the barrier group whose step it is; workers of other groups are shown as they are at that moment.
-        start_s, duration_s: float64[S], clock at the start of that step, and its length, both in seconds.
-        load: float64[S, G], KV tokens of each worker.
-        running: int64[S, G], running requests of each worker.
-        stride: steps from one sample of a group to the next, at the end of the run; 1 = every step is here.
-        longest: float64[S, G], KV tokens of each worker's longest request; None if the step-time law does not need them.
     """
 
-    step: I8
-    group: I8
-    start_s: F8
-    duration_s: F8
-    load: F8
-    running: I8
-    stride: int
+    step: I8  # int64[S], number of the step sampled, counted from 0 in its group
+    group: I8  # int64[S], the barrier group whose step it is; workers of other groups are shown as they are at that moment
+    start_s: F8  # float64[S], clock at the start of that step
+    duration_s: F8  # float64[S], its length
+    load: F8  # float64[S, G], KV tokens of each worker
+    running: I8  # int64[S, G], running requests of each worker
+    stride: int  # steps from one sample of a group to the next, at the end of the run; 1 = every step is here
+    #: float64[S, G], KV tokens of each worker's longest request; None if the step-time law does not need them
     longest: F8 | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DecisionTable(RecordTable):
-    """One row for each decision of the policy; D rows.
+    """One row for each decision of the policy; D rows."""
 
-    Args:
-        decision: int64[D], its running number, counted from 0.
-        now_s: float64[D], clock at the decision, seconds.
-        waiting, free_slots, admitted: int64[D], waiting requests and free slots of the fleet before the decision, and number
-            of requests that it sent to workers.
-        bound: float64[D], a proven lower bound on the policy's own objective, given by the policy; nan if it gave no bound.
-    """
-
-    decision: I8
-    now_s: F8
-    waiting: I8
-    free_slots: I8
-    admitted: I8
-    bound: F8
+    decision: I8  # its running number, counted from 0
+    now_s: F8  # clock at the decision
+    waiting: I8  # waiting requests before the decision
+    free_slots: I8  # free slots of the fleet before the decision
+    admitted: I8  # number of requests that it sent to workers
+    bound: F8  # a proven lower bound on the policy's own objective, given by the policy; nan if it gave no bound
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The conditions of a run: enough to compute every metric and to describe the run.
+    """The conditions of a run: enough to compute every metric and to describe the run."""
 
-    Args:
-        workers, slots: number of workers in the fleet, and slots of one (the largest number, if they differ).
-        slots_total: slots of the whole fleet.
-        group_sizes: number of workers of each barrier group; the workers of a group have consecutive indices.
-        overhead_s: overhead C of a step with its synchronisation term, seconds: one value for each group, or one for all.
-        seconds_per_token: t_l of a linear step-time law, seconds a KV token of the heaviest worker; nan for any other law.
-        arrivals: ``saturated`` (the pool is kept full), ``timed`` (at recorded times) or ``closed`` (a user's next request
-            follows the last answer).
-        pool: requests in the pool of saturated arrivals; 0 otherwise.
-        seed: key of the run's random draws.
-        policy, predictor: the policy with its options, as the user wrote it, and its predictor's name, or empty.
-        oracle: whether true output lengths were shown to the policy or predictor, which is impossible live.
-        prefill: whether prefill takes time; if not, a time to first token includes no prefill.
-    """
-
-    workers: int
-    slots: int
-    slots_total: int
-    group_sizes: tuple[int, ...]
+    workers: int  # number of workers in the fleet
+    slots: int  # slots of one worker (the largest number, if they differ)
+    slots_total: int  # slots of the whole fleet
+    group_sizes: tuple[int, ...]  # number of workers of each barrier group; the workers of a group have consecutive indices
+    #: overhead C of a step with its synchronisation term, seconds: one value for each group, or one for all
     overhead_s: tuple[float, ...]
+    #: t_l of a linear step-time law, seconds a KV token of the heaviest worker; nan for any other law
     seconds_per_token: float
+    #: ``saturated`` (the pool is kept full), ``timed`` (at recorded times) or ``closed`` (a user's next request follows the
+    #: last answer)
     arrivals: str
-    pool: int
-    seed: int
-    policy: str
-    predictor: str = ""
-    oracle: bool = False
-    prefill: bool = False
+    pool: int  # requests in the pool of saturated arrivals; 0 otherwise
+    seed: int  # key of the run's random draws
+    policy: str  # with its options, as the user wrote it
+    predictor: str = ""  # its name, or empty
+    oracle: bool = False  # whether true output lengths were shown to the policy or predictor, which is impossible live
+    prefill: bool = False  # whether prefill takes time; if not, a time to first token includes no prefill
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """Sums over the whole run, counted while it runs, so they need no record tables.
+    """Sums over the whole run, counted while it runs, so they need no record tables."""
 
-    Args:
-        requests, output_tokens, steps, decisions: completed requests and their output tokens, decode steps of all groups,
-            and decisions of the policy.
-        makespan_s: final clock, drain included, seconds.
-        load_steps: KV tokens, summed over steps and workers. At a drift of 1, with all requests completed, it is the sum of
-            ``o*s + o*(o-1)/2``, where s is a request's prompt tokens and o its output tokens.
-        active_steps: sum over steps of running requests; ``sum o`` at one token a step.
-        restarts: times that a request went back to the pool.
-        overloaded_steps: steps in overload (BF-IO Definition 1): the pool could fill all free slots even without the
-            requests of its most frequent prompt length.
-        counted: other counts of the host by name, for instance fallbacks of a predictor.
-    """
-
-    requests: int
-    output_tokens: int
-    steps: int
-    decisions: int
-    makespan_s: float
+    requests: int  # completed ones
+    output_tokens: int  # of completed requests
+    steps: int  # decode steps of all groups
+    decisions: int  # of the policy
+    makespan_s: float  # final clock, drain included, seconds
+    #: KV tokens, summed over steps and workers. At a drift of 1, with all requests completed, it is the sum of
+    #: ``o*s + o*(o-1)/2``, where s is a request's prompt tokens and o its output tokens.
     load_steps: float
-    active_steps: int
-    restarts: int
+    active_steps: int  # sum over steps of running requests; ``sum o`` at one token a step
+    restarts: int  # times that a request went back to the pool
+    #: steps in overload (BF-IO Definition 1): the pool could fill all free slots even without the requests of its most
+    #: frequent prompt length
     overloaded_steps: int
+    #: other counts of the host by name, for instance fallbacks of a predictor
     counted: dict[str, int] = field(default_factory=dict)
 
 

@@ -25,18 +25,14 @@ class Stability:
     """A verdict on whether a system keeps up, from the number of requests (or tokens) in it over time.
 
     As text it gives the reason too, and says what settles an undecided verdict.
-
-    Args:
-        verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
-            lies above; else ``undecided``: a longer run may tell.
-        drift: growth of the number of requests (or tokens) in the system, a second, with its 95 % interval.
-        arrivals_per_s: arrivals a second over the same time, in the same unit.
-        served_per_s: `arrivals_per_s` less the growth a second from the first to the last moment; nan if unknown.
     """
 
+    #: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it lies above;
+    #: else ``undecided``: a longer run may tell
     verdict: Verdict
-    drift: Interval
-    arrivals_per_s: float
+    drift: Interval  # growth of the number of requests (or tokens) in the system, a second, with its 95 % interval
+    arrivals_per_s: float  # arrivals a second over the same time, in the same unit
+    #: `arrivals_per_s` less the growth a second from the first to the last moment; nan if unknown
     served_per_s: float = math.nan
 
     def __str__(self) -> str:

@@ -19,23 +19,15 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweptRun:
-    """One run of a sweep, as stored in its cache.
+    """One run of a sweep, as stored in its cache."""
 
-    Args:
-        replicate: index of the replicate, counted from 0; indices of a point may have gaps.
-        seed: key of the run's random draws.
-        digest, trace: digest of the run (`measure.digest`), and SHA-256 of its requests.
-        predictor, oracle: its predictor's name, or empty; whether policy or predictor was shown true output lengths.
-        summary: every metric by name, None for one without a value (`Tally.summary`).
-    """
-
-    replicate: int
-    seed: int
-    digest: str
-    trace: str
-    predictor: str
-    oracle: bool
-    summary: Mapping[str, Any]
+    replicate: int  # index of the replicate, counted from 0; indices of a point may have gaps
+    seed: int  # key of the run's random draws
+    digest: str  # of the run (`measure.digest`)
+    trace: str  # SHA-256 of its requests
+    predictor: str  # its name, or empty
+    oracle: bool  # whether policy or predictor was shown true output lengths
+    summary: Mapping[str, Any]  # every metric by name, None for one without a value (`Tally.summary`)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
