@@ -52,15 +52,10 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float], p
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A chart that a notebook shows as SVG.
+    """A chart that a notebook shows as SVG."""
 
-    Args:
-        draw: draws it on the matplotlib axes that it gets.
-        height: inches; it is 7 inches wide.
-    """
-
-    draw: Callable[[Any], None]
-    height: float
+    draw: Callable[[Any], None]  # draws it on the matplotlib axes that it gets
+    height: float  # inches; it is 7 inches wide
 
     def on(self, axes: Any) -> Any:
         """Draw it on matplotlib axes and return these; the picture itself if `axes` is None. InputError: no axes."""

@@ -23,25 +23,16 @@ _VERDICTS = {True: "holds", False: "does not hold", None: "not settled"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number of a paper next to ours.
+    """One number of a paper next to ours."""
 
-    Args:
-        case: the policy, predictor or sweep point it belongs to.
-        quantity: name of the measured quantity.
-        unit: of the paper's number and of ours; empty for a plain number.
-        paper: the paper's number, or a range as text; None if it gives no number.
-        ours: our mean over replicates and its 95 % interval.
-        difference: our number of this case minus that of the case `against`, replicate by replicate; None = not compared.
-        against: the case of the same quantity it is compared with; empty without a comparison.
-    """
-
-    case: str
-    quantity: str
-    unit: str
-    paper: float | str | None
-    ours: Interval
+    case: str  # the policy, predictor or sweep point it belongs to
+    quantity: str  # name of the measured quantity
+    unit: str  # of the paper's number and of ours; empty for a plain number
+    paper: float | str | None  # the paper's number, or a range as text; None if it gives no number
+    ours: Interval  # our mean over replicates and its 95 % interval
+    #: our number of this case minus that of the case `against`, replicate by replicate; None = not compared
     difference: Interval | None = None
-    against: str = ""
+    against: str = ""  # the case of the same quantity it is compared with; empty without a comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,68 +46,41 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper and what our runs showed.
+    """A sentence of the paper and what our runs showed."""
 
-    Args:
-        says: the claim, as a sentence.
-        holds: True or False in our runs; None if the intervals do not settle it.
-        seen: our figures for it, as text.
-    """
-
-    says: str
-    holds: bool | None
-    seen: str
+    says: str  # the claim, as a sentence
+    holds: bool | None  # True or False in our runs; None if the intervals do not settle it
+    seen: str  # our figures for it, as text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """The complete result of one reproduction.
+    """The complete result of one reproduction."""
 
-    Args:
-        rows: numbers, in the paper's order.
-        claims: sentences of the paper, tested.
-        constants: every number or choice that the paper leaves open or that we changed.
-        remark: one sentence, without its full stop, on where and why we differ from the paper.
-        stands_in: our substitutes for data or machines that are not available, as text without a full stop.
-        data: the data of the figure: columns by name, all of the same length.
-        draw: puts the drawing on the matplotlib figure that it gets.
-        size: width and height of the figure, inches.
-        intervals: a sentence on the kind of the intervals; empty = they are t-intervals over replicates.
-        replicates: number of replicates, if it is not that of the setting; None = it is.
-    """
-
-    rows: Sequence[Row]
-    claims: Sequence[Claim]
-    constants: Sequence[Constant]
-    remark: str
-    stands_in: str
-    data: Mapping[str, Any]
-    draw: Callable[[Any], None]
-    size: tuple[float, float] = (9.0, 5.0)
-    intervals: str = ""
-    replicates: int | None = None
+    rows: Sequence[Row]  # numbers, in the paper's order
+    claims: Sequence[Claim]  # sentences of the paper, tested
+    constants: Sequence[Constant]  # every number or choice that the paper leaves open or that we changed
+    remark: str  # one sentence, without its full stop, on where and why we differ from the paper
+    stands_in: str  # our substitutes for data or machines that are not available, as text without a full stop
+    data: Mapping[str, Any]  # the data of the figure: columns by name, all of the same length
+    draw: Callable[[Any], None]  # puts the drawing on the matplotlib figure that it gets
+    size: tuple[float, float] = (9.0, 5.0)  # width and height of the figure, inches
+    intervals: str = ""  # a sentence on the kind of the intervals; empty = they are t-intervals over replicates
+    replicates: int | None = None  # number of replicates, if it is not that of the setting; None = it is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reproduction:
-    """The findings of an experiment, with its description and the way they were made.
+    """The findings of an experiment, with its description and the way they were made."""
 
-    Args:
-        name, title, source: name of the experiment for ``evenstep reproduce``, its title, and its place in the paper.
-        findings: the results.
-        quick: True if it ran at the reduced size, which is no evidence.
-        seeds: number of replicates; `Findings.intervals` names parts with another number.
-        command, versions: the command line, or empty, and the version by component, for instance ``evenstep``.
-    """
-
-    name: str
-    title: str
-    source: str
-    findings: Findings
-    quick: bool
-    seeds: int
-    command: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    name: str  # of the experiment, for ``evenstep reproduce``
+    title: str  # of the experiment
+    source: str  # its place in the paper
+    findings: Findings  # the results
+    quick: bool  # True if it ran at the reduced size, which is no evidence
+    seeds: int  # number of replicates; `Findings.intervals` names parts with another number
+    command: str = ""  # the command line, or empty
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])  # version by component, for instance ``evenstep``
 
     @property
     def stem(self) -> str:

@@ -20,20 +20,13 @@ from evenstep.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One column of the report's tables.
+    """One column of the report's tables."""
 
-    Args:
-        heading, unit: shown above it.
-        field: name of the figure in the summaries.
-        scale: factor from the summary's unit to `unit`, for instance 1e3 from seconds to ms.
-        less_is_better: True if a lower value is coloured as better.
-    """
-
-    heading: str
-    unit: str
-    field: str
-    scale: float = 1.0
-    less_is_better: bool = True
+    heading: str  # shown above it
+    unit: str  # shown above it
+    field: str  # name of the figure in the summaries
+    scale: float = 1.0  # factor from the summary's unit to `unit`, for instance 1e3 from seconds to ms
+    less_is_better: bool = True  # True if a lower value is coloured as better
 
 
 FIGURES: tuple[Figure, ...] = (

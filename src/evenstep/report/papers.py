@@ -17,30 +17,19 @@ Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One row: a claim of a paper, and where it is tested here.
+    """One row: a claim of a paper, and where it is tested here."""
 
-    Args:
-        of: the paper's own names of it, such as ``Theorem 1``.
-        says: the claim, in one sentence.
-        verdict: the result at full size; for a definition or an algorithm, that of its implementation. Empty in the data
-            file if it follows from the recorded claims of `run`; one given beside a `run` is weaker than they are.
-        why: what limits the verdict, with figures; empty only if the verdict is ``holds``.
-        code: modules or attributes below ``evenstep``.
-        run: experiments of ``evenstep reproduce``.
-        claims: words that pick the claims of `run` which decide the verdict; empty = all claims.
-        test: files or folders below ``tests``.
-        also: another whole command line, or empty.
-    """
-
-    of: tuple[str, ...]
-    says: str
+    of: tuple[str, ...]  # the paper's own names of it, such as ``Theorem 1``
+    says: str  # the claim, in one sentence
+    #: the result at full size; for a definition or an algorithm, that of its implementation. Empty in the data file if it
+    #: follows from the recorded claims of `run`; one given beside a `run` is weaker than they are.
     verdict: Verdict | Literal[""] = ""
-    why: str = ""
-    code: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    also: str = ""
+    why: str = ""  # what limits the verdict, with figures; empty only if the verdict is ``holds``
+    code: tuple[str, ...] = ()  # modules or attributes below ``evenstep``
+    run: tuple[str, ...] = ()  # experiments of ``evenstep reproduce``
+    claims: tuple[str, ...] = ()  # words that pick the claims of `run` which decide the verdict; empty = all claims
+    test: tuple[str, ...] = ()  # files or folders below ``tests``
+    also: str = ""  # another whole command line, or empty
 
     @property
     def commands(self) -> tuple[str, ...]:

@@ -125,26 +125,18 @@ def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
 
 @dataclass(slots=True)
 class Board:
-    """One chart under construction: methods add SVG elements, later ones above earlier ones, and `svg` returns the whole.
+    """One chart under construction: methods add SVG elements, later ones above earlier ones, and `svg` returns the whole."""
 
-    Args:
-        x, y: scales of the plotting area; values outside are drawn at its edge.
-        width, height: size of the whole chart, in SVG user units, as are the margins.
-        label: a description of the chart, for screen readers.
-        left, bottom, top, right: margins around the plotting area.
-        parts: the SVG elements drawn so far.
-    """
-
-    x: Scale
-    y: Scale
-    width: int = 560
-    height: int = 300
-    label: str = ""
-    left: int = 52
+    x: Scale  # scale of the plotting area; values outside are drawn at its edge
+    y: Scale  # likewise
+    width: int = 560  # of the whole chart, in SVG user units, as are the margins
+    height: int = 300  # of the whole chart
+    label: str = ""  # a description of the chart, for screen readers
+    left: int = 52  # this and the next three: margins around the plotting area
     bottom: int = 38
     top: int = 12
     right: int = 12
-    parts: list[str] = field(default_factory=list[str])
+    parts: list[str] = field(default_factory=list[str])  # the SVG elements drawn so far
 
     def axes(self, x_title: str, y_title: str, x_ticks: int = 6, y_ticks: int = 5) -> None:
         """Draw the x axis, both titles, about `x_ticks` numbers along x, and `y_ticks` along y with grid lines; 0 = none.

@@ -86,21 +86,14 @@ def mean_text(found: Interval | None, factor: float = 1.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a text table.
+    """One column of a text table."""
 
-    Args:
-        heading, unit: two lines above it.
-        field: name of a numeric field of the summaries.
-        width: its width, characters.
-        scale: factor from the field's unit to `unit`; used by a ``figure`` only.
-        kind: of its cells: a ``figure``, a ``share`` in per cent, or the ``change`` in per cent of the first policy.
-    """
-
-    heading: str
-    unit: str
-    field: str
-    width: int
-    scale: float = 1.0
+    heading: str  # first line above it
+    unit: str  # second line above it
+    field: str  # name of a numeric field of the summaries
+    width: int  # its width, characters
+    scale: float = 1.0  # factor from the field's unit to `unit`; used by a ``figure`` only
+    #: of its cells: a ``figure``, a ``share`` in per cent, or the ``change`` in per cent of the first policy
     kind: Literal["figure", "share", "change"] = "figure"
 
     def cell(self, result: PolicyResult, first: PolicyResult) -> str:
