@@ -31,37 +31,23 @@ MEMORY = _FIRST + 5 + 4 * MOST
 
 
 class Joining(NamedTuple):
-    """The batch being formed, and which of its entries are requests admitted from the queue.
+    """The batch being formed, and which of its entries are requests admitted from the queue."""
 
-    Args:
-        batch: the batch that is being formed.
-        chunk: positions of the running prefills, fewest tokens left first.
-        start: first entry of the batch that may be a newcomer (a request admitted from the queue) or a running prefill.
-        newcomers: number of newcomers.
-    """
-
-    batch: Batch
-    chunk: RunningInts
+    batch: Batch  # the batch that is being formed
+    chunk: RunningInts  # positions of the running prefills, fewest tokens left first
+    #: first entry of the batch that may be a newcomer (a request admitted from the queue) or a running prefill
     start: Annotated[Ints, "1"]
-    newcomers: Annotated[Ints, "1"]
+    newcomers: Annotated[Ints, "1"]  # number of newcomers
 
 
 class Gap(NamedTuple):
-    """The limits for a waiting request that is admitted before a blocked one, which does not fit.
+    """The limits for a waiting request that is admitted before a blocked one, which does not fit."""
 
-    Args:
-        free: KV tokens that are free.
-        spare: most KV tokens it may take, so that the blocked one still fits after the next completion.
-        reserve: fewest KV tokens it leaves free, for the growth of running requests.
-        longest: most tokens that its prefill may have left.
-        budget: tokens that this batch may still run, > 0.
-    """
-
-    free: int
-    spare: int
-    reserve: int
-    longest: int
-    budget: int
+    free: int  # KV tokens that are free
+    spare: int  # most KV tokens it may take, so that the blocked one still fits after the next completion
+    reserve: int  # fewest KV tokens it leaves free, for the growth of running requests
+    longest: int  # most tokens that its prefill may have left
+    budget: int  # tokens that this batch may still run, > 0
 
 
 @part

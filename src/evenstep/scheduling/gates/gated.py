@@ -35,21 +35,14 @@ from evenstep.scheduling.view import RuleView
 
 
 class Gates(NamedTuple):
-    """The settings of a policy's gates.
+    """The settings of a policy's gates."""
 
-    Args:
-        words: number of groups and segments, and the layout of the policy's memory.
-        by_class: true if a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
-        max_hold_s: seconds without a run after which a gate with requests opens in any case.
-        solve_s: seconds of a window of observations, from which thresholds are solved; 0 = they stay as given.
-        slack: k of solved thresholds, standard deviations (`thresholds`).
-    """
-
-    words: Words
+    words: Words  # number of groups and segments, and the layout of the policy's memory
+    #: true if a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches
     by_class: bool
-    max_hold_s: float
-    solve_s: float
-    slack: float
+    max_hold_s: float  # seconds without a run after which a gate with requests opens in any case
+    solve_s: float  # seconds of a window of observations, from which thresholds are solved; 0 = they stay as given
+    slack: float  # k of solved thresholds, standard deviations (`thresholds`)
 
 
 class GatedWork(NamedTuple):
@@ -57,34 +50,24 @@ class GatedWork(NamedTuple):
 
     A policy writes `ends`, `edges` and `threshold`; the others are working space. A request at a segment's head has
     not ended that segment's first stage. Its stage is its number of output tokens; the whole prefill is one stage.
-
-    Args:
-        ends: int64[S - 1], output tokens at which the next segment begins, ascending.
-        edges: int64[G - 1], prompt tokens at which the next group begins; empty where groups are classes.
-        threshold: int64[G * S], requests at a segment's head that open its gate, and most requests of each stage in a batch.
-        heads, members: int64[G * S], requests at the head of a segment, and in it.
-        is_open, ran: int64[G * S], 1 if a gate is open, and if one of its requests runs in this batch.
-        found: int64[G * S], thresholds that are being solved; later in the batch, heads that each group lacks, by group.
-        stage, taken: int64[2 (R + G * S + 1)], a hash table of stages, and how many requests of each run in this batch.
-        oldest: float64[G * S], earliest arrival among the requests of each gate, seconds; inf without requests.
-        arrivals_per_s, go_on, work: arrays of a `thresholds.Demand`, for solving.
     """
 
     batch: Batch
-    ends: Ints
-    edges: Ints
+    ends: Ints  # int64[S - 1], output tokens at which the next segment begins, ascending
+    edges: Ints  # int64[G - 1], prompt tokens at which the next group begins; empty where groups are classes
+    #: int64[G * S], requests at a segment's head that open its gate, and most requests of each stage in a batch
     threshold: Ints
-    heads: Ints
-    members: Ints
-    is_open: Ints
-    ran: Ints
-    found: Ints
-    stage: Ints
-    taken: Ints
-    oldest: Floats
-    arrivals_per_s: Floats
-    go_on: Floats
-    work: Floats
+    heads: Ints  # int64[G * S], requests at the head of a segment
+    members: Ints  # int64[G * S], requests in a segment
+    is_open: Ints  # int64[G * S], 1 if a gate is open
+    ran: Ints  # int64[G * S], 1 if one of its requests runs in this batch
+    found: Ints  # int64[G * S], thresholds that are being solved; later in the batch, heads that each group lacks, by group
+    stage: Ints  # int64[2 (R + G * S + 1)], a hash table of stages
+    taken: Ints  # int64[2 (R + G * S + 1)], how many requests of each stage run in this batch
+    oldest: Floats  # float64[G * S], earliest arrival among the requests of each gate, seconds; inf without requests
+    arrivals_per_s: Floats  # of a `thresholds.Demand`, for solving
+    go_on: Floats  # likewise
+    work: Floats  # likewise
 
 
 def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:

@@ -45,25 +45,16 @@ LOOKS, MOVED = 4.0, 0.1
 
 
 class Words(NamedTuple):
-    """The layout of a gated policy's memory: numbers of gates, and indices of words.
+    """The layout of a gated policy's memory: numbers of gates, and indices of words. A gate is a segment of a group."""
 
-    Args:
-        groups, segments, gates: how many there are; a gate is a segment of a group.
-        last: index; for each gate, the time at which it last let a request run or was empty, as float64 bits.
-        beside: index to which `BEGUN` .. `D1` are added.
-        window: number of words of one of the two windows of observations, each of `solve_s` seconds.
-        now: index of the current window; the previous one follows it.
-        members: index; for each gate, how many requests run in it; then their work, then how many stand at its head.
-    """
-
-    groups: int
-    segments: int
-    gates: int
-    last: int
-    beside: int
-    window: int
-    now: int
-    members: int
+    groups: int  # number of groups
+    segments: int  # number of segments of a group
+    gates: int  # number of gates
+    last: int  # index; for each gate, the time at which it last let a request run or was empty, as float64 bits
+    beside: int  # index to which `BEGUN` .. `D1` are added
+    window: int  # number of words of one of the two windows of observations, each of `solve_s` seconds
+    now: int  # index of the current window; the previous one follows it
+    members: int  # index; for each gate, how many requests run in it; then their work, then how many stand at its head
 
 
 def words_of(groups: int, segments: int) -> Words:

@@ -26,17 +26,12 @@ MOST, LONGEST_S = 10_000, 1e6
 
 
 class Demand(NamedTuple):
-    """The arriving demand of G groups with S segments each: arrival rates, shares that go on, and work.
+    """The arriving demand of G groups with S segments each: arrival rates, shares that go on, and work."""
 
-    Args:
-        arrivals_per_s: float64[G], of each group.
-        go_on: float64[G * S], share of the requests leaving a segment that go on to the next; unused for a last segment.
-        work: float64[G * S], KV tokens of a request summed over its iterations in a segment.
-    """
-
-    arrivals_per_s: Floats
+    arrivals_per_s: Floats  # float64[G], of each group
+    #: float64[G * S], share of the requests leaving a segment that go on to the next; unused for a last segment
     go_on: Floats
-    work: Floats
+    work: Floats  # float64[G * S], KV tokens of a request summed over its iterations in a segment
 
 
 @part

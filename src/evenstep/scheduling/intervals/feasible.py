@@ -23,17 +23,14 @@ _OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
-    """Requests in a list, fewest remaining iterations first, ties by `number`, inserted last. The caller keeps its length.
+    """Requests in a list, fewest remaining iterations first, ties by `number`, inserted last.
 
-    Args:
-        more: remaining iterations.
-        number: a number by which the caller knows the request.
-        base: KV tokens counted for it before the first of these iterations (`base`).
+    The caller keeps its length.
     """
 
-    more: _OfAll
-    number: _OfAll
-    base: _OfAll
+    more: _OfAll  # remaining iterations
+    number: _OfAll  # a number by which the caller knows the request
+    base: _OfAll  # KV tokens counted for it before the first of these iterations (`base`)
 
 
 @part
