@@ -26,52 +26,33 @@ _MOST_INTERVALS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Score:
-    """The quality of one predictor at one horizon.
+    """The quality of one predictor at one horizon."""
 
-    Args:
-        predictor: name with options, as it was asked for.
-        horizon: H, steps.
-        predictions: number of judged predictions.
-        leaves_share: share of them whose request left within H steps.
-        auc: probability that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
-        brier: mean square of P(r <= H) less the outcome (1 = left, 0 = stayed).
-        mae_steps: mean distance, in steps, of E[r | r <= H] from r where the request left; None if no request left.
-        gate_share: share of predictions that pass the predictor's gate.
-        too_short: predictions without enough history.
-        coverage_10_90: share of sampled outputs inside their 10-90 % interval at age 0, of those that have one; None without
-            any.
-        reliability: float64[3, BINS], see `reliability`.
-    """
-
-    predictor: str
-    horizon: int
-    predictions: int
-    leaves_share: float
+    predictor: str  # name with options, as it was asked for
+    horizon: int  # H, steps
+    predictions: int  # number of judged predictions
+    leaves_share: float  # share of them whose request left within H steps
+    #: probability that a request that left got a higher P(r <= H) than one that did not; None without both kinds
     auc: float | None
-    brier: float
+    brier: float  # mean square of P(r <= H) less the outcome (1 = left, 0 = stayed)
+    #: mean distance, in steps, of E[r | r <= H] from r where the request left; None if no request left
     mae_steps: float | None
-    gate_share: float
-    too_short: int
+    gate_share: float  # share of predictions that pass the predictor's gate
+    too_short: int  # predictions without enough history
+    #: share of sampled outputs inside their 10-90 % interval at age 0, of those that have one; None without any
     coverage_10_90: float | None
-    reliability: F8
+    reliability: F8  # float64[3, BINS], see `reliability`
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All scores on one trace.
+    """All scores on one trace."""
 
-    Args:
-        trace: its name.
-        trained, judged: requests of the two parts; a long second part is thinned, which `judged` does not show.
-        scores: by predictor, then horizon, in the order asked.
-        notes: sentences that limit or explain the scores.
-    """
-
-    trace: str
-    trained: int
-    judged: int
-    scores: tuple[Score, ...]
-    notes: tuple[str, ...]
+    trace: str  # its name
+    trained: int  # requests of the first part
+    judged: int  # requests of the second part; a long one is thinned, which this number does not show
+    scores: tuple[Score, ...]  # by predictor, then horizon, in the order asked
+    notes: tuple[str, ...]  # sentences that limit or explain the scores
 
 
 def evaluate(

@@ -20,16 +20,11 @@ _CELLS = 4_000_000  # of a curve that is asked for at once
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Settings of bounds that a predictor gives each request on arrival, from the requests completed by then.
+    """Settings of bounds that a predictor gives each request on arrival, from the requests completed by then."""
 
-    Args:
-        predictor: one with a method `curve` or `interval`; it learns during the run.
-        low, high: probabilities that the length is at most the bound.
-    """
-
-    predictor: Any
-    low: float = 0.1
-    high: float = 0.9
+    predictor: Any  # one with a method `curve` or `interval`; it learns during the run
+    low: float = 0.1  # probability that the length is at most the lower bound
+    high: float = 0.9  # probability that the length is at most the upper bound
 
 
 def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9) -> tuple[I8, I8]:

@@ -15,14 +15,11 @@ from evenstep.wording import install_extra
 
 @dataclass(eq=False)
 class Trees:
-    """Models of one fit, as LightGBM boosters; pickled as LightGBM's own text, which restores them to the bit.
+    """Models of one fit, as LightGBM boosters; pickled as LightGBM's own text, which restores them to the bit."""
 
-    Args:
-        stages: horizon H -> a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.
-        quantiles: probability -> a model of that quantile of the tokens left.
-    """
-
+    #: horizon H -> a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``
     stages: dict[int, tuple[Any, Any]] = field(default_factory=dict[int, tuple[Any, Any]])
+    #: probability -> a model of that quantile of the tokens left
     quantiles: dict[float, Any] = field(default_factory=dict[float, Any])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -37,25 +34,14 @@ class Trees:
 
 @dataclass(eq=False)
 class TreesFit:
-    """A fit that is due, with all its input. Any thread may run it; the same data give the same trees.
+    """A fit that is due, with all its input. Any thread may run it; the same data give the same trees."""
 
-    Args:
-        recent: completions at the time it fell due; never changed later.
-        ages: most ages sampled from each completion.
-        trees: trees of each model.
-        horizons: each H that predictions were requested for.
-        chances: probabilities of the quantiles that intervals need.
-
-    Attributes:
-        models: the result; None until the fit has run.
-    """
-
-    recent: Recent
-    ages: int
-    trees: int
-    horizons: tuple[int, ...]
-    chances: tuple[float, ...]
-    models: Trees | None = field(default=None, init=False)
+    recent: Recent  # completions at the time it fell due; never changed later
+    ages: int  # most ages sampled from each completion
+    trees: int  # trees of each model
+    horizons: tuple[int, ...]  # each H that predictions were requested for
+    chances: tuple[float, ...]  # probabilities of the quantiles that intervals need
+    models: Trees | None = field(default=None, init=False)  # the result; None until the fit has run
 
     def make(self) -> Trees:
         """Return the models; the first call fits them and keeps them in `models`. `InputError` if LightGBM is missing."""
