@@ -52,26 +52,16 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """The facts of an engine and its requests that the formulas need.
+    """The facts of an engine and its requests that the formulas need."""
 
-    Args:
-        law: batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate.
-        prefill, decode: int64[*], tokens that each request of a sample runs in each phase; one request at least.
-        token_budget: b, tokens of an iteration at most; 0 = no limit.
-        seats: requests in hand (admitted and not finished) at most; 0 = no limit.
-        kv_tokens: M, KV tokens of memory; 0 = no limit.
-        overhead_s: seconds of an iteration on top of its batch.
-        ranks: data-parallel ranks, each with such a budget, seats and memory.
-    """
-
-    law: BatchTime
-    prefill: I8
-    decode: I8
-    token_budget: int = 0
-    seats: int = 0
-    kv_tokens: int = 0
-    overhead_s: float = 0.0
-    ranks: int = 1
+    law: BatchTime  # batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate
+    prefill: I8  # int64[*], tokens that each request of a sample runs as prefill; one request at least
+    decode: I8  # int64[*], tokens that each of them runs as decodes
+    token_budget: int = 0  # b, tokens of an iteration at most; 0 = no limit
+    seats: int = 0  # requests in hand (admitted and not finished) at most; 0 = no limit
+    kv_tokens: int = 0  # M, KV tokens of memory; 0 = no limit
+    overhead_s: float = 0.0  # seconds of an iteration on top of its batch
+    ranks: int = 1  # data-parallel ranks, each with such a budget, seats and memory
 
     @property
     def budget(self) -> int:
@@ -107,16 +97,11 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The largest stable rate of a policy in closed form, or the reason why there is no closed form.
+    """The largest stable rate of a policy in closed form, or the reason why there is no closed form."""
 
-    Args:
-        requests_per_s: the largest stable rate; None where there is no formula.
-        says: the formula, or the reason.
-        at_most: an upper bound of the stable rate of every policy, requests a second; None if none is known.
-    """
-
-    requests_per_s: float | None
-    says: str
+    requests_per_s: float | None  # the largest stable rate; None where there is no formula
+    says: str  # the formula, or the reason
+    #: an upper bound of the stable rate of every policy, requests a second; None if none is known
     at_most: float | None = None
 
 

@@ -22,20 +22,15 @@ from evenstep.request import F8
 class Types:
     """Requests of known types on one engine.
 
-    Args:
-        arrivals_per_s: lambda_j, requests a second.
-        prompt_tokens, output_tokens: l_j and l'_j.
-        d0_s, d1_s: seconds of an empty iteration, > 0, and seconds more for each KV token of its batch.
-
     Raises:
         InputError: no type, lists of unequal length, or a number that is out of range or not finite.
     """
 
-    arrivals_per_s: Sequence[float]
-    prompt_tokens: Sequence[float]
-    output_tokens: Sequence[float]
-    d0_s: float
-    d1_s: float
+    arrivals_per_s: Sequence[float]  # lambda_j, requests a second
+    prompt_tokens: Sequence[float]  # l_j
+    output_tokens: Sequence[float]  # l'_j
+    d0_s: float  # seconds of an empty iteration, > 0
+    d1_s: float  # seconds more for each KV token of its batch
 
     def __post_init__(self) -> None:
         count = len(self.arrivals_per_s)
@@ -73,19 +68,12 @@ class Types:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equilibrium:
-    """The state in which as many requests arrive in an iteration as leave.
+    """The state in which as many requests arrive in an iteration as leave."""
 
-    Args:
-        iteration_s: tau*, seconds of an iteration.
-        kv_tokens: M*, KV tokens of the batch.
-        per_stage: float64[m], n_j requests of type j at each of its l'_j + 1 stages.
-        tokens_per_s: throughput counted as the paper does, prefills as one token: sum lambda_j (l'_j + 1).
-    """
-
-    iteration_s: float
-    kv_tokens: float
-    per_stage: F8
-    tokens_per_s: float
+    iteration_s: float  # tau*, seconds of an iteration
+    kv_tokens: float  # M*, KV tokens of the batch
+    per_stage: F8  # float64[m], n_j requests of type j at each of its l'_j + 1 stages
+    tokens_per_s: float  # throughput counted as the paper does, prefills as one token: sum lambda_j (l'_j + 1)
 
 
 def equilibrium(types: Types) -> Equilibrium:

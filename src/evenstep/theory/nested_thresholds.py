@@ -31,25 +31,15 @@ _FAR = 100.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NestedThresholds:
-    """Thresholds and the memory and time they need.
+    """Thresholds and the memory and time they need."""
 
-    Args:
-        thresholds: int64[m], n_i of segments 1 .. m: requests that have to stand at a segment's head before it runs.
-        ends: int64[m - 1], l'_i, the output token with which segment i ends; the last segment has no entry.
-        go_on: float64[m - 1], p_i, the share of a segment's requests that go on to the next.
-        iteration_s: seconds of an iteration of a full batch.
-        kv_tokens: M^pi, KV tokens of a full batch.
-        enough_kv_tokens: KV tokens of memory that suffice over `iterations` with probability 1 - `delta` (`with_slack`).
-        kappa: slack that the thresholds were solved with, standard deviations.
-    """
-
-    thresholds: I8
-    ends: I8
-    go_on: F8
-    iteration_s: float
-    kv_tokens: float
-    enough_kv_tokens: float
-    kappa: float
+    thresholds: I8  # int64[m], n_i of segments 1 .. m: requests that have to stand at a segment's head before it runs
+    ends: I8  # int64[m - 1], l'_i, the output token with which segment i ends; the last segment has no entry
+    go_on: F8  # float64[m - 1], p_i, the share of a segment's requests that go on to the next
+    iteration_s: float  # seconds of an iteration of a full batch
+    kv_tokens: float  # M^pi, KV tokens of a full batch
+    enough_kv_tokens: float  # KV tokens of memory that suffice over `iterations` with probability 1 - `delta` (`with_slack`)
+    kappa: float  # slack that the thresholds were solved with, standard deviations
 
 
 def go_on(arrivals_per_s: Sequence[float]) -> F8:

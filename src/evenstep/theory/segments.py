@@ -23,17 +23,11 @@ from evenstep.wording import counted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """A design of Nested WAIT with a given number of segments.
+    """A design of Nested WAIT with a given number of segments."""
 
-    Args:
-        segments: L, the number of segments.
-        solved: its thresholds, and the memory and time they need.
-        latency_s: approximate latency of a request, seconds, as the mean over all types (`expected_latency_s`).
-    """
-
-    segments: int
-    solved: NestedThresholds
-    latency_s: float
+    segments: int  # L, the number of segments
+    solved: NestedThresholds  # its thresholds, and the memory and time they need
+    latency_s: float  # approximate latency of a request, seconds, as the mean over all types (`expected_latency_s`)
 
     @property
     def queue_kv_tokens(self) -> float:

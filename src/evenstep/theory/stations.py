@@ -39,51 +39,33 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """Calls that share the time of one engine, or of a virtual station over several engines, and their summed load.
+    """Calls that share the time of one engine, or of a virtual station over several engines, and their summed load."""
 
-    Args:
-        calls: names of the calls.
-        engines: names of the engines or groups that run them, each once.
-        load: the summed load, nan if one is unknown. Above 1, unfinished work of these calls grows by ``load - 1`` seconds a
-            second.
-    """
-
-    calls: tuple[str, ...]
-    engines: tuple[str, ...]
+    calls: tuple[str, ...]  # names of the calls
+    engines: tuple[str, ...]  # names of the engines or groups that run them, each once
+    #: the summed load, nan if one is unknown. Above 1, unfinished work of these calls grows by ``load - 1`` seconds a
+    #: second.
     load: float
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The analytical verdict on a network, from its loads.
+    """The analytical verdict on a network, from its loads."""
 
-    Args:
-        engines: each engine or group as a station, with its calls and load.
-        stations: virtual stations, the heaviest first.
-        verdict: ``stable``, ``unstable`` or ``unknown``.
-        why: the reason, a sentence.
-    """
-
-    engines: tuple[Station, ...]
-    stations: tuple[Station, ...]
-    verdict: str
-    why: str
+    engines: tuple[Station, ...]  # each engine or group as a station, with its calls and load
+    stations: tuple[Station, ...]  # virtual stations, the heaviest first
+    verdict: str  # ``stable``, ``unstable`` or ``unknown``
+    why: str  # the reason, a sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """The analytical verdict with the simulated one.
+    """The analytical verdict with the simulated one."""
 
-    Args:
-        judged: the verdict by loads.
-        run: a simulated run of the network.
-        growth: for each virtual station with a load above 1, seconds of its work added per second: as its load predicts, and
-            as seen in the second half of the run. Keys are the names of its calls, joined by `` and ``. Empty if the run
-            counts no time.
-    """
-
-    judged: Judged
-    run: NetworkRun
+    judged: Judged  # the verdict by loads
+    run: NetworkRun  # a simulated run of the network
+    #: for each virtual station with a load above 1, seconds of its work added per second: as its load predicts, and as seen
+    #: in the second half of the run. Keys are the names of its calls, joined by `` and ``. Empty if the run counts no time.
     growth: dict[str, tuple[float, float]]
 
 

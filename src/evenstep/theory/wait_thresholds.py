@@ -18,19 +18,12 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitThresholds:
-    """Thresholds and what they cost.
+    """Thresholds and what they cost."""
 
-    Args:
-        thresholds: int64[m], n_j: requests of type j that have to wait before they run, and the most at each stage.
-        iteration_s: seconds of an iteration of a full batch, d0 + d1 M.
-        kv_tokens: M, KV tokens of a full batch, n_j requests at each stage of type j.
-        stage_s: float64[m], seconds of a stage: as long as n_j arrivals take, or an iteration if that is longer; inf
-            without arrivals.
-    """
-
-    thresholds: I8
-    iteration_s: float
-    kv_tokens: float
+    thresholds: I8  # int64[m], n_j: requests of type j that have to wait before they run, and the most at each stage
+    iteration_s: float  # seconds of an iteration of a full batch, d0 + d1 M
+    kv_tokens: float  # M, KV tokens of a full batch, n_j requests at each stage of type j
+    #: float64[m], seconds of a stage: as long as n_j arrivals take, or an iteration if that is longer; inf without arrivals
     stage_s: F8
 
 
