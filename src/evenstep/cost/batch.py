@@ -30,28 +30,17 @@ CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOT
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One iteration's batch: counts in tokens unless said. "Before" means computed in earlier iterations.
+    """One iteration's batch: counts in tokens unless said. "Before" means computed in earlier iterations."""
 
-    Args:
-        tokens: tokens that run, decodes and prefill chunks together.
-        requests, decodes: requests in it, and those that decode.
-        prefill_tokens: tokens of the prefill chunks.
-        kv: KV tokens its requests hold after it.
-        chunk_squares: sum over prefill chunks of their tokens squared.
-        crossed: sum over prefill chunks of their tokens times those computed before.
-        decode_context: sum over decoding requests of the tokens computed before.
-        longest: the most tokens computed before of any decoding request.
-    """
-
-    tokens: int = 0
-    requests: int = 0
-    decodes: int = 0
-    prefill_tokens: int = 0
-    kv: int = 0
-    chunk_squares: int = 0
-    crossed: int = 0
-    decode_context: int = 0
-    longest: int = 0
+    tokens: int = 0  # tokens that run, decodes and prefill chunks together
+    requests: int = 0  # requests in it
+    decodes: int = 0  # those that decode
+    prefill_tokens: int = 0  # tokens of the prefill chunks
+    kv: int = 0  # KV tokens its requests hold after it
+    chunk_squares: int = 0  # sum over prefill chunks of their tokens squared
+    crossed: int = 0  # sum over prefill chunks of their tokens times those computed before
+    decode_context: int = 0  # sum over decoding requests of the tokens computed before
+    longest: int = 0  # the most tokens computed before of any decoding request
 
     @property
     def features(self) -> F8:

@@ -44,22 +44,14 @@ FEWEST, TRIED = 20, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """One fitted batch-time law.
+    """One fitted batch-time law."""
 
-    Args:
-        law: its name.
-        options: its parameters by name: those ending in ``_s`` in seconds (a token, ...), `b0` in tokens.
-        r_squared: share of the variation of the seconds that it explains; at most 1.
-        score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
-        seconds, residuals: float64[K], predicted seconds of each iteration, and measured minus predicted.
-    """
-
-    law: str
-    options: Mapping[str, float]
-    r_squared: float
-    score: float
-    seconds: F8
-    residuals: F8
+    law: str  # its name
+    options: Mapping[str, float]  # its parameters by name: those ending in ``_s`` in seconds (a token, ...), `b0` in tokens
+    r_squared: float  # share of the variation of the seconds that it explains; at most 1
+    score: float  # n ln(residual variance) + parameters ln(n) (BIC); the lowest wins
+    seconds: F8  # float64[K], predicted seconds of each iteration
+    residuals: F8  # float64[K], measured minus predicted seconds
 
     @property
     def is_poor(self) -> bool:
@@ -74,17 +66,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """All fits to one log.
+    """All fits to one log."""
 
-    Args:
-        columns: the log's columns by name, float64[K] each, one value for each iteration.
-        fits: the best (lowest score) first.
-        left_out: name of each law that was not fitted -> the reason.
-    """
-
-    columns: Mapping[str, F8]
-    fits: Sequence[Fit]
-    left_out: Mapping[str, str]
+    columns: Mapping[str, F8]  # the log's columns by name, float64[K] each, one value for each iteration
+    fits: Sequence[Fit]  # the best (lowest score) first
+    left_out: Mapping[str, str]  # name of each law that was not fitted -> the reason
 
 
 def read_log(path: Any) -> dict[str, F8]:

@@ -26,41 +26,28 @@ AXES = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The content of ``profile.json``.
+    """The content of ``profile.json``."""
 
-    Args:
-        layers: of the model; 0 if not given.
-        graph_tokens: most tokens of a batch that runs as a captured graph; 0 = no graphs.
-        hidden, bytes_each: numbers of a token between layers, and bytes of one (the volume of a collective).
-        skew: shares of the longest context that count, of batches that only decode and of mixed ones.
-        attention: the file of the attention table, relative to the folder.
-        shares_path: True if both directions of the link between devices share one path (`cost.lockstep`).
-        experts, experts_each, expert_ranks: of a mixture: all of a layer, those used by a token, devices that hold them.
-    """
-
-    layers: int = 0
-    graph_tokens: int = 0
-    hidden: int = 0
-    bytes_each: int = 2
+    layers: int = 0  # of the model; 0 if not given
+    graph_tokens: int = 0  # most tokens of a batch that runs as a captured graph; 0 = no graphs
+    hidden: int = 0  # numbers of a token between layers
+    bytes_each: int = 2  # bytes of one number (the volume of a collective)
+    #: shares of the longest context that count, of batches that only decode and of mixed ones
     skew: tuple[float, float] = (0.0, 0.0)
-    attention: str = "attention.csv"
-    experts: int = 0
-    experts_each: int = 0
-    expert_ranks: int = 1
-    shares_path: bool = False
+    attention: str = "attention.csv"  # the file of the attention table, relative to the folder
+    experts: int = 0  # of a mixture: all of a layer
+    experts_each: int = 0  # of a mixture: those used by a token
+    expert_ranks: int = 1  # of a mixture: devices that hold them
+    shares_path: bool = False  # True if both directions of the link between devices share one path (`cost.lockstep`)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """Seconds of one layer's attention on a grid without holes.
+    """Seconds of one layer's attention on a grid without holes."""
 
-    Args:
-        axes: float64[a], [b], [c], [d], ascending: prefill tokens, their context, decoding requests, the context of each.
-        seconds: float64[a, b, c, d].
-    """
-
+    #: float64[a], [b], [c], [d], ascending: prefill tokens, their context, decoding requests, the context of each
     axes: tuple[F8, F8, F8, F8]
-    seconds: F8
+    seconds: F8  # float64[a, b, c, d]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

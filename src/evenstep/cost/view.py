@@ -15,19 +15,14 @@ from evenstep.request import F8, I8
 class PiecewiseLinear:
     """Local seconds as straight lines between knots of KV load; the first and last line go on beyond the ends.
 
-    Args:
-        load: float64[P], KV tokens at the knots, strictly ascending, P >= 2.
-        seconds: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so with R = 1 all workers are
-            alike.
-        longest_share: if above 0, the lines are to be read at `effective_load` in place of the load.
-
     Raises:
         InputError: other shapes, knots that do not ascend, or seconds that are not finite.
     """
 
-    load: F8
+    load: F8  # float64[P], KV tokens at the knots, strictly ascending, P >= 2
+    #: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so with R = 1 all workers are alike
     seconds: F8
-    longest_share: float = 0.0
+    longest_share: float = 0.0  # if above 0, the lines are to be read at `effective_load` in place of the load
 
     def __post_init__(self) -> None:
         fits = np.ndim(self.load) == 1 and np.shape(self.seconds)[1:] == np.shape(self.load) and np.size(self.load) >= 2
